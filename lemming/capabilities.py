@@ -22,13 +22,19 @@ NO_KEYS: Mapping[str, str] = {}
 class Listed(NamedTuple):
     """A line of the table. `resume`: the keys of a resume that it reads, each with the class of its value.
 
-    `place`, and each class, are a module and a name in it. `after`: those that are asked before it, at every
-    moment at which both take part.
+    `place`, and each class, are a module and a name in it. `gates`: the words of a gate's `then` that it
+    answers, `turn` the keys of a resume's `turn` that are its own, `commands` those that need it.
+    `requests`: a path in the payload of a request; who writes there makes a request of its. `after`:
+    those that are asked before it, at every moment at which both take part.
     """
 
     name: str
     place: str
     resume: Mapping[str, str] = NO_KEYS
+    gates: frozenset[str] = frozenset()
+    turn: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
     @property
@@ -41,12 +47,24 @@ SHIPPED: Mapping[str, Listed] = {
     it.name: it
     for it in (
         Listed(
+            "approvals",
+            "lemming.approvals.capability:Approvals",
+            gates=frozenset({"ask"}),
+            turn=("max_approvals",),
+            commands=("approvals", "approve", "deny"),
+            requests=("call", "gate"),
+        ),
+        Listed(
             "windows",
             "lemming.windows.capability:Windows",
             resume={"memory": "lemming.windows.settings:MemoryWindow"},
+            after=("approvals",),  # a turn that only makes calls sums up nothing
         ),
     )
 }
+
+
+_REQUESTS = tuple((it.name, it.requests) for it in SHIPPED.values() if it.requests)
 
 
 def register_capability(kind: Any) -> Any:
@@ -75,6 +93,44 @@ def capability(name: str, plugins: Iterable[str] | None = None) -> Any:
     )
 
 
+def capability_here(name: str) -> Any:
+    """Return a capability by its name; None where nobody brings it. For those who only look."""
+    try:
+        return capability(name)
+    except ConfigError:
+        return None
+
+
+def made_by(payload: Mapping[str, Any]) -> str:
+    """Return the capability whose request a payload is; empty where it is somebody's own.
+
+    >>> made_by({"text": "pay?", "call": {"gate": "config/org.json#/gates/0"}}), made_by({"call": "me"})
+    ('approvals', '')
+    """
+    for name, path in _REQUESTS:
+        value: Any = payload
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            return name
+    return ""
+
+
+def missing_for_gate(then: str) -> str:
+    """Return in words what is missing that a gate's `then` needs; empty where it is here."""
+    return next((why_missing(it.name) for it in SHIPPED.values() if then in it.gates), "")
+
+
+def missing_for_command(command: str) -> str:
+    """Return in words what is missing that a command needs; empty where it is here."""
+    return next((why_missing(it.name) for it in SHIPPED.values() if command in it.commands), "")
+
+
+def missing_for_turn() -> Mapping[str, str]:
+    """Return the keys of a resume's `turn` that nobody here reads, and what is missing."""
+    return {key: why for it in SHIPPED.values() if (why := why_missing(it.name)) for key in it.turn}
+
+
 @cache
 def _shipped(name: str) -> Any:
     why = why_missing(name)
@@ -99,8 +155,8 @@ def why_missing(name: str) -> str:
 def in_order(names: Iterable[str]) -> list[str]:
     """Return capabilities so that each comes after those it names in `after`; else by name.
 
-    >>> in_order(["windows"])
-    ['windows']
+    >>> in_order(["windows", "approvals", "quota"])
+    ['approvals', 'quota', 'windows']
     """
     wanted, ordered = set(names), dict[str, None]()
 

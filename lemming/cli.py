@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lemming import __version__
+from lemming.capabilities import missing_for_command
 from lemming.commands.failures import guarded
 from lemming.commands.screen import show, show_text
 from lemming.commands.session import Session
@@ -236,6 +237,8 @@ def _off_unless_given(option: Any) -> Any:
 
 def load_command(name: str) -> Any:
     """Return a command of the table: a noun's module has an `app`, a verb's module a function of its name."""
+    if why := missing_for_command(name):
+        raise UsageError(why, hint="install lemming-engine again")
     module = import_module(f"lemming.commands.{name.replace('-', '_')}")
     if hasattr(module, "app"):
         return typer.main.get_command(module.app)

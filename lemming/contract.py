@@ -59,14 +59,14 @@ class NewEntry(NamedTuple):
 class ToolCall(NamedTuple):
     """A call as the model wants it made, with the id that its backend gave it, if any.
 
-    `leave`: that of a person to make this very call, which waited for it. `judged`: why judges did not pass
+    `approved`: by whose word this very call, which waited for it, is made. `judged`: why judges did not pass
     it, by the line of the gate that asked; empty where one did.
     """
 
     tool: str
     args: Any
     id: str = ""
-    leave: Mapping[str, Any] | None = None
+    approved: Mapping[str, Any] | None = None
     judged: Mapping[str, str] | None = None
 
 

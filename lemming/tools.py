@@ -52,7 +52,8 @@ class ToolResult:
 
     `entries` are to go into the caller's outbox, `attempts` says how often it was tried, `on_error` what
     its failing means. Only the engine and its tools use `effects` (files to be written), `passed_on` (credits
-    for a new agent), `trust`, `verdicts` (of gates), `asks_leave`, and `leave` (that it was made with).
+    for a new agent), `trust`, `verdicts` (of gates), `entries_by` (the
+    capability that wrote its entries), and `kept` (what capabilities keep with the call, by their names).
     """
 
     success: bool
@@ -65,8 +66,8 @@ class ToolResult:
     on_error: OnError = "return"
     trust: Mapping[str, Any] = field(default_factory=dict, compare=False)
     verdicts: tuple[GateVerdict, ...] = ()
-    asks_leave: bool = False
-    leave: dict[str, Any] | None = None
+    entries_by: str = ""
+    kept: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.outcome == INFERRED:

@@ -20,10 +20,19 @@ from lemming.timeline.verify.root import state_root
 TESTS = PACKAGE.parent / "tests"
 GUIDE = ("test_guide.py", "test_guide_formats.py", "test_guide_providers.py")
 KERNEL = ("engine", "values")
+WRITES = {"tools": ["file_write"]}
 NAMES_IT: dict[str, list[dict[str, Any]]] = {
+    "approvals": [
+        {"gates": [{"at": "call", "tool": "file_write", "then": "ask"}], "permissions": WRITES},
+        {"gates": [{"at": "out", "then": "ask"}]},
+        {"gates": [{"at": "spend", "credits": 1, "per": "turn", "then": "ask"}]},
+        {"turn": {"max_approvals": 2}},
+    ],
     "windows": [{"memory": {"max_tokens": 100}}],
 }
 """What a resume says that uses a capability."""
+
+PEOPLE = {"human": {"provider": "human"}}
 
 RUN = """
 from lemming.engine import run_once
@@ -103,6 +112,33 @@ def test_who_names_it_is_refused_and_told_what_is_missing(
     assert f'the capability "{name}" is not installed' in found.stdout
     assert "('bob', 'done', '')" in found.stdout
     assert not [*base.glob("agents/ada/outbox/*")]
+
+
+def test_a_gate_of_all_agents_that_asks_stops_the_run_where_nobody_is_asked(tmp_path: Path) -> None:
+    base = plain(tmp_path / "org")
+    (base / "config/org.json").write_text(json.dumps({"gates": [{"at": "out", "then": "ask"}]}))
+    (tmp_path / "taken").mkdir()
+    found = python(without("approvals", tmp_path / "taken"), "-c", RUN.format(base=str(base)))
+    assert found.returncode != 0
+    assert 'the capability "approvals" is not installed' in found.stderr
+    assert not [*base.glob("agents/*/outbox/*")]
+
+
+def test_what_waits_for_a_person_stops_its_agent_where_nobody_is_asked(tmp_path: Path) -> None:
+    call = {"tool_calls": [{"tool": "file_write", "args": {"path": "./workspace/a.txt", "content": "x"}}]}
+    gates = [{"at": "call", "tool": "file_write", "then": "ask"}]
+    script = [{"agent": "ada", "reply": call}, {"reply": say("hello")}]
+    human = resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]})
+    ada = resume("ada", gates=gates, permissions={**WRITES, "read_outboxes": ["human"]})
+    base = make_org(tmp_path / "org", ada, resume("bob"), human, models=PEOPLE, script=script)
+    run_once(base, clock=FrozenClock())
+    plain_ada = json.loads((base / "agents/ada/resume.json").read_text())
+    (base / "agents/ada/resume.json").write_text(json.dumps({**plain_ada, "gates": []}))
+    (tmp_path / "taken").mkdir()
+    found = python(without("approvals", tmp_path / "taken"), "-c", RUN.format(base=str(base)))
+    assert found.returncode == 0, found.stderr
+    assert 'the capability "approvals" is not installed' in found.stdout
+    assert "('bob', 'done', '')" in found.stdout
 
 
 def test_each_capability_is_named_by_something() -> None:

@@ -24,10 +24,10 @@ from lemming.events import Event, Observer, TickBegins, ignore
 from lemming.inspect.requests import RequestsNow, requests_now
 from lemming.inspect.under_way import running_engine
 from lemming.journal.records import TurnEnded, TurnStarted
-from lemming.leave import Expires
 from lemming.mail.requests import End, Requests, RequestView
 from lemming.organisation import Organisation
 from lemming.report import TurnReport
+from lemming.times.spoken import Expires
 
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.05, 1.0, 1.3
 

@@ -9,16 +9,17 @@ from lemming.answer_payloads import answer_in
 from lemming.answer_schema import misfits
 from lemming.asking.fields import properties_of, schema_for
 from lemming.asking.people import holders_of, person_for, require_reach
+from lemming.capabilities import made_by
 from lemming.clock import SystemClock, timestamp
 from lemming.errors import UsageError
 from lemming.files.jsontext import pretty
 from lemming.inspect.requests import RequestsNow, find_request, requests_now
 from lemming.kinds import MessageKind
-from lemming.leave import Expires, asks_leave, until_in
 from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
+from lemming.times.spoken import Expires, until_in
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 
@@ -74,7 +75,7 @@ def write_answer(
         **(fields or {}),
     }
     if refuse:
-        is_decision = asks_leave(request.entry.payload)
+        is_decision = bool(made_by(request.entry.payload))
         refused = {**payload, "status": "refused"}
         return write_payload(base, author, "response", refused, is_decision=is_decision)
     require_fit(request, payload)
@@ -126,7 +127,7 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
     request = find_request(now.requests, reference)
     require_open(request)
     readable = {it for it in now.people for holder in request.holders if now.may_read(holder, it)}
-    if asks_leave(request.entry.payload):  # who may not give leave may not say no either
+    if made_by(request.entry.payload):  # who may not approve may not say no either
         readable = {*now.people.intersection(request.holders)}
     able = readable | now.people.intersection([request.asker])
     author = request.asker if person is None and request.asker in able else person_for(now, person, of=able)
@@ -137,7 +138,7 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
         "cancels": now.requests.reference(request),
         "target": list(request.holders),
     }
-    is_decision = asks_leave(request.entry.payload)
+    is_decision = bool(made_by(request.entry.payload))
     said = {**({"text": text} if text else {}), **payload}
     return write_payload(base, author, "status", said, is_decision=is_decision)
 

@@ -7,15 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.asking.decide import decide, find_waiting
 from lemming.asking.entries import answerer, fields_wanted, write_answer
 from lemming.asking.fields import properties_of, read_field, schema_for, words_of
+from lemming.capabilities import made_by
 from lemming.commands.options import AsJson, AsPerson, RequestId
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import UsageError
+from lemming.inspect.requests import find_request, requests_now
 from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
+from lemming.organisation import OrgPath
 
 
 def answer(
@@ -48,9 +50,12 @@ def answer(
       lemming answer 3fa9c1 --refuse "ask the editor"
     """
     base = find_org(ctx)
-    now, request, call = find_waiting(base, reference)
-    if call and not field:
+    now = requests_now(base)
+    request = find_request(now.requests, reference)
+    if made_by(request.entry.payload) and not field and _decides(base, reference):
         said = sys.stdin.read().rstrip("\n") if text == ["-"] else " ".join(text or ())
+        from lemming.approvals.deciding import decide
+
         entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=said)
         _tell(entry, as_json)
         return
@@ -62,6 +67,13 @@ def answer(
         said, fields = _asked_for(request)
     entry = write_answer(base, request.identity, person=author, text=said, fields=fields, refuse=refuse)
     _tell(entry, as_json)
+
+
+def _decides(base: OrgPath, reference: str) -> bool:
+    """Return whether a call waits there for what is answered."""
+    from lemming.approvals.deciding import find_waiting  # who asks for no approvals needs none
+
+    return find_waiting(base, reference)[2] is not None
 
 
 def _tell(entry: OutboxEntry, as_json: bool) -> None:

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.asking.decide import find_waiting
+from lemming.approvals.deciding import find_waiting
+from lemming.approvals.screens import call_of
+from lemming.approvals.waiting import SHOW
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.waiting import ForPerson, items_for, show_items
 from lemming.commands.whole import show_call
 from lemming.errors import ConfigError
 from lemming.files.jsontext import pretty
-from lemming.inspect.leave import call_of
-from lemming.leave import SHOW
 from lemming.messages import names_of, read_entry
 from lemming.organisation import OrgPath
 

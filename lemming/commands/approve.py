@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.asking.decide import approve_ahead, decide, find_waiting
-from lemming.asking.passing import let_pass, require_asking
+from lemming.approvals.always import let_pass, require_asking
+from lemming.approvals.deciding import approve_ahead, decide, find_waiting
 from lemming.commands.deciding import decide_all, tell_decided, tell_what_else, that_wait
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from lemming.asking.decide import decide
+from lemming.approvals.deciding import decide
+from lemming.approvals.screens import waits_beside
+from lemming.approvals.waiting import Word
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import UsageError
-from lemming.inspect.leave import waits_beside
 from lemming.inspect.requests import requests_now
 from lemming.inspect.waiting import WaitsForPerson
 from lemming.inspect.waiting import waiting as what_waits
-from lemming.leave import Word
 from lemming.messages import OutboxEntry
 from lemming.organisation import Organisation, OrgPath
 

@@ -13,6 +13,7 @@ from lemming.commands.screen import Style, counted, in_dollars, one_line, painte
 from lemming.files.jsontext import compact
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.timeline.why.sight import SeenEntry, sight_of
+from lemming.turn.parts import notes_of
 from lemming.views.tick import plan_of, recorded, turn_of
 
 KNOWN_SHOWN = 5
@@ -166,8 +167,8 @@ def _end_of(use: ToolUse) -> str:
     if use.success is None:
         return painted("not finished", "yellow")
     head = painted("ok", "green") if use.success else painted("failed", "red")
-    leave = f"  (approved by {use.leave['by']}: {use.leave['entry']})" if use.leave else ""
-    return f"{head}  {one_line(use.output, 400)}{leave}"
+    said = "".join(f"  ({note.text})" for note in notes_of(use.kept))
+    return f"{head}  {one_line(use.output, 400)}{said}"
 
 
 def _args(use: ToolUse) -> str:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lemming.asking.decide import decide, find_waiting
 from lemming.asking.entries import write_answer, write_cancel, write_payload, write_request
 from lemming.asking.fields import read_field, schema_for
-from lemming.asking.passing import let_pass, require_asking
 from lemming.asking.people import holder_of_conversation, person_for
 from lemming.dashboard.files import fork_beside, save_resume
 from lemming.errors import UsageError
 from lemming.files.jsontext import nearest
-from lemming.inspect.leave import waits_beside
 from lemming.inspect.requests import find_request, requests_now
 from lemming.messages import OutboxEntry
 from lemming.organisation import Organisation
@@ -31,7 +28,11 @@ def act(org: Organisation, name: str, said: Json, person: str | None) -> Json:
 
 
 def _decide(org: Organisation, said: Json, person: str | None) -> Json:
-    """Give leave for a call, with other arguments or not, say no, or give the result in its place."""
+    """Approve a call, with other arguments or not, say no, or give the result in its place."""
+    from lemming.approvals.always import let_pass, require_asking  # the page is there without it
+    from lemming.approvals.deciding import decide, find_waiting
+    from lemming.approvals.screens import waits_beside
+
     reference, word = _text(said, "id"), _text(said, "word")
     if word not in WORDS:
         raise UsageError(f'"{word[:40]}" is no decision', hint=", ".join(WORDS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
@@ -90,3 +90,11 @@ def limits_of(gate: Any) -> dict[str, Decimal]:
     """Return the amounts that a gate allows, by what they are."""
     said = ((key, getattr(gate, key)) for key in AMOUNTS)
     return {key: Decimal(repr(limit)) for key, limit in said if limit is not None}
+
+
+def raised(given: Iterable[Mapping[str, Any]]) -> Amount:
+    """Return how much more may be spent, of what persons gave beyond a limit."""
+    more = NOTHING
+    for args in given:
+        more = more.plus(Amount(*(Decimal(repr(args.get(key, 0))) for key in AMOUNTS)))
+    return more

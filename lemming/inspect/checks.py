@@ -58,7 +58,7 @@ from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns
 from lemming.tick.retention import longest_kept
 from lemming.tools import toolset_of
-from lemming.turn.seams import used_by
+from lemming.turn.parts import used_by
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
 """How many entries are opened where not all are wanted, and how many of each outbox at least."""

@@ -20,8 +20,9 @@ from lemming.mcp.settings import mcp_config, servers_named
 from lemming.org_blocks import Trust
 from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
-from lemming.tick.gated_calls import PLANNED_CLASSES, rules_for
+from lemming.tick.gated_calls import rules_for
 from lemming.tick.plan import channels_in, people_in, takes_turns
+from lemming.toolbox.planned import PLANNED_CLASSES
 from lemming.tools import ANYWHERE, EngineTool, Tool
 from lemming.toolset import Toolset
 from lemming.trust.authors import Authors

@@ -11,14 +11,15 @@ from lemming.config import Config
 from lemming.contract import ToolCall
 from lemming.errors import LemmingError, UsageError
 from lemming.files.jsontext import nearest
+from lemming.gates.asked import heard_by
 from lemming.gates.gate import SETTLES, Gate, Rule, Then
 from lemming.gates.look import Facts, FunctionBroke, look
-from lemming.leave import Expires
-from lemming.mail.decisions import whom_to_ask
+from lemming.mail.people import whom_to_ask
 from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
-from lemming.tick.gated_calls import CallGates, heard_by, rules_for
+from lemming.tick.gated_calls import CallGates, rules_for
 from lemming.tick.plan import people_in
+from lemming.times.spoken import Expires
 from lemming.tools import Tool, ToolContext
 from lemming.toolset import Toolset
 

@@ -12,12 +12,12 @@ from lemming.agents import survey_agents
 from lemming.clock import SystemClock, parse_timestamp
 from lemming.config import load_config
 from lemming.files.jsontext import to_line
-from lemming.inspect.leave import call_of, waiting_calls
 from lemming.inspect.requests import RequestsNow, requests_now
-from lemming.leave import said_of_call
 from lemming.mail.requests import RequestView, Share
 from lemming.organisation import Organisation
 from lemming.tick.plan import people_in
+from lemming.turn.parts import waiting_for_persons
+from lemming.turn.seams import WaitingForPerson
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8
@@ -83,9 +83,9 @@ def said_of_waiting(items: Sequence[WaitsForPerson]) -> str:
 
 def waiting_in(now: RequestsNow, org: Organisation) -> list[WaitsForPerson]:
     """Return what `waiting` does, where the requests are known already."""
-    calls = waiting_calls(org, now)
+    held = waiting_for_persons(org, now.requests.open)
     return [
-        _waits(request, share, now.requests.tick, call_of(request, calls))
+        _waits(request, share, now.requests.tick, held.get(request.identity))
         for request in now.requests.open
         if not is_to_come(request)
         for share in _held_by_people(request, now)
@@ -108,19 +108,19 @@ def _held_by_people(request: RequestView, now: RequestsNow) -> Iterator[Share]:
             yield share
 
 
-def _waits(request: RequestView, share: Share, tick: int, call: dict[str, Any] | None) -> WaitsForPerson:
+def _waits(request: RequestView, share: Share, tick: int, held: WaitingForPerson | None) -> WaitsForPerson:
     return WaitsForPerson(
         id=request.id,
         identity=request.identity,
         person=share.holder,
         asker=request.asker,
-        text=request.text if call is None else said_of_call(call),
-        needs=needs_of(request) if call is None else f"approval of call {call['id']}",
+        text=request.text if held is None else held.text,
+        needs=needs_of(request) if held is None else held.needs,
         tick=request.tick,
         age_ticks=request.age_ticks(tick),
         deadline=request.deadline,
         at_deadline=at_deadline(request, tick),
-        call=call,
+        call=held.call if held else None,
     )
 
 

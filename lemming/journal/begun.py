@@ -5,7 +5,7 @@ It stands in the agent's ledger: what the entries themselves do not tell. Format
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ class _Plain:
     def as_json(self) -> dict[str, Any]:
         """Return the value as JSON; keys that are at their default are left out."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        empty = (None, "", 0, ())
+        empty: tuple[Any, ...] = (None, "", 0, (), {})
         return {key: value for key, value in plain.items() if value not in empty}
 
 
@@ -27,7 +27,7 @@ class Asked(_Plain):
     `until` is the last tick whose answer counts, `not_after` the last moment. `group`: those that are waited
     for together; `call`: the place, among the results kept, of the tool call that asked, plus 1. `end` is
     empty while it is open.
-    `leave`: the call that waits for it, as it is made if it is given (`lemming.leave`).
+    `held`: what waits for the answer, by the capability that keeps it and says how it ends.
     """
 
     request: str
@@ -37,7 +37,7 @@ class Asked(_Plain):
     call: int = 0
     end: str = ""
     answer: str = ""
-    leave: dict[str, Any] | None = None
+    held: dict[str, dict[str, Any]] = field(default_factory=dict)
     not_after: str = ""
 
     @property
@@ -127,21 +127,3 @@ def said_of_end(asked: Asked) -> str:
     """Return in words until when something was waited for."""
     ends = [*([f"tick {asked.until}"] if asked.until is not None else []), *filter(None, [asked.not_after])]
     return " or ".join(ends)
-
-
-MADE = "(it was made, as it was approved; what it gave is told beside this)"
-
-
-def having_made(begun: Sequence[Begun], ids: Collection[str]) -> tuple[Begun, ...]:
-    """Return what an agent has begun once calls that waited for leave were made, by turns that failed."""
-    return tuple(_having_made(it, ids) for it in begun) if ids else tuple(begun)
-
-
-def _having_made(begun: Begun, ids: Collection[str]) -> Begun:
-    made = {it.key: it.call - 1 for it in begun.asked if it.leave is not None and it.leave["id"] in ids}
-    results = tuple(
-        {**result, "success": True, "output": MADE} if place in made.values() else result
-        for place, result in enumerate(begun.results)
-    )
-    asked = (replace(it, end=it.end or "answered", call=0) if it.key in made else it for it in begun.asked)
-    return replace(begun, asked=tuple(asked), results=results) if made else begun

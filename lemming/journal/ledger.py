@@ -19,7 +19,7 @@ from lemming.files.documents import value_of, why_unreadable
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import compact, parse
 from lemming.files.refusals import require_about_one_file
-from lemming.journal.begun import Asked, Begun
+from lemming.journal.begun import Begun
 from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.read_mark import ReadMark
 from lemming.organisation import Organisation, OrgPath
@@ -33,8 +33,7 @@ _SPENT = ("credits", "judged", "passed_on", "unpriced_calls", "input_tokens", "o
 _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
-    "expired_unread", "passed_on", "serving", "requests", "end", "leave_used", "judged", "asked_leave",
-    "failed", "in_vain", "kept",
+    "expired_unread", "passed_on", "serving", "requests", "end", "judged", "failed", "in_vain", "kept",
 )  # fmt: skip
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
@@ -48,11 +47,10 @@ class AgentState:
     """Where an agent stands after its latest turn. All numbers are totals, never differences.
 
     `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
-    turn ended, where that is not the usual way of its status. `leave_used`: entries by which persons gave
-    leave in advance, and that were used. `judged`: of the credits, what judges cost. `asked_leave`: what it
-    asked leave for beside calls. `lost`: what limits count beside `credits` and `cost_usd`. `turns`: those
-    that were done, `failed`: those that failed. `in_vain`: how often calls gave the same,
-    while `results` wait. `kept`: what capabilities keep for its next turn, by their names.
+    turn ended, where that is not the usual way of its status. `judged`: of the credits, what judges cost.
+    `lost`: what limits count beside `credits` and `cost_usd`. `turns`: those that were done, `failed`: those
+    that failed. `in_vain`: how often calls gave the same, while `results` wait. `kept`: what capabilities
+    keep for the next turn, by their names.
     """
 
     tick: int = -1
@@ -72,9 +70,7 @@ class AgentState:
     serving: str = ""
     requests: tuple[Begun, ...] = ()
     end: str = ""
-    leave_used: tuple[str, ...] = ()
     judged: float = _amount(0.0)
-    asked_leave: tuple[Asked, ...] = ()
     lost: Lost = NONE_LOST
     failed: int = _amount(0)
     in_vain: dict[str, int] = field(default_factory=dict)
@@ -95,10 +91,6 @@ class AgentState:
         for key in _MAY_BE_EMPTY:
             if not plain[key]:
                 del plain[key]
-        if self.asked_leave:
-            plain["asked_leave"] = [asked.as_json() for asked in self.asked_leave]
-        if self.leave_used:
-            plain["leave_used"] = [*self.leave_used]
         if self.requests:
             plain["requests"] = [begun.as_json() for begun in self.requests]
         return plain

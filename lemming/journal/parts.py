@@ -51,19 +51,6 @@ class InputsJson(TypedDict):
     context: dict[str, str]
 
 
-class LeaveJson(TypedDict):
-    """A tool call that waits for leave: `lemming.leave`."""
-
-    id: str
-    tool: str
-    args: Json
-    sha256: Digest
-    binds: dict[str, str]
-    gate: str
-    why: str
-    unbound: NotRequired[list[str]]
-
-
 class AskedJson(TypedDict):
     """Something asked of one agent: `lemming.journal.begun`."""
 
@@ -74,7 +61,7 @@ class AskedJson(TypedDict):
     call: NotRequired[Count]
     end: NotRequired[str]
     answer: NotRequired[str]
-    leave: NotRequired[LeaveJson]
+    held: NotRequired[dict[str, Json]]
 
 
 class BegunJson(TypedDict):
@@ -106,54 +93,6 @@ class TaskJson(TypedDict):
     begun: BegunJson
 
 
-class CallWithLeaveJson(TypedDict):
-    """A call that waited and has leave: who gave it, by which entry, and with which other arguments."""
-
-    place: Count
-    call: LeaveJson
-    by: AgentName
-    entry: str
-    args: NotRequired[Json]
-    binds: NotRequired[dict[str, str]]
-
-
-class DecidedJson(TypedDict):
-    """What was decided about calls that waited for leave: `lemming.turn.decided`."""
-
-    at: str
-    calls: list[CallWithLeaveJson]
-    results: list[ResultJson]
-    remarks: NotRequired[list[str]]
-
-
-class ReviewJson(TypedDict):
-    """What an agent asked leave for beside calls, as it stands, and the payloads of what it asks now."""
-
-    at: str
-    asked: list[AskedJson]
-    new: list[Json]
-    only: NotRequired[bool]
-    spend: NotRequired[Json]
-
-
-class LeaveAheadJson(TypedDict):
-    """Leave that a person gave in advance, and the entry that says so."""
-
-    id: str
-    tool: str
-    args: Json
-    binds: NotRequired[dict[str, str]]
-    by: AgentName
-    entry: str
-
-
-class AheadJson(TypedDict):
-    """What leave there was in advance as a turn began, and what of it was used before."""
-
-    leave: list[LeaveAheadJson]
-    used: list[str]
-
-
 Read = Annotated[Json, ReadMarkJson]
 
 Inputs = Annotated[Json, InputsJson]
@@ -179,8 +118,6 @@ class StateJson(TypedDict):
     serving: NotRequired[str]
     requests: NotRequired[list[BegunJson]]
     end: NotRequired[str]
-    leave_used: NotRequired[list[str]]
-    asked_leave: NotRequired[list[AskedJson]]
     lost: NotRequired[LostJson]
     kept: NotRequired[dict[str, Json]]
 

@@ -26,9 +26,7 @@ from lemming.files.fields import (
     schema_of,
 )
 from lemming.journal.parts import (
-    AheadJson,
     CallJson,
-    DecidedJson,
     EffectJson,
     EmittedJson,
     FailedAttempt,
@@ -41,7 +39,6 @@ from lemming.journal.parts import (
     ModelJson,
     Read,
     ResumeJson,
-    ReviewJson,
     RuleJson,
     State,
     TaskJson,
@@ -124,12 +121,8 @@ class TurnStarted(Record):
     for_strategy: Annotated[Json, {"description": "What its strategy needs beside the prompt."}] = {}  # noqa: RUF012
     wanted: dict[str, Json] = {}  # noqa: RUF012
     trust: Annotated[Json, TrustJson] = {}  # noqa: RUF012
-    decided: Annotated[Json, DecidedJson] = {}  # noqa: RUF012
-    ahead: Annotated[Json, AheadJson] = {}  # noqa: RUF012
-    review: Annotated[Json, ReviewJson] = {}  # noqa: RUF012
     gates: Annotated[list[Json], list[RuleJson]] = []  # noqa: RUF012
     said_before: list[str] = []  # noqa: RUF012
-    askable: dict[str, list[AgentName]] = {}  # noqa: RUF012
     channels: list[AgentName] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
     verify: Annotated[list[Json], list[JudgeJson]] = []  # noqa: RUF012
@@ -274,7 +267,7 @@ class ToolStarted(Record):
     index: Count
     tool: str
     args: Any
-    leave: Annotated[Json, {"description": "Who gave leave for it, and the entry that says so."}] = {}  # noqa: RUF012
+    kept: Annotated[Json, {"description": "What capabilities keep with it, by their names."}] = {}  # noqa: RUF012
 
 
 class ToolFinished(Record):
@@ -293,8 +286,10 @@ class ToolFinished(Record):
     attempts: Annotated[int, {"minimum": 1}] = 1
     on_error: OnError = "return"
     trust: Annotated[Json, GivenTrustJson] = {}  # noqa: RUF012
-    asks_leave: bool = False
-    leave: Annotated[Json, {"description": "As in tool_started."}] = {}  # noqa: RUF012
+    entries_by: Annotated[str, {"description": "The capability that wrote its entries, if not the tool."}] = (
+        ""
+    )
+    kept: Annotated[Json, {"description": "As in tool_started."}] = {}  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
 
 

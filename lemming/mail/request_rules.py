@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from lemming.leave import asks_leave, decision_in
+from lemming.capabilities import capability_here, made_by
 from lemming.mail.closing import enough_in, is_in_time, last_tick, not_after_in
 from lemming.mail.references import name_in, named_in
 from lemming.mail.requests import End, Hop, Requests, RequestView, Share
@@ -210,25 +210,30 @@ def _apply(request: RequestView, event: _Event, facts: _Facts) -> bool:
             request.end = "cancelled"
         return not request.is_open
     share = next((share for share in request.open_shares if share.holder == entry.agent), None)
-    if share is None or (asks_leave(request.entry.payload) and not _decides(event)):
+    by = made_by(request.entry.payload)
+    if share is None or (by and not _decides(by, event)):
         return False
     if event.does == "hands_on":
         _hand_on(request, share, entry, facts)
         return False
     share.end, share.answer = _end_of(entry), entry
-    request.end = share.end if asks_leave(request.entry.payload) else _end_by_shares(request)
+    request.end = share.end if by else _end_by_shares(request)
     return not request.is_open
 
 
-def _decides(event: _Event) -> bool:
-    """Return whether an entry is a decision about a call: nobody hands one on, and not every answer is."""
-    return event.does == "answers" and decision_in(event.entry.payload) is not None
+def _decides(by: str, event: _Event) -> bool:
+    """Return whether an entry decides about what waits: nobody hands that on, and not every answer does.
+
+    `by`: the capability whose request it is; where that is not here, nobody says so.
+    """
+    asked = capability_here(by) if event.does == "answers" else None
+    return asked is not None and asked.decides(event.entry.payload)
 
 
 def _may_cancel(request: RequestView, author: str, facts: _Facts) -> bool:
     if author == request.asker:
         return True
-    if asks_leave(request.entry.payload):
+    if made_by(request.entry.payload):
         return author in request.holders
     return author in facts.people and any(facts.may_read(holder, author) for holder in request.holders)
 

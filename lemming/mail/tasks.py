@@ -10,12 +10,12 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from lemming.agents import Agent
+from lemming.capabilities import made_by
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.read_mark import ReadMark
-from lemming.leave import asks_leave
 from lemming.mail.closing import (
     answers,
     count_in,
@@ -24,7 +24,7 @@ from lemming.mail.closing import (
     is_past,
     refers_to,
 )
-from lemming.mail.decisions import Ends, ends_of_leave
+from lemming.mail.held import Ends, Holds
 from lemming.mail.over import is_cancelled, is_over
 from lemming.mail.patience import patient
 from lemming.mail.references import name_in, named_in
@@ -56,18 +56,6 @@ class Ended(NamedTuple):
         return default if isinstance(default, dict) else {"text": default}
 
 
-class Reviews(Protocol):
-    """Which entries an agent is not to be shown before a person has let them in."""
-
-    def withholds(self, entry: OutboxEntry) -> bool:
-        """Return whether an entry waits until a person decides."""
-        ...
-
-    def is_refused(self, entry: OutboxEntry) -> bool:
-        """Return whether a person did not let an entry in."""
-        ...
-
-
 class Task(NamedTuple):
     """What a turn is for. `request` is None when it goes on with what the agent asked on its own account.
 
@@ -91,16 +79,16 @@ def tasks_of(
     wake: str,
     *,
     resting: frozenset[str] = NONE_RESTS,
-    review: Reviews | None = None,
+    holds: Holds | None = None,
 ) -> Tasks | None:
     """Return what is asked of an agent; None when nothing is, and nobody's requests would be taken."""
     callers = view.mail.callers_of(agent.name)
     is_asked = agent.turn.take is None and any(
         next(view.fresh_of(author), None) is not None for author in callers if view.sees(author)
     )
-    if begun or agent.turn.take or is_asked or wake == "addressed" or review:
+    if begun or agent.turn.take or is_asked or wake == "addressed" or (holds and holds.may_withhold):
         is_quiet = wake == "addressed"
-        return Tasks(view, agent, begun, only_addressed=is_quiet, resting=resting, review=review)
+        return Tasks(view, agent, begun, only_addressed=is_quiet, resting=resting, holds=holds)
     return None
 
 
@@ -108,8 +96,8 @@ class Tasks:
     """What is asked of one agent as it stands in a tick, and which entries belong to it.
 
     `only_addressed`: entries that do not name the agent are nothing new to it. `resting`: requests, by
-    identity, that do not go on yet though nothing that was asked for them is open. `review` says which
-    entries wait for a person.
+    identity, that do not go on yet though nothing that was asked for them is open. `holds`: which entries
+    wait, and how what capabilities asked has ended.
     """
 
     def __init__(
@@ -120,12 +108,12 @@ class Tasks:
         *,
         only_addressed: bool,
         resting: frozenset[str] = NONE_RESTS,
-        review: Reviews | None = None,
+        holds: Holds | None = None,
     ) -> None:
         self._view, self._mail, self._name, self._agent = view, view.mail, agent.name, agent
         self._begun, self.only_addressed = begun, only_addressed
         self._callers = view.mail.callers_of(agent.name)
-        self._resting, self._review = resting, review
+        self._resting, self._holds = resting, holds
         self._moving: dict[str, tuple[int, list[OutboxEntry]]] = {}
 
     def next(self, last: str) -> Task | None:
@@ -162,7 +150,7 @@ class Tasks:
 
     def is_kept(self, entry: OutboxEntry) -> bool:
         """Return whether an entry waits: for a turn of its own, or for a person to let it in."""
-        if self._review and self._review.withholds(entry):
+        if self._holds and self._holds.withholds(entry):
             return True
         if entry.kind == "request":
             return self._takes(entry) and not self._is_over(entry)
@@ -170,7 +158,7 @@ class Tasks:
 
     def is_nothing_new(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is passed over: it is not to be shown as new, now or later."""
-        if self._review and self._review.is_refused(entry):
+        if self._holds and self._holds.is_refused(entry):
             return True
         if self.only_addressed and self._name not in entry.targets:
             return True
@@ -223,7 +211,7 @@ class Tasks:
 
     def _is_reviewed(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is not to be shown: it waits for a person, or one did not let it in."""
-        return self._review is not None and (self._review.withholds(entry) or self._review.is_refused(entry))
+        return self._holds is not None and (self._holds.withholds(entry) or self._holds.is_refused(entry))
 
     @cached_property
     def _standing(self) -> list[Begun]:
@@ -241,14 +229,13 @@ class Tasks:
         if any(it.not_after for it in begun.open):
             self._mail.changing.add(self._name)
         begun = patient(self._mail, begun)
-        ends = {it.key: end for it in begun.open if it.leave is None and (end := self._end_of(it))}
-        if any(it.leave is not None for it in begun.open):
-            now = self._mail.tick, self._mail.at
-            ends |= ends_of_leave(begun, *now, self._read, self._entries_of, self._is_heard)
+        ends = {it.key: end for it in begun.open if not it.held and (end := self._end_of(it))}
+        if self._holds and any(it.held for it in begun.open):
+            ends |= self._holds.ends(begun, self._read, self._entries_of, self._is_heard)
         return ends
 
     def _is_heard(self, person: str) -> bool:
-        """Return whether a person decides what the agent asks leave for."""
+        """Return whether a person's word counts for what the agent asks."""
         return person in self._mail.persons and self._may_converse(person)
 
     @cached_property
@@ -343,7 +330,7 @@ class Tasks:
         """Return whether a reference is to something that the agent asked for a request of its own."""
         name = self._own.get(reference.rpartition("_")[2])
         asked = self._mail.read(name) if name else None
-        return isinstance(asked, OutboxEntry) and ("parent" in asked.payload or asks_leave(asked.payload))
+        return isinstance(asked, OutboxEntry) and ("parent" in asked.payload or bool(made_by(asked.payload)))
 
     @cached_property
     def _own(self) -> dict[str, EntryName]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.clock import parse_timestamp, timestamp
-from lemming.leave import until_in
 from lemming.plans.format import Member, Wait
 from lemming.plans.outcomes import schema_for
 from lemming.plans.references import context_lines, rendered
 from lemming.plans.run import Doing
+from lemming.times.spoken import until_in
 
 Json = dict[str, Any]
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, get_args
 
 from lemming.agents import Agent
+from lemming.capabilities import missing_for_gate
 from lemming.errors import Outcome
 from lemming.files.jsontext import meant, nearest
 from lemming.gates.gate import SEEN, At, Gate
@@ -16,6 +17,7 @@ from lemming.soundness.placed import wrong_with_paths
 from lemming.when import predicate
 
 Json = dict[str, Any]
+INSTALL = "install lemming-engine again, or let it block"
 
 WHAT: dict[At, tuple[str, ...]] = {
     "in": ("entry", "memory", "file", "result"),
@@ -35,6 +37,8 @@ def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[
 
     Where it says that what it is about may be absent, names of what is not there are no mistakes.
     """
+    if missing := missing_for_gate(gate.then):
+        yield Wrong("/then", f'nobody here answers a gate that says "{gate.then}": {missing}', INSTALL)
     if not gate.may_be_absent:
         yield from _about_tools(gate, known)
         yield from _about_classes(gate, known)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from lemming import paths
 from lemming.access.grants import why_no_grant
-from lemming.agents import Agent, nearest_agent
+from lemming.agents import Agent, TurnLimits, nearest_agent
+from lemming.capabilities import missing_for_turn
 from lemming.files.jsontext import meant, nearest
 from lemming.org_blocks import TRUST_OF_TOOLS, Trust
 from lemming.patterns import is_named
@@ -71,6 +72,9 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
     A tool or an agent in a grant that is not there may come later, and grants nothing till then: it is only
     told of elsewhere, unless it is one that is there, with a slip.
     """
+    for key, missing in missing_for_turn().items():
+        if getattr(agent.turn, key) != getattr(TurnLimits, key):
+            yield Wrong(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
     yield from _about_team(agent, known)
     permissions, tools = agent.permissions, known.tool_names
     for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):

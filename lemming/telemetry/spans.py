@@ -20,7 +20,7 @@ from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, ended, event_of, span
 from lemming.telemetry.sources import Sources, span_id_of, trace_id_of
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.turn.judges import VERDICT_SCHEMA
-from lemming.turn.seams import questions_of
+from lemming.turn.parts import notes_of, questions_of
 
 IN_THE_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""
@@ -236,7 +236,7 @@ class _Turn:
             names.TOOL_CALL_ID: f"{self._turn.tick}/{self._turn.agent}/{use.index}",
             names.TICK: self._turn.tick,
             names.OUTCOME: use.outcome,
-            names.LEAVE_BY: use.leave.get("by", ""),
+            names.LEAVE_BY: next((it.by for it in notes_of(use.kept)), ""),
         }
         if isinstance(record, ToolFinished):
             attributes[names.ATTEMPTS] = record.attempts

@@ -21,7 +21,9 @@ from lemming.schedule import next_due
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.inputs import FoundFirst, find
 from lemming.turn.news import is_news
+from lemming.turn.parts import asked_beside, prepared_for
 from lemming.turn.planned import tick_waited_for
+from lemming.turn.seams import Moment
 
 
 @dataclass
@@ -93,7 +95,7 @@ def _has_a_person_in_ticks(snapshot: Snapshot, name: str) -> bool:
 
 def _waits_in_ticks(state: AgentState, persons: Collection[str]) -> bool:
     """Return whether an agent waits for a person until a tick."""
-    asked = (*state.asked_leave, *(it for begun in state.requests for it in begun.open))
+    asked = (*asked_beside(state), *(it for begun in state.requests for it in begun.open))
     return any(it.until is not None and it.to in persons for it in asked if not it.end)
 
 
@@ -127,14 +129,16 @@ def _goes_on_at(snapshot: Snapshot, agent: Agent, state: AgentState) -> int | No
 def _may_have_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
     view = snapshot.mail.view(agent, state.read)
     wake = agent.schedule.wake or snapshot.config.org.defaults.wake
-    return bool(state.results) or _names_it(view, agent, tasks_of(view, agent, state.requests, wake))
+    holds = prepared_for(Moment(snapshot, agent, snapshot.config.model(agent.model.key), state))
+    tasks = tasks_of(view, agent, state.requests, wake, holds=holds)
+    return bool(state.results) or _names_it(view, agent, tasks)
 
 
 def _has_something(snapshot: Snapshot, agent: Agent, found: FoundFirst) -> bool:
     tools = snapshot.toolset.of(agent.name)
     if any(is_news(result, tools.get(result["tool"])) for result in found.state.results):
         return True
-    return _names_it(found.view, agent, found.tasks) or bool(found.review and found.review.asks)
+    return _names_it(found.view, agent, found.tasks) or found.asks
 
 
 def _names_it(view: View, agent: Agent, tasks: Tasks | None) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -47,13 +47,14 @@ from lemming.tick.snapshot import Snapshot
 from lemming.toolbox.left_over import is_left_by, without_secrets
 from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.toolset import Toolset
+from lemming.turn.parts import holder_of
 from lemming.turn.results import INTERRUPTED
+from lemming.turn.seams import Holder
 from lemming.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.gates.look import Found
     from lemming.tick.gated_calls import CallGates
-    from lemming.tick.hold import Holding
     from lemming.tick.traced import Tracing
     from lemming.tick.turn_limits import TurnSpending
 
@@ -181,14 +182,14 @@ class JournaledAnswers:
             why = f"{call.tool} was not called: the turn's time for tools, {limit:g} s, is over"
             return ToolResult(False, why, outcome="skipped", on_error="stop")
         said: Sequence[GateVerdict] = ()
-        leave: dict[str, Any] | None = None
+        kept: Mapping[str, dict[str, Any]] = {}
         if self._gates and tool is not None and index not in self._started:
             if tracing:
                 self._gates.trust, self._gates.source = tracing.word, tracing.source
-            passed = self._gates.passed(self._runtime, index, call, tool, context, self._holding)
+            passed = self._gates.passed(self._runtime, index, call, tool, context, self._holder)
             if isinstance(passed, ToolResult):
                 return passed
-            call, said, leave = passed
+            call, said, kept = passed
             context = replace(context, look=partial(self._gates.look_at_result, tool, call, context.base))
         if tracing:
             tracing.look(call, tool, context)
@@ -198,29 +199,25 @@ class JournaledAnswers:
             if index in self._started:
                 if is_left_by(tool):
                     without_secrets(context)  # its files are there, whatever became of it
-                return replace(INTERRUPTED, leave=self._started[index].leave or None)
+                return replace(INTERRUPTED, kept=self._started[index].kept)
             try:
                 self._write(staged)
             except DiskError as error:
                 if not error.concerns_one_file:
                     raise
                 return ToolResult(False, f"{call.tool} was not run: {error}")
-            with_leave = {"leave": leave} if leave else {}
-            announced = ToolStarted(
-                agent=self._name, index=index, tool=call.tool, args=call.args, **with_leave
-            )
+            more: dict[str, Any] = {"kept": kept} if kept else {}
+            announced = ToolStarted(agent=self._name, index=index, tool=call.tool, args=call.args, **more)
             self._started[index] = self._journal.append(announced)
             self._sync()
         with self._runtime.waiting():
             result = self._runtime.use_tool(index, call, context)
         result = replace(result, verdicts=(*said, *result.verdicts)) if said else result
-        return replace(result, leave=leave) if leave else result
+        return replace(result, kept=kept) if kept else result
 
-    def _holding(self) -> Holding:
-        """Return who says what becomes of a call that needs leave."""
-        from lemming.tick.hold import Holding
-
-        return Holding(self._snapshot, self._inputs, self._finished)
+    def _holder(self) -> Holder:
+        """Return who says what becomes of a call that a gate asks about."""
+        return holder_of(self._snapshot, self._inputs, self._finished)
 
     @cached_property
     def _gates(self) -> CallGates | None:

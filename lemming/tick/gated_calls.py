@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming import paths
 from lemming.access.named import as_opened, opened_in_gate, places_among
@@ -15,47 +15,32 @@ from lemming.config import Org
 from lemming.contract import ToolCall
 from lemming.errors import LemmingError, ToolError
 from lemming.files.effects import FileEffect
+from lemming.gates.asked import Asking, heard_by
 from lemming.gates.checks import asking
-from lemming.gates.gate import Gate, GateVerdict, Rule, rules_of
+from lemming.gates.gate import GateVerdict, Rule, rules_of
 from lemming.gates.look import Check, Facts, Found, Looked, look, nobody_judged, rules_at
 from lemming.gates.placed import placed
-from lemming.leave import Expires
 from lemming.plugins.errors import words_of
 from lemming.redaction import redact_foreign
 from lemming.tick.edge import tried
-from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
+from lemming.toolbox.planned import is_planned
+from lemming.tools import Tool, ToolContext, ToolResult
+from lemming.turn.seams import Holder
 
 if TYPE_CHECKING:
-    from lemming.tick.hold import Holding
     from lemming.tick.runtime import Runtime
-
-PLANNED_CLASSES = frozenset({"write", "administer"})
-"""Classes of tools of the engine whose planning changes nothing, and tells what a call would change."""
 
 
 class Passed(NamedTuple):
-    """A call that may be made, with what gates said of it, and the leave for it, if it needed some."""
+    """A call that may be made, with what gates said of it, and by whose word, if one was needed."""
 
     call: ToolCall
     verdicts: Sequence[GateVerdict]
-    leave: dict[str, Any] | None
+    kept: Mapping[str, dict[str, Any]]
 
 
 class CannotTell(ToolError):
     """A call breaks as it is planned, so nobody can tell what it would change: it is not made."""
-
-
-class Asking(NamedTuple):
-    """What gates want: approval of one of these persons (None: of any), before one of these is over.
-
-    `line` is the first gate that asks, `further` are the others.
-    """
-
-    line: str
-    why: str = ""
-    persons: Collection[str] | None = None
-    expires: tuple[Expires, ...] = ()
-    further: Collection[str] = ()
 
 
 @dataclass
@@ -89,7 +74,7 @@ class CallGates:
         call: ToolCall,
         tool: Tool,
         context: ToolContext,
-        holding: Callable[[], Holding],
+        holder: Callable[[], Holder],
     ) -> Passed | ToolResult:
         """Return a call as it may be made, or the result that it has because it may not.
 
@@ -104,11 +89,11 @@ class CallGates:
             return self.refused(looked)
         seen = call._replace(args=looked.content)
         if looked.passes:
-            return Passed(seen, looked.verdicts, None)
-        held = runtime.hold(holding, index, seen, self._asking(looked.asks), context)
+            return Passed(seen, looked.verdicts, {})
+        held = runtime.hold(holder, index, seen, self._asking(looked.asks), context)
         if held.result is not None:
             return replace(held.result, verdicts=tuple(looked.verdicts))
-        return Passed(seen, [it for it in looked.verdicts if it.then != "ask"], held.leave)
+        return Passed(seen, [it for it in looked.verdicts if it.then != "ask"], held.kept)
 
     def _asking(self, verdicts: Sequence[GateVerdict]) -> Asking:
         """Return what gates want together: one person's approval, whom each of them would hear."""
@@ -200,24 +185,9 @@ class CallGates:
         return asking(tuple(self.settings.plugins))
 
 
-def heard_by(gates: Sequence[Gate]) -> tuple[frozenset[str] | None, tuple[Expires, ...]]:
-    """Return the persons whom each of these gates would hear (None: any), and how long each waits."""
-    named = [frozenset(gate.persons) for gate in gates if gate.persons]
-    expires = tuple(gate.expires for gate in gates if gate.expires is not None)
-    return (frozenset.intersection(*named) if named else None), expires
-
-
 def rules_for(agent: Agent, settings: Org) -> tuple[Rule, ...]:
     """Return the gates of an agent, in the order they are asked."""
     return rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
-
-
-def is_planned(tool: Tool) -> TypeGuard[EngineTool]:
-    """Return whether a call of a tool only tells the engine what to write: making it changes nothing yet.
-
-    A tool of the engine that asks a server is none of these: what it asks has left the house.
-    """
-    return isinstance(tool, EngineTool) and tool.tool_class in PLANNED_CLASSES
 
 
 def planned_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEffect, ...] | None:

@@ -11,7 +11,7 @@ a tick writes does not depend on how many turns run at once, and no call is made
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,17 +25,16 @@ from lemming.gates.limit import (
     NOTHING,
     Amount,
     Window,
+    raised,
     window_of,
 )
 from lemming.gates.look import rules_at
-from lemming.journal.begun import Asked
 from lemming.journal.file import Journal, journal_ticks
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import Record, TurnStarted
 from lemming.report import TurnReport
 from lemming.tick.executors.turn_lock import TurnLock
-from lemming.tick.raises import approved, raised
 from lemming.tick.reserved import Reserved
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
@@ -49,6 +48,7 @@ from lemming.tick.spent_before import (
     total,
 )
 from lemming.tick.turn_limits import Scope, TurnSpending
+from lemming.turn.parts import raises_of
 from lemming.turn.values import TurnInputs
 
 LOOKS_EVERY_S = 0.2
@@ -188,25 +188,22 @@ class TickSpending:
                 most = most.plus(turn.share(left))
         raise AssertionError(f"{name} is not in the order of the tick")
 
-    def known_leave(self, name: str, line: str) -> dict[str, dict[str, Any]]:
-        """Return the leave to go beyond a limit that an agent had as the tick began, by its request."""
+    def known_raises(self, name: str, line: str) -> dict[str, dict[str, Any]]:
+        """Return by how much persons had raised a limit for an agent as the tick began, by the request."""
         state = self.began.get(name)
-        return approved(state.asked_leave, line) if isinstance(state, AgentState) else {}
+        return raises_of(state.kept, line) if isinstance(state, AgentState) else {}
 
-    def raised(self, rule: Rule, about: str, name: str, asked: Sequence[Asked]) -> Amount:
-        """Return how much more than a limit may be spent by leave of persons; `asked`: what the agent has."""
-        own, window = approved(asked, rule.line), window_of(rule.gate.window)
+    def raised(self, rule: Rule, about: str, name: str, given: Mapping[str, Any]) -> Amount:
+        """Return how much more than a limit may be spent by leave of persons; `given`: to its turn."""
+        own, window = raises_of(given, rule.line), window_of(rule.gate.window)
         if rule.gate.per == "turn":  # another turn asks again
-            before = self.known_leave(name, rule.line)
+            before = self.known_raises(name, rule.line)
             return raised(args for request, args in own.items() if request not in before)
         names = self.family_of(name) if rule.gate.per == "agent" else self.began
-        given = {
-            key: it for each in names if each != name for key, it in self.known_leave(each, rule.line).items()
-        }
-        given |= own
+        known = [it for each in names if each != name for it in self.known_raises(each, rule.line).items()]
         return raised(
             args
-            for request, args in given.items()
+            for request, args in ({**dict(known), **own}).items()
             if args["of"] == about
             and self.spent.is_within(window, request, self.snapshot.tick, self.snapshot.at)
         )

@@ -33,7 +33,7 @@ def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
 def record_of(agent: str, index: int, call: ToolCall, result: ToolResult, took_ms: int) -> ToolFinished:
     """Return the record of what came of a tool call."""
     more: dict[str, Any] = {"duration_ms": took_ms} if took_ms else {}
-    for key in ("passed_on", "asks_leave", "leave", "trust"):
+    for key in ("passed_on", "entries_by", "kept", "trust"):
         if value := getattr(result, key):
             more[key] = value
     if result.entries:
@@ -71,8 +71,8 @@ def recorded_result(record: ToolFinished) -> ToolResult:
         record.on_error,
         record.trust,
         tuple(GateVerdict(**verdict) for verdict in record.verdicts),
-        record.asks_leave,
-        record.leave or None,
+        record.entries_by,
+        record.kept,
     )
 
 

@@ -28,6 +28,7 @@ from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.organisation import Organisation
 from lemming.tick.plan import channels_in, people_in
 from lemming.tick.reading import clocks_in
+from lemming.turn.parts import asked_beside
 
 TURNS_WAITED_FOR, RETENTIONS_WAITED_FOR = 2, 10
 
@@ -216,7 +217,7 @@ class _Readers:
         for begun in state.requests:
             asked = (place for it in begun.asked for place in (it.request, it.answer))
             self.begun.update(filter(None, (begun.request, *asked)))
-        self.begun.update(place for it in state.asked_leave for place in (it.request, it.answer) if place)
+        self.begun.update(place for it in asked_beside(state) for place in (it.request, it.answer) if place)
         is_addressed = (agent.schedule.wake or config.org.defaults.wake) == "addressed"
         return _Reader(agent.name, state.read, agent.schedule.run_every_n_ticks, is_addressed)
 

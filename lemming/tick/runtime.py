@@ -46,15 +46,16 @@ if TYPE_CHECKING:
     from lemming.agents import Agent
     from lemming.channels.between import Channels
     from lemming.contract import ToolCall
+    from lemming.gates.asked import Asking
     from lemming.gates.gate import GateVerdict
     from lemming.gates.look import Found, Looked
     from lemming.journal.file import Journal
     from lemming.llm.batch.queue import Batches
     from lemming.report import TickReport
-    from lemming.tick.gated_calls import Asking, CallGates
-    from lemming.tick.hold import Held, Holding
+    from lemming.tick.gated_calls import CallGates
     from lemming.tick.snapshot import Snapshot
     from lemming.tools import Tool
+    from lemming.turn.seams import Held, Holder
 
 KEPT_TOOLS = "the tools from before hold until it is mended"
 KEPT_SETTINGS = "the settings from before hold until it is mended"
@@ -276,14 +277,14 @@ class Runtime:
 
     def hold(
         self,
-        holding: Callable[[], Holding],
+        holder: Callable[[], Holder],
         index: int,
         call: ToolCall,
         asking: Asking,
         context: ToolContext,
     ) -> Held:
-        """Return what becomes of a turn's tool call number `index` that needs leave."""
-        return holding().hold(call, asking, context, lambda: self.use_tool(index, call, context))
+        """Return what becomes of a turn's tool call number `index` that gates ask about."""
+        return holder().hold(call, asking, context, lambda: self.use_tool(index, call, context))
 
     def ask_function(
         self, number: int, name: str, seen: dict[str, Any], agent: str, settings: Org

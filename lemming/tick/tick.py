@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
 from lemming.clock import elapsed_ms
+from lemming.contract import ToolCall
 from lemming.errors import Problem, TurnBroke, UnknownModel, name_of
 from lemming.journal.file import OWN_LIMIT_BYTES, Journal, may_have_gone_down, read_journal
 from lemming.journal.found import attempts_without_progress, plan_in, start_and_end
@@ -40,12 +41,11 @@ from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.edge import tried, why_broken, why_not_begun
 from lemming.tick.executors.threads import run_all
-from lemming.tick.leave_again import why_no_leave, without_used
 from lemming.tick.looked_at import looked_at_by
 from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
-from lemming.tick.recorded import reached_outside, recorded_answer, written_ahead
+from lemming.tick.recorded import reached_outside, record_of, recorded_answer, written_ahead
 from lemming.tick.reserved import lost_in
 from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runs import remove_old_runs
@@ -53,6 +53,7 @@ from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.inputs import Gathered, as_record, from_record
 from lemming.turn.loop import take_turn
+from lemming.turn.parts import after_giving_up, why_not_on
 from lemming.turn.results import INTERRUPTED, as_shown, newest, tool_used
 from lemming.turn.spending import spending, state_after_spending
 from lemming.turn.tracked import kept_results
@@ -243,7 +244,7 @@ class Tick:
         """Return why a turn that was begun may not go on now; empty when it may."""
         for place, why in self._refused_places(inputs, records).items():
             return f"its journal records a file that may not be written now, {place}: {why}"
-        return why_no_leave(inputs, self.snapshot)
+        return why_not_on(inputs, self.snapshot)
 
     def _refused_places(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
         return refused_places(self.snapshot, inputs.agent, records)
@@ -320,8 +321,8 @@ class Tick:
     def _broken_off(self, name: str, error: Exception) -> TurnOutcome:
         """Return the outcome of a turn that raised this; raise it where it was meant to end the run."""
         broken = why_broken(error)
-        tick, limit = self.plan.tick, OWN_LIMIT_BYTES  # read again: who writes a journal keeps none of it
-        found = read_journal(self.runtime.org, tick, limit_bytes=limit)
+        # Read again: who writes a journal keeps none of it.
+        found = read_journal(self.runtime.org, self.plan.tick, limit_bytes=OWN_LIMIT_BYTES)
         records = [record for record in found if record.about == name]
         started, _ = start_and_end(records)
         assert started, "a turn that was begun"
@@ -331,7 +332,8 @@ class Tick:
         inputs = from_record(started, self.plan.tick)
         answers = [recorded_answer(record) for record in records if isinstance(record, ModelReplied)]
         finished, used = [it for it in records if isinstance(it, ToolFinished)], spending(answers)
-        state = without_used(state_after_spending(inputs, answers, used, "failed"), records)
+        spent = state_after_spending(inputs, answers, used, "failed")
+        state = after_giving_up(spent, inputs.given, records)
         results, tools, remarks = self._happened_outside(started.agent, records)
         results = kept_results(inputs, results, [record.trust for record in finished])
         state.results = newest((*state.results, *results))
@@ -363,16 +365,9 @@ class Tick:
         for call, result in reached_outside(records):
             if result is None:
                 result = INTERRUPTED
-                record = ToolFinished(
-                    agent=name,
-                    index=call.index,
-                    tool=call.tool,
-                    success=False,
-                    outcome=INTERRUPTED.outcome,
-                    output=INTERRUPTED.output,
-                    effects=[],
+                self.journal.append(
+                    record_of(name, call.index, ToolCall(call.tool, call.args), INTERRUPTED, 0)
                 )
-                self.journal.append(record)
             shown = as_shown(call.tool, call.args, result)
             if result.outcome == "interrupted":
                 remarks.append(f"{call.tool}: {result.output}")

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.errors import LemmingError, LimitReached, RequestOverLimit
-from lemming.files.documents import value_of
 from lemming.files.jsontext import to_line
 from lemming.gates.checks import asking
 from lemming.gates.gate import Gate, GateVerdict, Rule
@@ -24,20 +23,18 @@ from lemming.gates.limit import (
     window_of,
 )
 from lemming.gates.look import WORDS, require_seen
-from lemming.journal.begun import Asked
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.worst import most_tokens_in, size_of, worst_of
 from lemming.models import ModelEntry
 from lemming.plugins.errors import words_of
 from lemming.providers import Request
-from lemming.tick.raises import approved
 from lemming.tick.reserved import Reserved
 from lemming.tick.runtime import Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tick.spent_before import NotKnown, amount_lost, amount_of
+from lemming.turn.parts import questions_of, raises_of
 from lemming.turn.results import RESULTS_CHARS
-from lemming.turn.seams import questions_of
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
@@ -65,7 +62,7 @@ class TurnSpending:
         self._tick, self._rules, self._reserved = tick, rules, reserved
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
         self._settled = NOTHING
-        self._asked = [value_of(Asked, plain) for plain in inputs.review.get("asked", ())]
+        self._given = inputs.given
         self._most = _most_of_turn(inputs, tick.snapshot)
 
     @property
@@ -100,7 +97,7 @@ class TurnSpending:
 
     def is_held_to(self, rule: Rule) -> bool:
         """Return whether the turn may never spend more than a limit says, whatever it asks."""
-        if approved(self._asked, rule.line).keys() - self._tick.known_leave(self._name, rule.line):
+        if raises_of(self._given, rule.line).keys() - self._tick.known_raises(self._name, rule.line):
             return False  # what it was given leave for just now only counts for itself
         for own in self._rules:
             if own.gate.then == "pass":
@@ -162,7 +159,7 @@ class TurnSpending:
         if not limits:
             return ""
         if gate.then == "ask":
-            more = self._tick.raised(rule, self._about(gate), self._name, self._asked)
+            more = self._tick.raised(rule, self._about(gate), self._name, self._given)
             limits = {key: limit + getattr(more, key) for key, limit in limits.items()}
         if "dollars" in limits and not asked.is_priced:
             return (

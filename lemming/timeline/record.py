@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.errors import OUTCOME_CODES, Outcome
 from lemming.files.effects import FileEffect
+from lemming.files.fields import Json
 from lemming.journal.file import JournalContents, reading_of
 from lemming.journal.found import plan_in
 from lemming.journal.parts import FailedAttempt
@@ -70,8 +71,8 @@ class ToolUse:
     """One tool call. `success` is None and `outcome` empty while its end is not recorded; `args` is None when
     nothing tells them.
 
-    `is_unknown`: the engine died while it ran, so it may or may not have happened. `leave`: who gave it, by
-    which entry.
+    `is_unknown`: the engine died while it ran, so it may or may not have happened. `kept`: what
+    capabilities keep with it.
     """
 
     index: int
@@ -85,7 +86,7 @@ class ToolUse:
     outcome: Literal[Outcome, ""] = ""
     code: str = ""
     duration_ms: int = 0
-    leave: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,7 +340,7 @@ def _tools(records: list[Record], retaken: Retaken | None) -> list[ToolUse]:
                     outcome=result.outcome,
                     code=OUTCOME_CODES[result.outcome],
                     duration_ms=record.duration_ms,
-                    leave=record.leave,
+                    kept=record.kept,
                 )
     first = max(uses, default=-1) + 1
     left = enumerate(retaken.not_begun if retaken else [], first)

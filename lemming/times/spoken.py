@@ -11,7 +11,9 @@ A time without a day is the next one; a weekday is the next one that is still to
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 
 from lemming.clock import is_on_the_calendar, parse_timestamp, timestamp
 from lemming.errors import UsageError
@@ -129,3 +131,23 @@ def _at(day: date, at: time, here: datetime, text: str) -> datetime:
 
 def _no_moment(text: str) -> UsageError:
     return UsageError(f'"{text}" is no moment', hint=f'write {EXAMPLES}, or "in 2h" ({DURATIONS})')
+
+
+Expires = int | str
+"""How long something is waited for: so many ticks, or a time such as "2h"."""
+
+
+def until_in(expires: Iterable[Expires], at: str) -> dict[str, Any]:
+    """Return the keys of a payload that say how long an answer is waited for, from a moment on.
+
+    >>> until_in([20, "2h", "30m"], "2026-01-01T00:00:00.000Z")
+    {'deadline': 20, 'not_after': '2026-01-01T00:30:00.000Z'}
+    """
+    said = [*expires]
+    ticks = [it for it in said if isinstance(it, int)]
+    times = [parse_duration(it) for it in said if isinstance(it, str)]
+    in_ticks: dict[str, Any] = {"deadline": min(ticks)} if ticks else {}
+    return {
+        **in_ticks,
+        **({"not_after": timestamp(parse_timestamp(at) + min(times))} if times and at else {}),
+    }

@@ -20,7 +20,7 @@ def conclude(draft: Draft, end: End, error: LemmingError | None) -> End:
     if task is None or not task.request:
         return _without_a_request(draft, end)
     status = draft.status_of(end)
-    if error and is_final(error) and not (status == "waiting" or draft.more or draft.may_rest):
+    if error and is_final(error) and not (status == "waiting" or draft.asks_persons or draft.may_rest):
         draft.entries, draft.staged, draft.memory = [], {}, {}
         said = task.with_amounts(draft.given_up(f"{name_of(error)}: {error}", error.at), draft.cost)
         if status == "failed":  # and is told of as that, by who operates it

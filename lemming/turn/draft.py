@@ -21,7 +21,6 @@ from lemming.errors import (
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import GateVerdict
 from lemming.journal.lost import NONE_LOST, Lost
-from lemming.leave import waiting_call
 from lemming.memory import memory_effect
 from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.plans.format import PROVIDER
@@ -32,11 +31,11 @@ from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
 from lemming.turn.attachments import attach
 from lemming.turn.delegating import delegate
-from lemming.turn.more import ask_for_more
+from lemming.turn.parts import seams_of
 from lemming.turn.repeats import HINT, Repeats
 from lemming.turn.replies import read_reply
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
-from lemming.turn.seams import No, seams_of
+from lemming.turn.seams import No
 from lemming.turn.serving import answering
 from lemming.turn.team import team_tools
 from lemming.turn.tracked import trust_of_turn
@@ -81,8 +80,7 @@ class Draft:
         self.notes = ""
         self.team = team_tools(inputs.agent)
         self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
-        self.leave: dict[str, dict[str, Any]] = {}  # the calls that wait for it, by the entry that asks
-        self.leave_used: list[tuple[dict[str, Any], bool]] = []  # and whether its call reached outside
+        self.held: dict[str, dict[str, Any]] = {}  # what capabilities keep until an entry is answered
         is_held = (inputs.agent.output or inputs.wanted) and not self.may_rest
         self.wanted = PayloadCheck(inputs) if is_held else None
         self.is_handed_on = False
@@ -94,8 +92,8 @@ class Draft:
         self.over: End | None = None
         self.left = ""
         self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
-        self.more: list[dict[str, Any]] = []  # requests for leave to spend more
-        self.standing: list[OutboxEntry] = []  # what it asks so, after its own entries
+        self.asks_persons = False  # because a question was stopped
+        self.standing: list[OutboxEntry] = []  # what capabilities write, after its own entries
         self.stopped_by: LemmingError | None = None
         self.held_up = ""  # why no more may be asked, where that is not for its credits
         self.tracked = trust_of_turn(inputs) if inputs.trust else None
@@ -194,7 +192,8 @@ class Draft:
                 case "stop":
                     raise StoppedByGate(error.message) from error
                 case "ask":
-                    ask_for_more(self, error.verdicts[-1])
+                    for stopped in self.seams.stopped:
+                        stopped(error.verdicts[-1])
             raise
         self.answers.append(answer)
         self.verdicts += answer.verdicts
@@ -240,7 +239,7 @@ class Draft:
         return self.inputs.agent.turn.max_entries - len(self.entries)
 
     def write(
-        self, new: NewEntry, at: str, *, by_engine: bool = False, has_leave: bool = False
+        self, new: NewEntry, at: str, *, by_engine: bool = False, is_approved: bool = False
     ) -> OutboxEntry | None:
         """Stage an entry, with what the engine knows of it; for what is none, say why in a result."""
         name, tick = self.inputs.agent.name, self.inputs.tick
@@ -254,7 +253,7 @@ class Draft:
                 return None
             new = may
         if self.gates and not by_engine:
-            passed = self.gates.look_at_entry(new, at, has_leave=has_leave)
+            passed = self.gates.look_at_entry(new, at, is_approved=is_approved)
             if passed is None:
                 return None
             new = passed
@@ -327,8 +326,8 @@ class Draft:
             if result.outcome == "interrupted":
                 self.results[-1]["unknown"] = f"{self.inputs.tick}/{self.inputs.agent.name}/{index}"
                 self.remarks.append(f"{call.tool}: {result.output}")
-        if result.leave:
-            self.leave_used.append((result.leave, self.source.reached_outside(index)))
+        for after_call in self.seams.after_call:
+            after_call(index, call, result)
         effects = self.gates.look_at_effects(result.effects, at) if self.gates else result.effects
         self.staged |= {effect.place: effect for effect in effects}
         if result.verdicts:
@@ -336,15 +335,15 @@ class Draft:
         if result.passed_on:
             self.passed_on |= {effect.place: result.passed_on for effect in result.effects}
         proposed = proposal_in(call) if result.success else None
-        if (beyond := len(result.entries) - self.room) > 0 and not result.asks_leave:
+        if (beyond := len(result.entries) - self.room) > 0 and not result.entries_by:
             self.remarks.append(f"{call.tool}: {beyond} entries beyond the turn's limit were not written")
-        room = self.room if not result.asks_leave else len(result.entries)
+        room = self.room if not result.entries_by else len(result.entries)
         for new in filter(None, (*result.entries[:room], proposed)):
-            entry = self.write(new, at, by_engine=result.asks_leave)
+            entry = self.write(new, at, by_engine=bool(result.entries_by))
             if entry and result.outcome == "pending":  # answered in its place
                 self.asked[entry.identity] = len(self.results)
-                if result.asks_leave:
-                    self.leave[entry.identity] = waiting_call(new.payload)
+                if by := result.entries_by:
+                    self.held[entry.identity] = {by: self.seams.parts[by].holds(new)}
 
     def stop(self, why: str, *, is_gates: bool = False) -> None:
         """End the turn: it has failed, by a call or by a gate."""

@@ -8,14 +8,13 @@ from typing import Any, cast
 
 from lemming.errors import LemmingError, name_of
 from lemming.files.effects import FileEffect, writes_first
-from lemming.journal.begun import Begun, having_made
+from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.mail.references import named_in
-from lemming.messages import OutboxEntry, entry_effect
+from lemming.messages import ENTRIES_PER_TURN, OutboxEntry, entry_effect
 from lemming.report import USUAL_ENDS, End, Judged, Status, TurnReport, VerdictJson
 from lemming.tools import ToolResult
-from lemming.turn.asking import ask_about, asked_after
 from lemming.turn.concluding import conclude
 from lemming.turn.draft import Draft
 from lemming.turn.results import as_shown, newest
@@ -38,8 +37,9 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
         draft.last_words = [*map(draft.tracked.of_entry, draft.last_words)]
         draft.results = [*map(draft.tracked.kept, draft.results)]
         draft.outside = [*map(draft.tracked.kept, draft.outside)]
-    if is_applied and draft.inputs.review:
-        draft.standing = ask_about(draft)
+    if is_applied and draft.seams.parts:
+        room = ENTRIES_PER_TURN - len(draft.entries)
+        draft.standing = draft.seams.adds(len(draft.entries), room)
     entries = (*draft.entries, *draft.standing) if is_applied else (*draft.last_words,)
     staged = writes_first(draft.staged.values()) if is_applied else []
     effects = (*staged, *map(entry_effect, entries))
@@ -116,7 +116,7 @@ def _judged(draft: Draft) -> Judged | None:
 
 def _waiting_reason(draft: Draft) -> str:
     """Return what a turn that waits is waiting for."""
-    if draft.only_asks and draft.more:
+    if draft.only_asks and draft.asks_persons:
         return draft.held_up
     if draft.only_asks:
         asked = sorted({name for entry in draft.standing for name in entry.targets})
@@ -143,9 +143,7 @@ def _state_after(
     if draft.lost.calls:
         state.lost = state.lost.plus(draft.lost)
     if draft.seams.closes:
-        state.kept = draft.seams.kept_after(is_applied=is_applied)
-    if inputs.review:
-        state.asked_leave = asked_after(inputs.review, draft.standing if is_applied else ())
+        state.kept = draft.seams.kept_after(is_applied=is_applied, holds_all=holds_all)
     if draft.only_asks:
         return state
     if is_applied:
@@ -161,17 +159,12 @@ def _state_after(
         if draft.task and status == "failed":
             before, counts = inputs.state.requests, draft.gave_nothing
             state.requests = draft.task.after_failure(before, draft.cost, counts=counts)
-            made = {leave["id"] for leave, is_outside in draft.leave_used if is_outside}
-            state.requests = having_made(state.requests, made)
+            state.requests = draft.seams.after_failure(state.requests)
         if draft.task and draft.last_words:
             state.requests = tuple(it for it in state.requests if it.key != draft.task.begun.key)
     if draft.judging:
         state.judged = round(state.judged + spending(draft.judging)["credits"], 6)
     state.passed_on = round(state.passed_on + sum(passed_on), 6)
-    if inputs.ahead or draft.leave_used:
-        used_before = inputs.ahead["used"] if inputs.ahead else state.leave_used
-        used_now = (leave["entry"] for leave, is_outside in draft.leave_used if holds_all or is_outside)
-        state.leave_used = (*used_before, *used_now)
     if state.soft_cap_warned or inputs.warned:
         state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
     return state
@@ -192,7 +185,7 @@ def _requests_after(draft: Draft, end: End) -> tuple[str, tuple[Begun, ...]]:
     calls = _asked_now(draft)
     if draft.task is None:
         own = [entry for entry in draft.entries if entry.identity in calls]
-        asked = (OWN_ACCOUNT.after(own, draft.unshown, calls, leave=draft.leave),) if own else ()
+        asked = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
         return "", (*_still_open(draft, _moving(before)), *asked)
     task = draft.task
     others = tuple(begun for begun in before if begun.key != task.begun.key)
@@ -200,7 +193,7 @@ def _requests_after(draft: Draft, end: End) -> tuple[str, tuple[Begun, ...]]:
     if is_over:
         return task.request, others
     after = task.after(
-        draft.entries, draft.unshown_told, calls, draft.cost, draft.leave, draft.repeats.in_vain
+        draft.entries, draft.unshown_told, calls, draft.cost, draft.held, draft.repeats.in_vain
     )
     return task.request, (*others, replace(after, stands_still=_stands_still(draft, after, end)))
 

@@ -12,14 +12,12 @@ from lemming.errors import StoppedByGate
 from lemming.gates.checks import asking
 from lemming.gates.gate import Rule, rules_of
 from lemming.gates.look import Looked, digest_of, look, rules_at
-from lemming.mail.decisions import leave_ahead, whom_to_ask
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry, read_outbox_entries
 from lemming.trust.authors import Authors, channels_among
 from lemming.trust.order import AGENT
-from lemming.turn.decided import Tell
 from lemming.turn.opening import Surroundings
 
 SAID_BEFORE = 200
@@ -177,7 +175,7 @@ class ToShow(NamedTuple):
     asked: list[OutboxEntry]
     memories: Memories
     context: list[tuple[str, str]]
-    tell: Tell
+    tell: Callable[[Task | None], Sequence[Mapping[str, Any]]]
 
 
 def in_gates(now: Surroundings, agent: Agent, rules: Sequence[Rule], lets_in: LetsIn = nobody) -> InGates:
@@ -189,18 +187,13 @@ def in_gates(now: Surroundings, agent: Agent, rules: Sequence[Rule], lets_in: Le
 
 
 def look_at_shown(
-    now: Surroundings, agent: Agent, shown: ToShow, leave_used: Sequence[str], lets_in: LetsIn
+    now: Surroundings, agent: Agent, shown: ToShow, lets_in: LetsIn
 ) -> tuple[ToShow, dict[str, Any]]:
     """Return what a turn may be shown, and what its inputs say of gates. Raises `StoppedByGate`."""
     settings = now.config.org
     rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
     of_writing = rules_at(rules, "out")
     told: dict[str, Any] = {"gates": [rule.as_json() for rule in of_writing]}
-    told["askable"] = {
-        rule.line: whom_to_ask(now.mail.persons, now.mail.resumes, agent.name, rule.gate.persons)
-        for rule in of_writing
-        if rule.gate.then == "ask"
-    }
     if of_writing and now.config.has_channels:
         told["channels"] = sorted(channels_among(now.mail.resumes, now.config))
     if any(rule.gate.by for rule in rules):
@@ -210,18 +203,13 @@ def look_at_shown(
     if any(rule.gate.dedupe for rule in of_writing):
         own = read_outbox_entries(now.org.base, agent.name, SAID_BEFORE)
         told["said_before"] = [digest_of(entry.payload) for entry in own]
-    if any(rule.gate.then == "ask" for rule in rules_at(rules, "call")):
-        told["ahead"] = leave_ahead(now.mail, agent, leave_used)
     if not (of_showing := rules_at(rules, "in")):
         return shown, told
     gates = in_gates(now, agent, of_showing, lets_in)
     task = gates.task(shown.task) if shown.task else None
 
-    def tell(_: Task | None) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-        results, decided = shown.tell(_as_answered(shown.task, task))
-        if "results" in decided:
-            decided = {**decided, "results": gates.results(decided["results"])}
-        return gates.results(results), decided
+    def tell(_: Task | None) -> Sequence[Mapping[str, Any]]:
+        return gates.results(shown.tell(_as_answered(shown.task, task)))
 
     passed = ToShow(
         task=task,
@@ -235,8 +223,8 @@ def look_at_shown(
 
 
 def _as_answered(task: Task | None, passed: Task | None) -> Task | None:
-    """Return what a turn is for, its answers as gates let them pass, but for what persons decided."""
+    """Return what a turn is for, its answers as gates let them pass, but for what holds something."""
     if task is None or passed is None:
         return None
     pairs = zip(task.asked, passed.asked, strict=True)
-    return task._replace(asked=[was if was.asked.leave is not None else now for was, now in pairs])
+    return task._replace(asked=[was if was.asked.held else now for was, now in pairs])

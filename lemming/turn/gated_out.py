@@ -16,7 +16,7 @@ from lemming.mail.references import named_in
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import targets_in
 from lemming.tools import ToolResult
-from lemming.turn.published import ENTRIES, ask_leave
+from lemming.turn.results import OUTBOX_ENTRIES
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
@@ -43,10 +43,10 @@ class OutGates:
         self._earlier = set(draft.inputs.said_before)
         self._asked = 0
 
-    def look_at_entry(self, new: NewEntry, at: str, *, has_leave: bool = False) -> NewEntry | None:
+    def look_at_entry(self, new: NewEntry, at: str, *, is_approved: bool = False) -> NewEntry | None:
         """Return an entry as it may be written; None, and a result that says why, where it may not.
 
-        One that wants leave waits in a request for it; one that has leave passes the gates that ask.
+        One that a gate asks about waits for a person; one that is approved passes the gates that ask.
         """
 
         def facts(payload: Any) -> dict[str, Any]:
@@ -55,18 +55,17 @@ class OutGates:
             told["leaves"] = self._leaves(new.kind, payload)
             return {**told, **self._facts(), "payload": payload}
 
-        rules = [rule for rule in self._rules if not (has_leave and rule.gate.then == "ask")]
+        rules = [rule for rule in self._rules if not (is_approved and rule.gate.then == "ask")]
         looked = self._look(new.payload, facts, f"entry of kind {new.kind}", rules)
         if looked.passes:
             self._earlier.add(digest_of(new.payload))
             return new._replace(payload=looked.content)
         if looked.then == "ask":
-            ask_leave(
-                self._draft, new._replace(payload=looked.content), looked.last, self._gate_of(looked), at
-            )
+            for asks in self._draft.seams.asks:
+                asks(new._replace(payload=looked.content), looked.last, self._gate_of(looked), at)
         else:
             told = {"kind": new.kind, "target": new.payload.get("target")}
-            self._draft.add_result(ENTRIES, told, ToolResult(False, looked.told(), outcome="refused"))
+            self._draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, looked.told(), outcome="refused"))
         return None
 
     def _gate_of(self, looked: Looked) -> Gate:

@@ -6,12 +6,12 @@ an interrupted tick goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
@@ -35,27 +35,26 @@ from lemming.report import Reason
 from lemming.schedule import Wake
 from lemming.skills.guides import Guide, read_guides
 from lemming.turn.beforehand import given_to, judged_by, memory_shown, time_lines, warnings_of
-from lemming.turn.decided import Tell, told_of
-from lemming.turn.labels import PLAIN
+from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
+from lemming.turn.parts import Prepared, prepared_for
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.reach import out_of_reach
-from lemming.turn.seams import Moment, Showing, preparations_of
+from lemming.turn.seams import Moment, Showing
 from lemming.turn.serving import Serving, serving_of
+from lemming.turn.team import answered_results
 from lemming.turn.tracked import Tracker
 from lemming.turn.values import TurnInputs
 from lemming.turn.wanted import told, wanted_of
 
-if TYPE_CHECKING:
-    from lemming.turn.review import Review
-
 Held = Mapping[str, bytes]
+Tell = Callable[[Task | None], Sequence[Mapping[str, Any]]]
 NOTHING: Held = {}
 MAY_BE_EMPTY = (
     "out_of_reach", "open_requests", "images", "given", "for_strategy", "wanted", "trust", "gates",
-    "said_before", "askable", "channels", "verdicts", "decided", "ahead", "verify", "review",
+    "said_before", "channels", "verdicts", "verify",
 )  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 
@@ -81,7 +80,9 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     found = find(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
-    entry, state, allocation, memories, context, fingerprint, view, tasks, outside, guides, review = found
+    entry, state, allocation, memories, context, fingerprint, view, tasks, outside, guides, prepared, _ = (
+        found
+    )
     settings = now.config.org
     task = tasks.next(state.serving) if tasks else None
     inbox = NO_INBOX
@@ -92,22 +93,17 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
     tracker = Tracker(now, agent, entry, memories, held) if settings.trust else None
     labels = tracker.labels if tracker else PLAIN
-    tell: Tell = partial(told_of, results=state.results, form=entry.prompt, at=now.at, labels=labels)
+    tell: Callable[[Task | None], Sequence[Mapping[str, Any]]] = partial(
+        _results_told, state.results, prepared, labels
+    )
     gates: dict[str, Any] = {}
     if settings.gates or agent.gates:
-        from lemming.turn.gated_in import ToShow, look_at_shown, nobody  # only where there are gates
+        from lemming.turn.gated_in import ToShow, look_at_shown  # only where there are gates
 
         offered = ToShow(task, inbox, asked, memories, context, tell)
-        lets_in = review.lets_in if review else nobody
-        offered, gates = look_at_shown(now, agent, offered, state.leave_used, lets_in)
+        offered, gates = look_at_shown(now, agent, offered, prepared.lets_in)
         task, inbox, asked, memories, context, tell = offered
-    results, decided = tell(task)
-    shown, prepared = (
-        Showing(task, inbox, memories, labels),
-        preparations_of(Moment(now, agent, entry, state)),
-    )
-    for each in prepared.values():
-        shown = each.shows(shown)
+    shown = prepared.shows(Showing(task, inbox, memories, tell(task), labels))
     task, inbox = shown.task, shown.inbox
     added = _added(now, agent, entry, guides, held) if guides or agent.skills else ()
     wanted = wanted_of([task.request] if task else asked)
@@ -126,7 +122,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         outside=outside.as_json(),
         context=context,
         added=added,
-        results=results,
+        results=shown.results,
         warnings=warnings_of(allocation.soft_cap if warned else None, state),
         memory_chars=settings.memory_chars,
         uses_wire_form=opening.takes_schema,
@@ -165,15 +161,23 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         images=images,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         trust=trust,
-        given={name: given for name, each in prepared.items() if (given := each.given())},
+        given=prepared.given(),
         for_strategy=given_to(now, agent, memories, task) if agent.turn.strategy else {},
-        decided=decided,
-        review=review.as_inputs() if review else {},
         **gates,
         verify=judged_by(now, agent, task, held),
     )
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, ids, (*memories.problems, *inbox.problems))
+
+
+def _results_told(
+    earlier: Sequence[Mapping[str, Any]], prepared: Prepared, labels: Labels, task: Task | None
+) -> Sequence[Mapping[str, Any]]:
+    """Return the results of earlier calls that a turn's prompt shows."""
+    if task is None:
+        return earlier
+    results = [*earlier, *answered_results(task.begun.results, task.asked, labels)]
+    return prepared.told(task, results)
 
 
 def _added(
@@ -229,7 +233,8 @@ class FoundFirst(NamedTuple):
     tasks: Tasks | None
     outside: Outside
     guides: list[Guide]
-    review: Review | None
+    prepared: Prepared
+    asks: bool
 
 
 def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> FoundFirst | Reason:
@@ -264,23 +269,19 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
         )
     view = now.mail.view(agent, state.read)
     is_asked = entry.provider != CLOCK
-    tasks = review = None
-    if config.org.gates or agent.gates:
-        from lemming.turn.review import review_of  # only where there are gates
-
-        review = review_of(now, agent, state.asked_leave)
+    prepared, tasks = prepared_for(Moment(now, agent, entry, state)), None
     if is_asked:
-        tasks = tasks_of(view, asked, state.requests, wake, resting=outside.resting, review=review)
+        tasks = tasks_of(view, asked, state.requests, wake, resting=outside.resting, holds=prepared)
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
         fingerprint["context"] |= {guide.file: guide.digest for guide in guides}
     is_news = _is_due_always(wake, state) or any(_news(now, state, fingerprint, view, tasks))
-    asks = review is not None and review.look(view, only=not is_news)
+    asks = prepared.wakes(view, is_alone=not is_news)
     if not (is_news or asks):
         return Reason("nothing_new", _why_nothing(wake, state, outside))
     return FoundFirst(
-        entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides, review
+        entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides, prepared, asks
     )
 
 

@@ -24,7 +24,6 @@ from lemming.plugins.errors import place_of, words_of
 from lemming.report import ENDS, End
 from lemming.turn.draft import Draft
 from lemming.turn.ending import add_up
-from lemming.turn.made import make_calls
 from lemming.turn.named import strategy_of
 from lemming.turn.strategies.react import react
 from lemming.turn.strategy import Act, Ask, NoMoreReplies, Step, Steps, Strategy, Turn
@@ -42,11 +41,6 @@ def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ..
     if draft.task and (why := draft.task.why_given_up):
         draft.entries = draft.given_up(why)
         return "done"
-    if draft.inputs.review.get("only"):
-        draft.only_asks = True
-        return "waits"
-    if draft.inputs.decided and (end := make_calls(draft)):
-        return end
     for opens in draft.seams.opens:
         if end := opens():
             return end
@@ -119,8 +113,7 @@ def finish(
     except OutOfCredits as error:
         end: End = "paused" if isinstance(error, Paused) else "out_of_credits"
         draft.held_up = str(error) if isinstance(error, (LimitReached, Paused)) else ""
-        if draft.more and not (draft.answers or draft.results):
-            draft.only_asks = True
+        if draft.only_asks:
             return add_up(draft, "waits")
         if not (draft.answers or draft.results):
             return add_up(draft, end, error)

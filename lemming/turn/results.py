@@ -14,6 +14,8 @@ from lemming.tools import ToolResult, interrupted
 RESULTS_CHARS = 128_000
 ARGS_CHARS = 2000
 
+OUTBOX_ENTRIES = "outbox_entries"
+"""What a result is of that says what became of an entry."""
 INTERRUPTED = interrupted("the engine stopped while this ran")
 
 

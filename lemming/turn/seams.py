@@ -9,24 +9,34 @@ that one that is resumed, replayed or explained has the same. One without parts 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.agents import Agent
-from lemming.capabilities import SHIPPED, capability, in_order
 from lemming.config import Config
 from lemming.contract import NewEntry, ToolCall
 from lemming.errors import Problem
 from lemming.files.fields import Json
+from lemming.gates.asked import Asking
+from lemming.gates.gate import Gate, GateVerdict
+from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import AgentState
+from lemming.journal.records import Record, ToolFinished
+from lemming.mail.held import Ends, EntriesOf, Read
 from lemming.mail.inbox import Inbox
+from lemming.mail.requests import RequestView
 from lemming.mail.tasks import Task
+from lemming.mail.visibility import View
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.models import ModelEntry
+from lemming.organisation import Organisation, OrgPath
 from lemming.providers import Message
 from lemming.report import End
+from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
+from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
@@ -42,7 +52,7 @@ class Moment(NamedTuple):
 
 
 class Showing(NamedTuple):
-    """What a turn is to be shown, before it is put into a prompt.
+    """What a turn is to be shown, before it is put into a prompt; gates have let it pass.
 
     `left_out`: so many entries that were said before are not shown. `before`: sections, title and text, that
     stand before what was said. `also` and `also_memories`: entries, and keys of memories, that another
@@ -52,11 +62,48 @@ class Showing(NamedTuple):
     task: Task | None
     inbox: Inbox
     memories: Memories
+    results: Sequence[Mapping[str, Any]]
     labels: Labels = PLAIN
     left_out: int = 0
     before: Sequence[tuple[str, str]] = ()
     also: Sequence[OutboxEntry] = ()
     also_memories: Sequence[str] = ()
+
+
+class Held(NamedTuple):
+    """What becomes of a call that gates ask about: its result, or None where it may be made.
+
+    `kept` stands with the call in the journal, by capability.
+    """
+
+    result: ToolResult | None
+    kept: Mapping[str, Json] = MappingProxyType({})
+
+
+class Holder(Protocol):
+    """Says of the calls of one turn what becomes of them, where gates ask."""
+
+    def hold(
+        self, call: ToolCall, asking: Asking, context: ToolContext, plan: Callable[[], ToolResult]
+    ) -> Held:
+        """Return what becomes of a call; `plan` makes one that only tells the engine what to write."""
+        ...
+
+
+class CallNote(NamedTuple):
+    """What is to be said of a call: in words, and by which entry of whom."""
+
+    text: str
+    by: str
+    entry: str
+
+
+class WaitingForPerson(NamedTuple):
+    """What waits for a person: exactly what, in words, and what is needed of them."""
+
+    call: Json
+    text: str
+    needs: str
 
 
 class No(NamedTuple):
@@ -73,6 +120,30 @@ class Preparation:
 
     def __init__(self, moment: Moment) -> None:
         self.moment = moment
+
+    def withholds(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is not to be shown yet: it stays unread."""
+        return False
+
+    def is_refused(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is not to be shown, now or later."""
+        return False
+
+    def lets_in(self, entry: OutboxEntry) -> bool:
+        """Return whether gates that ask are to let an entry pass: whoever they ask has said so."""
+        return False
+
+    def wakes(self, view: View, *, is_alone: bool) -> bool:
+        """Return whether there is something to take a turn for; `is_alone`: there is nothing else."""
+        return False
+
+    def ends(self, begun: Begun, read: Read, entries_of: EntriesOf, is_heard: Callable[[str], bool]) -> Ends:
+        """Return how requests have ended that hold something of its, of what is open (`mail.tasks.Holds`)."""
+        return {}
+
+    def told(self, task: Task, results: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return the results of earlier calls, in their places, as the turn is told of them."""
+        return results
 
     def shows(self, shown: Showing) -> Showing:
         """Return what the turn is to be shown; those asked later see what this one leaves."""
@@ -106,15 +177,39 @@ class TurnPart:
         """Let a call be made, changed or not. Nothing has happened yet; gates look at what this leaves."""
         return call
 
+    def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
+        """Take note of what the turn's call number `index` gave. It is recorded, and is not made again."""
+
+    def asks(self, new: NewEntry, verdict: GateVerdict, gate: Gate, at: str) -> None:
+        """See to an entry that a gate stops with "ask": it is not written, the model is told by a result."""
+
+    def holds(self, new: NewEntry) -> Json:
+        """Return what is kept until a request of its, which a call wrote, is answered: `Asked.held`."""
+        return {}
+
+    def stopped(self, verdict: Json) -> None:
+        """Take note that a limit which says "ask" keeps a question from being asked."""
+
+    def adds(self) -> list[Json]:
+        """Return the payloads of requests that the turn writes after its own entries, if it comes off."""
+        return []
+
+    def added(self, entries: Sequence[OutboxEntry]) -> None:
+        """Take note of the entries that these have become, as far as there was room."""
+
+    def after_failure(self, requests: tuple[Begun, ...]) -> tuple[Begun, ...]:
+        """Return what the agent has begun after a turn that failed; what happened outside has happened."""
+        return requests
+
     def leaving(self, new: NewEntry, at: str) -> NewEntry | No:
         """Let an entry leave, changed or not; it is staged, not written. `at`: when its reply came."""
         return new
 
-    def closes(self, *, is_applied: bool) -> Json:
+    def closes(self, *, is_applied: bool, holds_all: bool) -> Json:
         """Return what the agent's ledger keeps as `kept.<name>`, all of it; empty: nothing.
 
-        `is_applied`: what the turn wrote counts; else it failed, or asked nobody. A crash before the ledger
-        is written takes the turn again.
+        `is_applied`: what the turn wrote counts; else it failed. `holds_all`: it may count, as its files may
+        have been written. A crash before the ledger is written takes the turn again.
         """
         kept: Json = self.draft.inputs.state.kept.get(self.name, {})
         return kept
@@ -128,10 +223,6 @@ class Capability:
 
     name: str
 
-    def is_used(self, agent: Agent, config: Config) -> bool:
-        """Return whether it may take part in turns of an agent, from settings and resume alone."""
-        return True
-
     def prepare(self, moment: Moment) -> Preparation | None:
         """Return what it has of what a turn starts from; None: it has nothing to do with this turn."""
         return None
@@ -139,6 +230,47 @@ class Capability:
     def part(self, draft: Draft, given: Json) -> TurnPart:
         """Return its part in a turn that began with this."""
         return TurnPart(self.name, draft, given)
+
+    def holder(
+        self, now: Surroundings, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
+    ) -> Holder | None:
+        """Return who says what becomes of calls that a gate asks about; None: it does not.
+
+        It is asked live, before a call is made; what it says is recorded as the call's result.
+        """
+        return None
+
+    def why_not(self, inputs: TurnInputs, now: Surroundings) -> str:
+        """Return why a turn that a crash cut off may not go on as its record says it began; empty: it may."""
+        return ""
+
+    def given_up(self, state: AgentState, records: Iterable[Record]) -> AgentState:
+        """Return the state of an agent whose turn is given up, by the records of that turn."""
+        return state
+
+    def asked(self, kept: Json) -> Sequence[Asked]:
+        """Return what an agent asked, beside what its requests hold, of what it keeps."""
+        return ()
+
+    def raises(self, kept: Json, line: str) -> Mapping[str, Json]:
+        """Return by how much the limit that stands in a line was raised, by the request that asked for it."""
+        return {}
+
+    def decides(self, payload: Mapping[str, Any]) -> bool:
+        """Return whether the payload of a response answers a request of its."""
+        return True
+
+    def waiting(self, org: Organisation, requests: Iterable[RequestView]) -> Mapping[str, WaitingForPerson]:
+        """Return what waits for persons, of these open requests, by the request's identity."""
+        return {}
+
+    def note(self, kept: Json) -> CallNote:
+        """Return what is to be said of a call that it kept this with."""
+        return CallNote("", "", "")
+
+    def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield what is wrong with how the organisation uses it; `only`: about one agent."""
+        yield from ()
 
     def questions(self, given: Json) -> Mapping[str, Sequence[Message]]:
         """Return the questions that its part asks before the turn's own, by what each is for.
@@ -150,59 +282,3 @@ class Capability:
     def problems(self, agent: Agent, config: Config) -> Iterator[Problem]:
         """Yield what is wrong with how an agent uses it, for `lemming validate`."""
         yield from ()
-
-
-class Seams:
-    """The parts of one turn, moment by moment, in their order; who does not override a hook is not asked."""
-
-    def __init__(self, parts: Mapping[str, TurnPart]) -> None:
-        self.parts = parts
-        self.opens: tuple[Callable[[], End | None], ...] = self._at("opens")
-        self.before_call: tuple[Callable[[ToolCall], ToolCall | No], ...] = self._at("before_call")
-        self.leaving: tuple[Callable[[NewEntry, str], NewEntry | No], ...] = self._at("leaving")
-        self.closes = self._at("closes")
-
-    def _at(self, hook: str) -> tuple[Callable[..., Any], ...]:
-        own = (it for it in self.parts.values() if getattr(type(it), hook) is not getattr(TurnPart, hook))
-        return tuple(getattr(part, hook) for part in own)
-
-    def kept_after(self, *, is_applied: bool) -> dict[str, Json]:
-        """Return what ledgers keep of capabilities after the turn; of those without a part, what they had."""
-        before = next(iter(self.parts.values())).draft.inputs.state.kept
-        kept = {name: part.closes(is_applied=is_applied) for name, part in self.parts.items()}
-        return {name: value for name, value in {**before, **kept}.items() if value}
-
-
-PLAIN_LINE = Seams({})
-"""Those of a turn in which no capability takes part."""
-
-
-def seams_of(draft: Draft) -> Seams:
-    """Return the parts of a turn, from what it was given; raise `ConfigError` for one that is not here."""
-    given = draft.inputs.given
-    if not given:
-        return PLAIN_LINE
-    plugins = None
-    return Seams({it: capability(it, plugins).part(draft, given[it]) for it in in_order(given)})
-
-
-def used_by(agent: Agent, config: Config) -> Sequence[Capability]:
-    """Return the capabilities that may take part in turns of an agent, in their order."""
-    names = {it.name for it in SHIPPED.values() if not it.resume.keys().isdisjoint(agent.further)}
-    if not names:
-        return ()
-    found: Iterable[Capability] = (capability(it, config.org.plugins) for it in in_order(names))
-    return [it for it in found if it.is_used(agent, config)]
-
-
-def preparations_of(moment: Moment) -> dict[str, Preparation]:
-    """Return what the capabilities have that have to do with a turn, by name, in their order."""
-    used = used_by(moment.agent, moment.now.config)
-    found = {it.name: it.prepare(moment) for it in used} if used else {}
-    return {name: look for name, look in found.items() if look is not None}
-
-
-def questions_of(given: Mapping[str, Json]) -> Iterator[tuple[str, Sequence[Message]]]:
-    """Yield what capabilities ask in a turn before its own questions, each with what it is for."""
-    for name in in_order(given) if given else ():
-        yield from capability(name).questions(given[name]).items()

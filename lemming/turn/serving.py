@@ -10,7 +10,6 @@ from lemming.contract import NewEntry
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.kinds import MessageKind
-from lemming.leave import is_apart
 from lemming.mail.closing import amount_in, count_in, enough_in, last_tick, not_after_in
 from lemming.mail.references import name_in, named_in
 from lemming.mail.tasks import Task
@@ -21,7 +20,7 @@ MOST_TURNS = 50
 MOST_FAILURES = 3
 """So many turns in a row may come to nothing for it."""
 NO_CALLS: Mapping[str, int] = {}
-NO_LEAVE: Mapping[str, dict[str, Any]] = {}
+NONE_HELD: Mapping[str, dict[str, Any]] = {}
 MAY_ANSWER = ("message", "report")
 """Kinds whose entry is taken for the answer where none is of kind response: a small model's."""
 
@@ -221,16 +220,16 @@ class Serving:
         results: Sequence[dict[str, Any]],
         calls: Mapping[str, int] = NO_CALLS,
         cost: float = 0.0,
-        leave: Mapping[str, dict[str, Any]] = NO_LEAVE,
+        held: Mapping[str, dict[str, Any]] = NONE_HELD,
         in_vain: Mapping[str, int] = NO_CALLS,
     ) -> Begun:
         """Return how the request stands after a turn that did not answer it.
 
-        `calls`: which of the results, from 1, the answer to an entry is, by the entry's identity; `leave`:
-        the calls that wait for approval, likewise.
+        `calls`: which of the results, from 1, the answer to an entry is, by the entry's identity; `held`:
+        what capabilities keep until then, likewise.
         """
-        asked, enough = _asked_in(entries, calls, leave, first_group=len(self.begun.enough))
-        before = (it for it in self.begun.asked if it.leave is None or not self.request)
+        asked, enough = _asked_in(entries, calls, held, first_group=len(self.begun.enough))
+        before = (it for it in self.begun.asked if not it.held or not self.request)
         return Begun(
             request=self.request,
             asked=(*(replace(it, call=0) for it in before), *asked),
@@ -268,25 +267,24 @@ def serving_of(task: Task, *, at: str, may_hand_on: bool) -> Serving:
 
 
 def _asks(entry: OutboxEntry) -> bool:
-    is_request = entry.kind == "request" and bool(entry.targets) and "hands_on" not in entry.payload
-    return is_request and not is_apart(entry.payload)
+    return entry.kind == "request" and bool(entry.targets) and "hands_on" not in entry.payload
 
 
 def _asked_in(
     entries: Sequence[OutboxEntry],
     calls: Mapping[str, int],
-    leave: Mapping[str, dict[str, Any]],
+    held: Mapping[str, dict[str, Any]],
     first_group: int,
 ) -> tuple[list[Asked], list[int]]:
     """Return what the entries ask of whom, and how many ends are waited for in each group.
 
     Each entry that asks several is a group; those that ask one agent each are one together. `join` says how
-    many of a group are enough: "all", "first" or a number. What asks leave is a group too.
+    many of a group are enough: "all", "first" or a number. What holds something is a group too.
     """
     asked: list[Asked] = []
     enough: list[int] = []
-    groups: list[list[OutboxEntry]] = [[entry] for entry in entries if _is_apart(entry, leave)]
-    single = [entry for entry in entries if _asks(entry) and not _is_apart(entry, leave)]
+    groups: list[list[OutboxEntry]] = [[entry] for entry in entries if _is_apart(entry, held)]
+    single = [entry for entry in entries if _asks(entry) and not _is_apart(entry, held)]
     for group, members in enumerate([*groups, *([single] if single else [])], first_group):
         whom = [(entry, to) for entry in members for to in sorted(entry.targets)]
         asked += [
@@ -296,7 +294,7 @@ def _asked_in(
                 until=last_tick(entry),
                 group=group,
                 call=calls.get(entry.identity, 0),
-                leave=leave.get(entry.identity),
+                held=held.get(entry.identity, {}),
                 not_after=not_after_in(entry.payload),
             )
             for entry, to in whom
@@ -306,8 +304,8 @@ def _asked_in(
     return asked, enough
 
 
-def _is_apart(entry: OutboxEntry, leave: Mapping[str, dict[str, Any]]) -> bool:
-    return _asks(entry) and (len(entry.targets) > 1 or entry.identity in leave)
+def _is_apart(entry: OutboxEntry, held: Mapping[str, dict[str, Any]]) -> bool:
+    return _asks(entry) and (len(entry.targets) > 1 or entry.identity in held)
 
 
 def answering(new: NewEntry, open_requests: Mapping[str, str]) -> NewEntry:

@@ -60,20 +60,12 @@ class TurnInputs:
     """How far what the prompt shows is trusted, and what made it so; empty: nobody tracks that."""
     gates: list[dict[str, Any]] = field(default_factory=list)
     """The rules for what the turn writes, each with the line that says it (`lemming.gates.gate.Rule`)."""
-    askable: dict[str, list[str]] = field(default_factory=dict)
-    """Who may give leave for what is written, by the line of the gate that asks."""
     channels: list[str] = field(default_factory=list)
     """The agents that channels speak for, where gates look at what is written."""
     said_before: list[str] = field(default_factory=list)
     """The digests of the payloads that the agent wrote before, where a gate asks for what is new."""
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     """What gates said of what the prompt shows."""
-    decided: dict[str, Any] = field(default_factory=dict)
-    """What people decided about calls that waited for leave (`lemming.turn.decided`)."""
-    review: dict[str, Any] = field(default_factory=dict)
-    """About which entries persons were asked, and are to be, before they are shown (`turn.review`)."""
-    ahead: dict[str, Any] = field(default_factory=dict)
-    """The leave for calls that persons gave in advance, and what of it was used (`mail.decisions`)."""
     verify: list[dict[str, Any]] = field(default_factory=list)
     """Who must pass what the turn would publish (`judges`)."""
     problem: ProviderError | None = None

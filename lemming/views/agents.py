@@ -20,6 +20,7 @@ from lemming.mail.index import EntryIndex
 from lemming.messages import OutboxEntry
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.not_done import NotDone, read_turns_not_done
+from lemming.turn.parts import asked_beside
 from lemming.views.failures import MOST_TICKS, EndsOfTurns
 from lemming.views.under_way import DoingNow, doing_in
 
@@ -150,8 +151,8 @@ def _working(doing: DoingNow) -> Json:
 def _waits(state: AgentState) -> str:
     """Return what an agent waits for, in words; empty when for nothing."""
     open_ = [asked for begun in state.requests for asked in begun.open]
-    open_ += [asked for asked in state.asked_leave if not asked.end]
-    if calls := sorted({str(asked.leave.get("tool")) for asked in open_ if asked.leave}):
+    open_ += [asked for asked in asked_beside(state) if not asked.end]
+    if calls := sorted({str(held.get("tool")) for asked in open_ for held in asked.held.values()}):
         return f"waits for approval: {', '.join(calls)}"
     return f"waits for {', '.join(sorted({asked.to for asked in open_}))}" if open_ else ""
 

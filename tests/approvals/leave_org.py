@@ -113,4 +113,4 @@ def edit(base: Path, file: str, **keys: Any) -> None:
 def kept_calls(base: Path) -> list[dict[str, Any]]:
     """Return the calls that wait for approval, as ada's ledger keeps them."""
     begun = read_state(base, "ada").requests
-    return [asked.leave for it in begun for asked in it.open if asked.leave is not None]
+    return [asked.held["approvals"] for it in begun for asked in it.open if asked.held]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from leave_org import Ring, by_hand, edit, finished, kept_calls, lemming, make, requests, ring, started, tick
 
+from lemming.approvals.waiting import digest_of
 from lemming.journal.lines import close_line
-from lemming.leave import digest_of
 from lemming.testing import Crash, crash_at, say
 from lemming.tools import ToolRegistry
 
@@ -110,7 +110,7 @@ def test_a_forged_journal_gives_no_leave(tmp_path: Path) -> None:
             yes.write_text(json.dumps({**json.loads(yes.read_text()), "payload": {"text": "what?"}}))
             turn = tick(copy)
             assert not Ring.rung
-            assert turn is None or "leave for 1/ada/0 that nobody gives now" in turn.reason
+            assert turn is None or "1/ada/0 was approved, which nobody says now" in turn.reason
 
 
 @pytest.mark.parametrize("is_ahead", [False, True])
@@ -159,7 +159,7 @@ def another_call(copy: Path) -> None:
     for line in journal.read_bytes().splitlines():
         plain = json.loads(line)
         del plain["check"]
-        for each in plain.get("decided", {}).get("calls", ()):
+        for each in plain.get("given", {}).get("approvals", {}).get("decided", {}).get("calls", ()):
             each["call"] |= {"args": {"text": "EVIL"}, "sha256": digest_of("ring", {"text": "EVIL"})}
         whole, check = close_line(json.dumps(plain, separators=(",", ":")).encode(), check)
         written += whole
@@ -181,6 +181,6 @@ def test_a_turn_goes_on_only_with_what_was_approved_by_who_may(
             turn = tick(copy)
             assert Ring.rung == []
             assert turn is not None
-            assert "leave for 1/ada/0 that nobody gives now" in turn.reason
+            assert "1/ada/0 was approved, which nobody says now" in turn.reason
             tried += 1
     assert tried

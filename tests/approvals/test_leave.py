@@ -62,9 +62,9 @@ def test_a_call_waits_and_is_made_once_leave_is_given(tmp_path: Path) -> None:
     assert Ring.rung == ["once"]
     assert finished(base, 3) == [("ok", "rang once")]
     (announced,) = started(base, 3)
-    assert announced["leave"]["id"] == "1/ada/0"
-    assert announced["leave"]["by"] == "human"
-    assert announced["leave"]["entry"].startswith("human/")
+    assert announced["kept"]["approvals"]["id"] == "1/ada/0"
+    assert announced["kept"]["approvals"]["by"] == "human"
+    assert announced["kept"]["approvals"]["entry"].startswith("human/")
     assert tick(base) is None
     assert Ring.rung == ["once"]
     assert kept_calls(base) == []

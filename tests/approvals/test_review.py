@@ -16,6 +16,7 @@ from lemming.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 from lemming.tools import ToolRegistry
+from lemming.turn.parts import asked_beside
 
 SECRET = "pull the red lever"
 IN = {"at": "in", "then": "ask", "when": {"field": "from", "op": "is", "value": "web"}}
@@ -121,7 +122,7 @@ def test_silence_lets_nothing_in(tmp_path: Path) -> None:
     by_hand(base, "human", 5, "go", kind="message", target="ada", text="go on")
     tick(base)
     assert SECRET not in shown(base, 5)
-    assert {it.end for it in read_state(base, "ada").asked_leave} == {"denied"}
+    assert {it.end for it in asked_beside(read_state(base, "ada"))} == {"denied"}
 
 
 def test_the_list_shows_what_waits_and_the_entry_itself(

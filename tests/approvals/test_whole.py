@@ -12,7 +12,7 @@ import pytest
 from leave_org import edit, finished, lemming, make, requests, tick
 
 from lemming.access.binding import SHOWN_FILES
-from lemming.leave import LOOK_CLOSELY, said_of_call
+from lemming.approvals.waiting import LOOK_CLOSELY, said_of_call
 from lemming.tools import Tool, ToolRegistry, ToolResult
 from lemming.unseen import notes_on
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.asking.decide import find_waiting
+from lemming.approvals.deciding import find_waiting
 from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.inspect.waiting import waiting

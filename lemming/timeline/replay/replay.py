@@ -53,10 +53,12 @@ from lemming.tools import Tool, ToolContext, ToolResult
 from lemming.turn.inputs import from_record
 from lemming.turn.loop import take_turn
 from lemming.turn.named import SHIPPED
+from lemming.turn.seams import Held
 
 if TYPE_CHECKING:
-    from lemming.tick.gated_calls import Asking, CallGates
-    from lemming.tick.hold import Held, Holding
+    from lemming.gates.asked import Asking
+    from lemming.tick.gated_calls import CallGates
+    from lemming.turn.seams import Holder
 
 _SHOWN_BYTES = 1 << 20
 
@@ -267,7 +269,7 @@ class Rerun(Runtime):
             raise missing(self.recorded, request.agent, f"call {request.step} of its model")
         started = self.recorded.started[request.agent]
         recorded = started.prompt
-        goes_on = request.step or started.decided  # what an approved call gave comes after the prompt
+        goes_on = request.step or started.given  # what a capability shows first comes after the prompt
         now = request.messages[: len(recorded)] if goes_on else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
             is_free = request.step or strategy not in SHIPPED
@@ -315,7 +317,7 @@ class Rerun(Runtime):
 
     def hold(
         self,
-        holding: Callable[[], Holding],
+        holder: Callable[[], Holder],
         index: int,
         call: ToolCall,
         asking: Asking,
@@ -325,8 +327,6 @@ class Rerun(Runtime):
         finished = self.recorded.tools.get((context.agent.name, index))
         if finished is None:
             raise missing(self.recorded, context.agent.name, f"tool call {index}")
-        from lemming.tick.hold import Held
-
         return Held(recorded_result(finished))
 
     def ask_function(

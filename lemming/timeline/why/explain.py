@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.seen import turn_of_tree
 from lemming.timeline.why.things import CHANGED, Thing, TracedTurn, lost_ticks, read_file, thing_at, unwritten
 from lemming.timeline.why.writings import Write, Writings
+from lemming.turn.parts import notes_of
+from lemming.turn.seams import CallNote
 
 TURNS_TOLD = 200
 
@@ -99,8 +100,8 @@ def _find_target(writings: Writings, target: str) -> Thing:
         thing.remark = _why_gone(writings, path, write.moment[0])
     elif sha256(here).hexdigest() != write.digest:
         thing.remark = ", or ".join([CHANGED, *_other_hands(writings, thing, write)])
-    elif (turn := writings.turn(write.moment[0], write.agent)) and (leave := _leave_for(turn, path)):
-        thing.remark = f"approved by {leave['by']}: {leave['entry']}"
+    elif (turn := writings.turn(write.moment[0], write.agent)) and (said := _said_of_call(turn, path)):
+        thing.remark = said.text
     return thing
 
 
@@ -109,9 +110,10 @@ def _is_outside(base: OrgPath, path: str) -> bool:
     return not Path(base / path).resolve().is_relative_to(Path(base / ".").resolve())
 
 
-def _leave_for(turn: TurnRecord, path: str) -> Mapping[str, str]:
-    """Return the leave with which the last call of a turn was made that wrote a file; empty: none."""
-    return next((use.leave for use in reversed(turn.tools) if path in use.files), {})
+def _said_of_call(turn: TurnRecord, path: str) -> CallNote | None:
+    """Return what is to be said of the last call of a turn that wrote a file; None: nothing."""
+    kept = next((use.kept for use in reversed(turn.tools) if path in use.files), {})
+    return next(notes_of(kept), None)
 
 
 def _why_gone(writings: Writings, path: str, written: int) -> str:

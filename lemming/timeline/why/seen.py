@@ -26,6 +26,7 @@ from lemming.timeline.why.things import (
 )
 from lemming.timeline.why.writings import Moment, Writings
 from lemming.tools import shipped_tools
+from lemming.turn.parts import notes_of
 
 COMPARED_CHARS = 2000  # what tools give of a long file is cut
 
@@ -176,8 +177,8 @@ def _tool_results(writings: Writings, turn: TurnRecord, place: str) -> Iterator[
         source = _source(turn, use)
         if use.is_unknown:
             thing.by, thing.remark = "unknown", "nobody knows whether it happened (`lemming repair`)"
-        elif use.leave:
-            thing.remark = f"approved by {use.leave['by']}: {use.leave['entry']}"
+        elif said := next(notes_of(use.kept), None):
+            thing.remark = said.text
         elif source and source not in own and not _is_own(turn, source, use.output):
             thing = _read_result(writings, turn, thing, source)
         yield thing

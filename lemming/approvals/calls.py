@@ -1,4 +1,4 @@
-"""A call that a gate wants leave for: held, asked for, or made with the leave there is (docs/approvals.md).
+"""A call that a gate asks about: kept waiting, asked for, or made as it was approved (docs/approvals.md).
 
 Nothing is run here that could not be run again: of a tool whose writing the engine does, its plan, for what
 the request shows.
@@ -6,52 +6,47 @@ the request shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming.access.binding import binds_of, changed
+from lemming.approvals.waiting import NAME, Waiting, digest_of, too_many
 from lemming.contract import NewEntry, ToolCall
 from lemming.errors import LemmingError
 from lemming.files import fs
 from lemming.files.effects import FileEffect
 from lemming.files.jsontext import compact
+from lemming.gates.asked import Asking
 from lemming.journal.records import ToolFinished
-from lemming.leave import digest_of, held_call, request_for, too_many
-from lemming.mail.decisions import whom_to_ask
+from lemming.mail.people import whom_to_ask
 from lemming.messages import ENTRY_LIMIT_BYTES
-from lemming.tick.gated_calls import Asking, is_planned
-from lemming.tick.plan import people_in
-from lemming.tick.snapshot import Snapshot
+from lemming.toolbox.planned import is_planned
 from lemming.tools import Tool, ToolContext, ToolResult
+from lemming.turn.opening import Surroundings
+from lemming.turn.seams import Held
 from lemming.turn.values import TurnInputs
 
 Json = dict[str, Any]
 MOST_BYTES = ENTRY_LIMIT_BYTES // 2
 
 
-class Held(NamedTuple):
-    """What came of a call that needs leave: its result, or None where it may be made, with `leave` if any."""
-
-    result: ToolResult | None
-    leave: Json | None = None
-
-
-class Holding:
-    """Says of the calls of one turn whether they may be made, where a gate wants leave for them.
+class CallApprovals:
+    """Says of the calls of one turn whether they may be made, where a gate asks about them.
 
     `finished`: the records of the turn's calls so far.
     """
 
-    def __init__(self, snapshot: Snapshot, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> None:
-        self._snapshot, self._inputs, self._finished = snapshot, inputs, finished
+    def __init__(self, now: Surroundings, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> None:
+        self._now, self._inputs, self._finished = now, inputs, finished
+        self._given = inputs.given[NAME]
 
     def hold(
         self, call: ToolCall, asking: Asking, context: ToolContext, plan: Callable[[], ToolResult]
     ) -> Held:
-        """Return whether a call may be made that needs leave, or the result that it has until there is some.
+        """Return that a call may be made which gates ask about, or the result that it has until it may.
 
         `plan` makes the call of a tool that only tells the engine what to write.
         """
@@ -65,35 +60,28 @@ class Holding:
         if len(compact(call.args)) > MOST_BYTES:
             return Held(_too_long())
         binds, unbound = binds_of(agent, context.base, tool.tool_class, call.args, *files)
-        persons = frozenset(people_in(self._snapshot.survey, self._snapshot.config))
-        named = asking.persons
-        people = (
-            []
-            if named == frozenset()
-            else whom_to_ask(persons, self._snapshot.survey.agents, agent.name, named or ())
-        )
-        if leave := _leave_for(call, binds, people, self._ahead()):
-            return Held(None, leave)
+        persons, agents, named = self._now.mail.persons, self._now.mail.resumes, asking.persons
+        people = [] if named == frozenset() else whom_to_ask(persons, agents, agent.name, named or ())
+        if grant := _grant_for(call, binds, people, self._ahead()):
+            return Held(None, {NAME: grant})
         if not people:
-            why = _why_nobody(self._snapshot, agent.name, asking)
+            why = _why_nobody(sorted(persons), agent.name, asking)
             return Held(ToolResult(False, why, outcome="refused"))
-        identity = (call.leave or {}).get("id") or context.call_id
-        held = held_call(
-            identity, call.tool, call.args, gate=asking.line, why=asking.why, binds=binds, unbound=unbound
-        )
+        identity = (call.approved or {}).get("id") or context.call_id
+        held = Waiting.of_call(identity, call, asking.line, asking.why, binds, unbound)
         for other in self._waiting():
-            if (other["sha256"], other["binds"]) == (held["sha256"], binds):
+            if (other["sha256"], other["binds"]) == (held.sha256, binds):
                 why = f"WAITS: this very call waits for approval already ({other['id']}); it is made once"
                 return Held(ToolResult(False, why, outcome="pending"))
         most = agent.turn.max_approvals
-        if call.leave is None and self._asked_now() >= most:
+        if call.approved is None and self._asked_now() >= most:
             return Held(ToolResult(False, too_many(most), outcome="refused"))
         return Held(_asked(held, asking, people, context, planned, _changed_since(call, binds)))
 
     def _asked_now(self) -> int:
         """Return about how many calls this turn asks persons who were not asked about them before."""
         own = f"{self._inputs.tick}/"
-        asked = (it.entries[0]["payload"]["call"] for it in self._finished.values() if it.asks_leave)
+        asked = (it.entries[0]["payload"]["call"] for it in self._finished.values() if it.entries_by == NAME)
         return sum(call["id"].startswith(own) for call in asked)
 
     def _waiting(self) -> Iterator[Mapping[str, Any]]:
@@ -101,15 +89,15 @@ class Holding:
         task = self._inputs.task
         for begun in self._inputs.state.requests:
             if task is None or begun.key != task.begun.key:
-                yield from (it.leave for it in begun.open if it.leave is not None)
+                yield from (it.held[NAME] for it in begun.open if NAME in it.held)
         for record in self._finished.values():
-            if record.asks_leave:
+            if record.entries_by == NAME:
                 yield from (entry["payload"]["call"] for entry in record.entries)
 
     def _ahead(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the leave that was given in advance and that no call of this turn was made with."""
-        used = {record.leave["entry"] for record in self._finished.values() if record.leave}
-        yield from (it for it in self._inputs.ahead.get("leave", ()) if it["entry"] not in used)
+        """Yield what was approved in advance and no call of this turn was made with."""
+        used = {it.kept[NAME]["entry"] for it in self._finished.values() if NAME in it.kept}
+        yield from (it for it in self._given.get("ahead", ()) if it["entry"] not in used)
 
 
 def _callable(call: ToolCall, context: ToolContext) -> Tool | None:
@@ -122,8 +110,7 @@ def _callable(call: ToolCall, context: ToolContext) -> Tool | None:
     return None
 
 
-def _why_nobody(snapshot: Snapshot, agent: str, asking: Asking) -> str:
-    people = people_in(snapshot.survey, snapshot.config)
+def _why_nobody(people: Sequence[str], agent: str, asking: Asking) -> str:
     lines = " and ".join((asking.line, *asking.further))
     if asking.persons == frozenset():
         return f"REFUSED: it needs approval ({lines}), and no person is named by all of these gates"
@@ -136,11 +123,11 @@ def _why_nobody(snapshot: Snapshot, agent: str, asking: Asking) -> str:
     )
 
 
-def _leave_for(
+def _grant_for(
     call: ToolCall, binds: Json, people: Collection[str], ahead: Iterable[Mapping[str, Any]]
 ) -> Json | None:
-    """Return the leave that there is for a call as it is now; None: it has to be asked for."""
-    given = call.leave
+    """Return by whose word a call may be made as it is now; None: it has to be asked for."""
+    given = call.approved
     if given is not None and given["by"] in people and _is_for(given, call, binds):
         return {key: given[key] for key in ("id", "by", "entry")}
     for each in ahead:
@@ -150,25 +137,23 @@ def _leave_for(
     return None
 
 
-def _is_for(leave: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
-    """Return whether leave is for a call as it is now; who edited it may have named other files."""
-    before = leave["binds"]
-    if leave["sha256"] != digest_of(call.tool, call.args):
+def _is_for(given: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
+    """Return whether a word is for a call as it is now; who edited it may have named other files."""
+    before = given["binds"]
+    if given["sha256"] != digest_of(call.tool, call.args):
         return False
-    if leave["is_edited"]:  # who edits may have named other files, and says what these held, or nothing
+    if given["is_edited"]:  # who edits may have named other files, and says what these held, or nothing
         return all(binds[path] == before[path] for path in binds if path in before)
     return not changed(binds, before)
 
 
 def _changed_since(call: ToolCall, binds: Json) -> list[str]:
     """Return the files that have changed since it was approved."""
-    if call.leave is None:
-        return []
-    return changed(binds, call.leave["binds"])
+    return [] if call.approved is None else changed(binds, call.approved["binds"])
 
 
 def _asked(
-    held: Json,
+    held: Waiting,
     asking: Asking,
     people: list[str],
     context: ToolContext,
@@ -178,13 +163,13 @@ def _asked(
     """Return the result of a call that waits, with the request to a person."""
     again = f"; {', '.join(changed)} changed since it was approved" if changed else ""
     diff = diff_of(context.base, planned.effects, context.staged) if planned else ""
-    payload = request_for(held, people, asking.expires, context.now, diff=diff, further=again)
+    payload = held.request(people, asking.expires, context.now, diff=diff, further=again)
     if len(compact(payload)) > MOST_BYTES:
         return _too_long()
     whom = " or ".join(people)
     output = f"WAITS: {whom} is asked to approve it first; the result comes in a later turn"
     request = NewEntry("request", payload, [])
-    return ToolResult(False, output, outcome="pending", entries=(request,), asks_leave=True)
+    return ToolResult(False, output, outcome="pending", entries=(request,), entries_by=NAME)
 
 
 def _too_long() -> ToolResult:

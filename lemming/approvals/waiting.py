@@ -1,29 +1,28 @@
-"""A tool call that waits for a person's leave, and what a person decides about it. Pure: docs/approvals.md.
+"""What waits for a person's word, and what a person decides about it. Pure: docs/approvals.md.
 
-The exact call stands in the ledger of the agent; the request that asks for leave shows it to people. Whatever
-anybody writes into the request changes nothing about the call.
+Exactly what waits stands in the ledger of the agent; the request that asks for approval shows it to people.
+Whatever anybody writes into the request changes nothing about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
-from lemming.clock import parse_timestamp, timestamp
+from lemming.contract import NewEntry, ToolCall
 from lemming.files.jsontext import compact, to_line
-from lemming.times.spoken import parse_duration
+from lemming.times.spoken import Expires, until_in
 from lemming.unseen import notes_on
 
 Json = dict[str, Any]
+NAME = "approvals"
 LOOK_CLOSELY = "LOOK CLOSELY: there is more to it than is seen; `lemming approvals ID` says what"
 ARGS_CHARS, DIFF_CHARS = 300, 8000
 SHOW, SPEND, PUBLISH = "show", "spend", "publish"
-"""What waits for leave and is no call of a tool: to be shown an entry, to go on beyond a limit, to write an
-entry."""
+"""What stands for a tool where nothing is called: to be shown an entry, to spend more, to write an entry."""
 Word = Literal["approve", "deny", "answer"]
-Expires = int | str
-"""How long an answer is waited for: so many ticks, or a time such as "2h"."""
 
 DECISION: Json = {
     "type": "object",
@@ -35,7 +34,7 @@ DECISION: Json = {
     },
     "required": ["decision"],
 }
-"""The JSON Schema of a decision, which requests for leave carry."""
+"""The JSON Schema of a decision, which requests for approval carry."""
 
 
 class Decision(NamedTuple):
@@ -50,27 +49,77 @@ class Decision(NamedTuple):
     binds: Json | None = None
 
 
-def held_call(
-    identity: str,
-    tool: str,
-    args: Json,
-    *,
-    gate: str,
-    why: str,
-    binds: Json | None = None,
-    unbound: Sequence[str] = (),
-) -> Json:
-    """Return a call that waits, as a ledger keeps it; `unbound`: in words, what may yet change of it."""
-    return {
-        "id": identity,
-        "tool": tool,
-        "args": args,
-        "sha256": digest_of(tool, args),
-        "binds": binds or {},
-        "gate": gate,
-        "why": why or "a gate asks for approval",
-        **({"unbound": [*unbound]} if unbound else {}),
-    }
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What waits for a person's word: a call of a tool, or what stands for one. Four things make it, below.
+
+    `gate` is the line that asks, `binds` the SHA-256 of the files that it is about, `unbound`, in words, what
+    may yet change of it.
+    """
+
+    id: str
+    tool: str
+    args: Json
+    gate: str
+    why: str
+    binds: Json = field(default_factory=dict)
+    unbound: Sequence[str] = ()
+
+    @classmethod
+    def of_call(
+        cls, identity: str, call: ToolCall, gate: str, why: str, binds: Json, unbound: Sequence[str]
+    ) -> Waiting:
+        """Return a call of a tool that waits to be made."""
+        return cls(
+            id=identity, tool=call.tool, args=call.args, gate=gate, why=why, binds=binds, unbound=unbound
+        )
+
+    @classmethod
+    def of_entry(cls, identity: str, new: NewEntry, gate: str, why: str) -> Waiting:
+        """Return an entry that waits to be written."""
+        return cls(id=identity, tool=PUBLISH, args=new._asdict(), gate=gate, why=why)
+
+    @classmethod
+    def of_spending(cls, tick: int, agent: str, more: Json, gate: str, why: str) -> Waiting:
+        """Return what waits to go on beyond a limit: by how much `more`, of what."""
+        return cls(id=f"{tick}/{agent}/{SPEND}", tool=SPEND, args=more, gate=gate, why=why)
+
+    @classmethod
+    def of_showing(cls, tick: int, agent: str, entry: str, gate: str, why: str) -> Waiting:
+        """Return an entry of another that an agent waits to be shown. What it says is not in it."""
+        return cls(id=f"{tick}/{agent}/{entry}", tool=SHOW, args={"entry": entry}, gate=gate, why=why)
+
+    @property
+    def sha256(self) -> str:
+        """What tells it from all else."""
+        return digest_of(self.tool, self.args)
+
+    def as_json(self) -> Json:
+        """Return it as a ledger keeps it."""
+        return {
+            "id": self.id,
+            "tool": self.tool,
+            "args": self.args,
+            "sha256": self.sha256,
+            "binds": self.binds,
+            "gate": self.gate,
+            "why": self.why or "a gate asks for approval",
+            **({"unbound": [*self.unbound]} if self.unbound else {}),
+        }
+
+    def request(
+        self, people: Sequence[str], expires: Sequence[Expires], at: str, *, diff: str = "", further: str = ""
+    ) -> Json:
+        """Return the payload of the request for it, to these persons, until the first of these is over."""
+        call = self.as_json()
+        payload: Json = {
+            "text": f"{said_of_call(call)}{further}",
+            "target": people[0] if len(people) == 1 else [*people],
+            "schema": DECISION,
+            "call": {**call, "diff": cut(diff, DIFF_CHARS)} if diff else call,
+        }
+        several: Json = {"join": "first"} if len(people) > 1 else {}
+        return {**payload, **several, **until_in(expires, at)}
 
 
 def too_many(most: int) -> str:
@@ -81,56 +130,13 @@ def too_many(most: int) -> str:
     )
 
 
-def request_for(
-    call: Json,
-    people: Sequence[str],
-    expires: Sequence[Expires],
-    at: str,
-    *,
-    diff: str = "",
-    further: str = "",
-) -> Json:
-    """Return the payload of the request for a call, to these persons, until the first of these is over."""
-    shown = {**call, "diff": cut(diff, DIFF_CHARS)} if diff else call
-    payload: Json = {
-        "text": f"{said_of_call(call)}{further}",
-        "target": people[0] if len(people) == 1 else [*people],
-        "schema": DECISION,
-        "call": shown,
-    }
-    several: Json = {"join": "first"} if len(people) > 1 else {}
-    return {**payload, **several, **until_in(expires, at)}
-
-
-def until_in(expires: Iterable[Expires], at: str) -> Json:
-    """Return the keys of a payload that say how long an answer is waited for, from a moment on.
-
-    >>> until_in([20, "2h", "30m"], "2026-01-01T00:00:00.000Z")
-    {'deadline': 20, 'not_after': '2026-01-01T00:30:00.000Z'}
-    """
-    said = [*expires]
-    ticks = [it for it in said if isinstance(it, int)]
-    times = [parse_duration(it) for it in said if isinstance(it, str)]
-    in_ticks: Json = {"deadline": min(ticks)} if ticks else {}
-    return {
-        **in_ticks,
-        **({"not_after": timestamp(parse_timestamp(at) + min(times))} if times and at else {}),
-    }
-
-
-def is_apart(payload: Mapping[str, Any]) -> bool:
-    """Return whether the payload of a request asks for what no turn waits for: it is no call of a tool."""
-    call = payload.get("call")
-    return asks_leave(payload) and isinstance(call, dict) and call.get("tool") in (SHOW, SPEND)
-
-
 def digest_of(tool: str, args: Json) -> str:
     """Return what tells a call from all others, in hex."""
     return sha256(compact([tool, args])).hexdigest()
 
 
-def waiting_call(payload: Mapping[str, Any]) -> Json:
-    """Return the exact call that the payload of a request for leave was made for, as a ledger keeps it."""
+def call_in(payload: Mapping[str, Any]) -> Json:
+    """Return what waits, as the payload of the request for it shows it and a ledger keeps it."""
     call = payload["call"]
     keys = ("id", "tool", "args", "sha256", "binds", "gate", "why", "unbound")
     return {key: call[key] for key in keys if key in call}
@@ -159,12 +165,6 @@ def cut(text: str, most: int = ARGS_CHARS) -> str:
     if len(text) <= most:
         return text
     return f"{text[:most]}… (NOT WHOLE: {len(text)} characters; `lemming approvals ID` shows all)"
-
-
-def asks_leave(payload: Mapping[str, Any]) -> bool:
-    """Return whether the payload of a request shows a call that waits for leave."""
-    call = payload.get("call")
-    return isinstance(call, dict) and "gate" in call
 
 
 def decision_in(payload: Mapping[str, Any]) -> Decision | None:

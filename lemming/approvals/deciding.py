@@ -1,4 +1,4 @@
-"""What a person decides about a call that waits for leave, or gives leave for in advance: one entry each."""
+"""What a person decides about a call that waits, or approves in advance: one entry each."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from lemming import messages
 from lemming.access.binding import binds_of
 from lemming.agents import load_agent
 from lemming.answer_schema import misfits
+from lemming.approvals.screens import waiting_calls
+from lemming.approvals.waiting import Word
 from lemming.asking.entries import answerer, require_open, write_payload
 from lemming.asking.fields import properties_of, schema_for
 from lemming.asking.people import person_for, require_reach
+from lemming.capabilities import made_by
 from lemming.config import load_config
 from lemming.errors import UsageError
 from lemming.files.jsontext import JsonProblem, nearest, parse
-from lemming.inspect.leave import waiting_calls
 from lemming.inspect.requests import RequestsNow, find_request, requests_now
-from lemming.leave import Word, asks_leave
 from lemming.mail.requests import RequestView
 from lemming.organisation import Organisation, OrgPath
 from lemming.tools import toolset_of
@@ -28,13 +29,13 @@ _CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")
 
 
 def find_waiting(base: OrgPath, reference: str) -> tuple[RequestsNow, RequestView, Json | None]:
-    """Return the request that is meant, by its id or that of its call, and the call that waits for leave.
+    """Return the request that is meant, by its id or that of its call, and the call that waits.
 
     None for a request that asks something else. Raises `UsageError` where there is none.
     """
     org = Organisation.at(base)
     now = requests_now(org)
-    calls = waiting_calls(org, now)
+    calls = waiting_calls(org, now.requests.open)
     if _CALL_ID.fullmatch(reference.strip()):
         meant = [it for it, call in calls.items() if call["id"] == reference.strip()]
         if not meant:
@@ -55,7 +56,7 @@ def decide(
     text: str = "",
     edits: list[str] | None = None,
 ) -> messages.OutboxEntry:
-    """Decide about a call that waits for leave, or about a plan that was proposed, and return the entry.
+    """Decide about a call that waits, or about a plan that was proposed, and return the entry.
 
     `text`: why not, or the result in its place; `edits`: arguments as `KEY=VALUE`. Raises `UsageError` where
     nothing waits, it is decided already, or nobody here may decide.
@@ -101,7 +102,7 @@ def _binds_now(base: OrgPath, agent: str, call: Json, args: Json) -> Json | None
 
 def _about(request: RequestView, word: Word, text: str) -> Json:
     """Return the decision about something else that a person approves or not: what its schema lists."""
-    if asks_leave(request.entry.payload):
+    if made_by(request.entry.payload):
         hint = f"`lemming cancel {request.id}` takes it off the list"
         raise UsageError("no call waits for approval there: it only shows one", hint=hint)
     field = properties_of(schema_for(request)).get("decision")
@@ -119,7 +120,7 @@ def _about(request: RequestView, word: Word, text: str) -> Json:
 
 def _require_undecided(request: RequestView) -> None:
     """Raise `UsageError` that says who was first: deciding twice changes nothing."""
-    if request.is_open or not request.closed_by or not asks_leave(request.entry.payload):
+    if request.is_open or not request.closed_by or not made_by(request.entry.payload):
         return require_open(request)
     said = request.closed_by.payload.get("decision", "deny")
     raise UsageError(
@@ -156,7 +157,7 @@ def _value(key: str, typed: str) -> Any:
 def approve_ahead(
     base: OrgPath, agent: str, tool: str, args: Json, *, person: str | None = None
 ) -> messages.OutboxEntry:
-    """Give an agent leave in advance for one call with exactly these arguments, and return the entry.
+    """Approve one call of an agent in advance, with exactly these arguments, and return the entry.
 
     Raises `UsageError` where it would not reach the agent.
     """

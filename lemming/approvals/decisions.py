@@ -1,27 +1,24 @@
-"""How requests for leave end: by the first decision of a person who was asked. Pure: docs/approvals.md."""
+"""How requests for approval end: by the first decision of a person who was asked. Pure: docs/approvals.md."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from lemming.agents import Agent
+from lemming.approvals.waiting import NAME, SHOW, SPEND, decision_in
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.begun import Asked, Begun
-from lemming.leave import SHOW, SPEND, decision_in
 from lemming.mail.closing import cancels, is_in_time, is_past, refers_to
+from lemming.mail.held import Ends, EntriesOf
 from lemming.mail.patience import patient
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
 
-Ends = dict[tuple[str, str], tuple[str, str]]
-"""How each thing that was asked has ended, and the entry that ended it, by `Asked.key`."""
-EntriesOf = Callable[[str, int], Iterable[OutboxEntry]]
 
-
-def ends_of_leave(
+def ends_of(
     begun: Begun,
     tick: int,
     at: str,
@@ -29,12 +26,12 @@ def ends_of_leave(
     entries_of: EntriesOf,
     is_heard: Callable[[str], bool],
 ) -> Ends:
-    """Return how the requests for leave have ended of what is open; those that still wait are not among them.
+    """Return how the requests for approval have ended of what is open; those that still wait are left out.
 
     `is_heard`: of a person who still is one, and whom the agent and who may read each other.
     """
     ends: Ends = {}
-    for identity in dict.fromkeys(it.request for it in begun.open if it.leave is not None):
+    for identity in dict.fromkeys(it.request for it in begun.open if NAME in it.held):
         asked = [it for it in begun.open if it.request == identity]
         request = read(identity)
         heard = [it for it in asked if is_heard(it.to)]
@@ -49,16 +46,8 @@ def ends_of_leave(
     return ends
 
 
-def whom_to_ask(
-    persons: Iterable[str], agents: Mapping[str, Agent], agent: str, named: Collection[str]
-) -> list[str]:
-    """Return the persons who can be asked for leave, and answer: each may read the other. None named: all."""
-    people = [name for name in persons if name in agents and (not named or name in named)]
-    return sorted(it for it in people if agents[it].may_read(agent) and agents[agent].may_read(it))
-
-
 def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ...]:
-    """Return what an agent asked leave for beside calls, as it stands now: open, "approved" or "denied".
+    """Return what an agent asked for beside calls, as it stands now: open, "approved" or "denied".
 
     What is about an entry that is gone is left out.
     """
@@ -78,7 +67,7 @@ def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ..
 
     if any(it.not_after for it in begun.open):
         mail.changing.add(agent.name)
-    ends = ends_of_leave(begun, mail.tick, mail.at, partial(entry_at, mail), entries_of, is_heard)
+    ends = ends_of(begun, mail.tick, mail.at, partial(entry_at, mail), entries_of, is_heard)
     told = {request: _said(mail, end) for (request, _), end in ends.items() if end[1]}
     edited = {request: _amounts_in(mail, end[1]) for (request, _), end in ends.items() if end[1]}
     over = {request: "denied" for (request, _), (end, _) in ends.items() if end in ("expired", "cancelled")}
@@ -90,12 +79,12 @@ def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ..
 
 
 def _edited(asked: Asked, amounts: Mapping[str, Any]) -> Asked:
-    """Return leave to spend more with the amounts that a person gave instead."""
-    leave = asked.leave
-    if not amounts or leave is None or leave["tool"] != SPEND:
+    """Return what asks to spend more with the amounts that a person gave instead."""
+    call = asked.held[NAME]
+    if not amounts or call["tool"] != SPEND:
         return asked
-    given = {key: amount for key, amount in amounts.items() if key in leave["args"] and key != "of"}
-    return replace(asked, leave={**leave, "args": {**leave["args"], **given}})
+    given = {key: amount for key, amount in amounts.items() if key in call["args"] and key != "of"}
+    return replace(asked, held={NAME: {**call, "args": {**call["args"], **given}}})
 
 
 def _amounts_in(mail: Mail, identity: str) -> dict[str, float]:
@@ -114,10 +103,10 @@ def _said(mail: Mail, end: tuple[str, str]) -> str:
 
 
 def _is_about_nothing(mail: Mail, asked: Asked) -> bool:
-    leave = asked.leave
+    call = asked.held[NAME]
     if not asked.end and entry_at(mail, asked.request) is None:
         return True  # who took the request away is asked again
-    return leave is not None and leave["tool"] == SHOW and entry_at(mail, leave["args"]["entry"]) is None
+    return call["tool"] == SHOW and entry_at(mail, call["args"]["entry"]) is None
 
 
 def entry_at(mail: Mail, identity: str) -> OutboxEntry | None:
@@ -126,11 +115,11 @@ def entry_at(mail: Mail, identity: str) -> OutboxEntry | None:
     return found if isinstance(found, OutboxEntry) else None
 
 
-def leave_ahead(mail: Mail, agent: Agent, used: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the leave that persons gave an agent in advance, and what of that `used` is still there.
+def approved_ahead(mail: Mail, agent: Agent, used: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what persons approved for an agent in advance, and what of that `used` is still there.
 
     It is a response to nothing yet: `{"target": agent, "decision": "approve", "call": {"tool", "args"}}`,
-    with the SHA-256 of files in `call.binds` where leave is for these contents only.
+    with the SHA-256 of files in `call.binds` where it is for these contents only.
     """
     found: list[Any] = []
     still: list[Any] = []
@@ -141,13 +130,13 @@ def leave_ahead(mail: Mail, agent: Agent, used: Sequence[str]) -> dict[str, list
             entry = mail.read(name)
             if name.identity in used:
                 still.append(name.identity)
-            elif isinstance(entry, OutboxEntry) and (leave := given_ahead(entry, agent.name)):
-                found.append({**leave, "id": "", "by": person, "entry": name.identity})
-    return {"leave": found, "used": still} if found or still else {}
+            elif isinstance(entry, OutboxEntry) and (call := given_ahead(entry, agent.name)):
+                found.append({**call, "id": "", "by": person, "entry": name.identity})
+    return found, still
 
 
 def given_ahead(entry: OutboxEntry, agent: str) -> dict[str, Any] | None:
-    """Return the call for which an entry of a person gives an agent leave in advance; None: it gives none."""
+    """Return the call that an entry of a person approves for an agent in advance; None: none."""
     call, decision = entry.payload.get("call"), decision_in(entry.payload)
     if entry.kind != "response" or decision is None or decision.word != "approve":
         return None

@@ -1,4 +1,4 @@
-"""Gates that ask persons for leave: whom they ask, whether these can be asked, and which line is missing."""
+"""Gates that ask persons: whom they ask, whether these can be asked, and which line is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lemming.agents import Agent, survey_agents
 from lemming.config import Config
 from lemming.errors import Problem
 from lemming.gates.gate import Gate, Rule, rules_of
-from lemming.mail.decisions import whom_to_ask
+from lemming.mail.people import whom_to_ask
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.plan import people_in, takes_turns
 from lemming.tools import Tool, toolset_of
@@ -17,7 +17,7 @@ from lemming.tools import Tool, toolset_of
 Agents = Mapping[str, Agent]
 
 
-def problems_of_leave(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
+def problems_of_asking(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
     """Yield what keeps gates from asking anybody; `only`: about one agent."""
     org = Organisation.at(base)
     survey = survey_agents(org)
@@ -52,7 +52,7 @@ def _about_names(rule: Rule, people: list[str]) -> Iterator[Problem]:
     if not people:
         hint = "make one with `lemming agents new human --model human`, or let it block"
         yield Problem(
-            "it asks for leave, and there is no person who could approve it", file, 0, 0, pointer, hint
+            "it asks for approval, and there is no person who could approve it", file, 0, 0, pointer, hint
         )
 
 
@@ -64,7 +64,7 @@ def _about_reach(rule: Rule, agent: Agent, agents: Agents, people: list[str]) ->
     for reader, author in ((named[0], agent.name), (agent.name, named[0])):
         if reader in agents and not agents[reader].may_read(author):
             yield Problem(
-                f"{rule.line} asks for leave, and {reader} cannot read {author}: the call is refused",
+                f"{rule.line} asks for approval, and {reader} cannot read {author}: the call is refused",
                 paths.resume_file(reader),
                 pointer="/permissions/read_outboxes",
                 hint=f'add "{author}" to its read_outboxes',

@@ -11,12 +11,13 @@ from typing import Any
 
 from lemming import paths
 from lemming.agents import Agent
+from lemming.approvals.decisions import settled
+from lemming.approvals.waiting import NAME, SHOW, Waiting
 from lemming.gates.gate import Gate, Rule, rules_of
 from lemming.gates.limit import AMOUNTS
 from lemming.gates.look import rules_at
 from lemming.journal.begun import Asked
-from lemming.leave import SHOW, held_call, request_for
-from lemming.mail.decisions import settled, whom_to_ask
+from lemming.mail.people import whom_to_ask
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry
 from lemming.turn.gated_in import InGates, in_gates
@@ -46,8 +47,8 @@ class Review:
         self.asked = settled(now.mail, agent, asked)
         self._known: dict[str, str] = {}
         for it in self.asked:
-            if it.leave and it.leave["tool"] == SHOW:
-                entry = it.leave["args"]["entry"]
+            if it.held[NAME]["tool"] == SHOW:
+                entry = it.held[NAME]["args"]["entry"]
                 self._known[entry] = it.end or self._known.get(entry, "")
         self._new: dict[str, dict[str, Any]] = {}
         self.only = False
@@ -89,15 +90,15 @@ class Review:
         """Whether a person is to be asked about something that is new."""
         return any(self._new.values())
 
-    def as_inputs(self) -> dict[str, Any]:
-        """Return what a turn is told: what stands, and whom it asks about what."""
-        new = [*filter(None, self._new.values())]
-        if not (self.asked or new or self._spending):
-            return {}
-        only: dict[str, Any] = {"only": True} if self.only else {}
-        if self._spending:
-            only["spend"] = {rule.line: self._about_spending(rule.gate) for rule in self._spending}
-        return {"at": self._now.at, "asked": [it.as_json() for it in self.asked], "new": new, **only}
+    def given(self) -> dict[str, Any]:
+        """Return what a turn starts from: what stands, and whom it asks about what."""
+        spend = {rule.line: self._about_spending(rule.gate) for rule in self._spending}
+        return {
+            "asked": [it.as_json() for it in self.asked],
+            "new": [*filter(None, self._new.values())],
+            "spend": spend,
+            "only": self.only,
+        }
 
     def _about_spending(self, gate: Gate) -> dict[str, Any]:
         """Return whom a turn asks that wants more of a limit, and how much more: the same again."""
@@ -113,20 +114,11 @@ class Review:
         It does not say what the entry says: others may read it.
         """
         gate, why = rule.gate, rule.gate.because or f"it is by {entry.agent}"
-        call = held_call(
-            f"{self._now.tick}/{self._agent.name}/{entry.identity}",
-            SHOW,
-            {"entry": entry.identity},
-            gate=rule.line,
-            why=why,
-        )
+        held = Waiting.of_showing(self._now.tick, self._agent.name, entry.identity, rule.line, why)
         mail = self._now.mail
         people = whom_to_ask(mail.persons, mail.resumes, self._agent.name, gate.persons)
-        return (
-            request_for(call, people, () if gate.expires is None else (gate.expires,), self._now.at)
-            if people
-            else {}
-        )
+        expires = () if gate.expires is None else (gate.expires,)
+        return held.request(people, expires, self._now.at) if people else {}
 
 
 def review_of(now: Surroundings, agent: Agent, asked: Sequence[Asked]) -> Review | None:

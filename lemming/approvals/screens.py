@@ -1,28 +1,31 @@
-"""Calls that wait for a person's leave: what stands in the ledgers, whatever the requests say. Looks only."""
+"""Calls that wait for a person: what stands in the ledgers, whatever the requests say. Looks only."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lemming.approvals.waiting import NAME, said_of_call
+from lemming.capabilities import made_by
 from lemming.errors import CorruptState
+from lemming.files.documents import value_of
 from lemming.inspect.requests import RequestsNow
-from lemming.journal.begun import Begun
+from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import read_state
-from lemming.leave import asks_leave
 from lemming.mail.requests import RequestView
 from lemming.organisation import Organisation
+from lemming.turn.seams import WaitingForPerson
 from lemming.unseen import notes_on
 
 Json = dict[str, Any]
 
 
-def waiting_calls(org: Organisation, now: RequestsNow) -> dict[str, Json]:
+def waiting_calls(org: Organisation, requests: Iterable[RequestView]) -> dict[str, Json]:
     """Return the calls that wait for approval, as they are made if it is given, by the request's identity.
 
-    A request that shows a call nobody keeps is not among them: leave for it has no effect.
+    A request that shows a call nobody keeps is not among them: to approve it has no effect.
     """
-    askers = {it.asker for it in now.requests.open if asks_leave(it.entry.payload)}
+    askers = {it.asker for it in requests if made_by(it.entry.payload) == NAME}
     return {identity: call for asker in sorted(askers) for identity, call in _of(org, asker).items()}
 
 
@@ -42,7 +45,7 @@ def waits_beside(org: Organisation, now: RequestsNow, identity: str) -> list[Req
 
 
 def _has(begun: Begun, identity: str) -> bool:
-    return any(asked.request == identity and asked.leave is not None for asked in begun.open)
+    return any(asked.request == identity and NAME in asked.held for asked in begun.open)
 
 
 def _of(org: Organisation, agent: str) -> dict[str, Json]:
@@ -51,12 +54,13 @@ def _of(org: Organisation, agent: str) -> dict[str, Json]:
     except CorruptState:
         return {}
     open_ = [asked for begun in state.requests for asked in begun.open]
-    open_ += [asked for asked in state.asked_leave if not asked.end]
-    return {asked.request: asked.leave for asked in open_ if asked.leave is not None}
+    beside = [value_of(Asked, plain) for plain in state.kept.get(NAME, {}).get("asked", ())]
+    open_ += [asked for asked in beside if not asked.end]
+    return {asked.request: asked.held[NAME] for asked in open_ if NAME in asked.held}
 
 
 def call_of(request: RequestView, calls: Mapping[str, Json]) -> Json | None:
-    """Return the call that a request asks leave for, with the diff that it shows; None when it asks none.
+    """Return the call that a request asks about, with the diff that it shows; None when it asks none.
 
     `notes`: what is to be looked at closely in it.
     """
@@ -68,3 +72,15 @@ def call_of(request: RequestView, calls: Mapping[str, Json]) -> Json | None:
     notes = [*notes_on(call["args"])]
     further = {"notes": notes} if notes else {}
     return {**call, **({"diff": diff} if isinstance(diff, str) else {}), **further}
+
+
+def waiting_for_persons(org: Organisation, requests: Iterable[RequestView]) -> dict[str, WaitingForPerson]:
+    """Return the calls that wait for persons, of these requests, by the request's identity."""
+    found = [*requests]
+    calls = waiting_calls(org, found)
+    shown = {it.identity: call_of(it, calls) for it in found}
+    return {
+        identity: WaitingForPerson(call, said_of_call(call), f"approval of call {call['id']}")
+        for identity, call in shown.items()
+        if call is not None
+    }

@@ -1,58 +1,54 @@
-"""What people decided about calls that waited for leave: made as the turn begins, or told. Pure.
+"""What people decided about calls that waited for them: made as the turn begins, or told. Pure.
 
 Which decisions there are stands in the journal with the turn's inputs, before anything is called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from lemming.approvals.waiting import NAME, Decision, decision_in, digest_of
 from lemming.contract import ToolCall
 from lemming.files.jsontext import parse, to_line
 from lemming.journal.begun import said_of_end
-from lemming.leave import Decision, decision_in, digest_of
 from lemming.mail.tasks import Ended, Task
 from lemming.providers import Message
 from lemming.tools import ToolResult
-from lemming.turn.labels import Labels
 from lemming.turn.results import as_shown
-from lemming.turn.team import answered_results
 
 Json = dict[str, Any]
 VALUES_LIMIT_BYTES = 64 << 20
 NOT_YET = "(it is made as this turn begins)"
-Tell = Callable[[Task | None], tuple[list[Mapping[str, Any]], Json]]
-"""Tells, of what a turn is for, the results that its prompt shows, and what was decided (`told_of`)."""
 
 
-def told_of(
-    task: Task | None, results: Sequence[Json], form: str, at: str, labels: Labels
-) -> tuple[list[Mapping[str, Any]], Json]:
-    """Return the results that a turn's prompt shows, and what the turn does before all else.
+def told(task: Task, results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the results of what was asked for a task, the last ones of these, as they were decided about."""
+    about, first = dict(_about_calls(task)), len(results) - len(task.begun.results)
+    found = [*results]
+    for place, ended in about.items():
+        before = found[first + place]
+        found[first + place] = as_shown(before["tool"], before["args"], _told(ended))
+    return found
 
-    That is empty where nothing was decided; else it has the calls to make, and all results, with places for
-    theirs: a prompt in text has no such places. `at` is the moment at which the turn begins.
+
+def decided_in(task: Task, results: Sequence[Mapping[str, Any]], form: str, at: str) -> tuple[Json, set[int]]:
+    """Return what a turn does before all else, and which results its prompt does not show yet.
+
+    It has the calls to make, and all results, with places for theirs: a prompt in text has no such places.
+    `at` is the moment at which the turn begins. Empty where nothing was decided.
     """
-    if task is None:
-        return [*results], {}
-    answered = answered_results(task.begun.results, task.asked, labels)
     about = dict(_about_calls(task))
     if not about:
-        return [*results, *answered], {}
-    told = [
-        as_shown(it["tool"], it["args"], _told(about[place])) if place in about else it
-        for place, it in enumerate(answered)
-    ]
-    first, everything = len(results), [*results, *told]
+        return {}, set()
+    first = len(results) - len(task.begun.results)
     calls = [
-        {"place": first + place, **_leave_in(ended)} for place, ended in about.items() if _has_leave(ended)
+        {"place": first + place, **_word_for(ended)} for place, ended in about.items() if _is_approved(ended)
     ]
     remarks = [*_edited(about.values())]
-    decided: Json = {"at": at, "calls": calls, "results": everything}
-    to_come = {each["place"] for each in calls} if form != "values" else ()
-    shown = [result for place, result in enumerate(everything) if place not in to_come]
-    return shown, {**decided, "remarks": remarks} if remarks else decided
+    decided: Json = {"at": at, "calls": calls, "results": [*results]}
+    to_come = {each["place"] for each in calls} if form != "values" else set()
+    return {**decided, "remarks": remarks} if remarks else decided, to_come
 
 
 def prompt_with(prompt: Sequence[Message], results: Mapping[int, Mapping[str, Any]]) -> list[Message]:
@@ -63,23 +59,23 @@ def prompt_with(prompt: Sequence[Message], results: Mapping[int, Mapping[str, An
     return [*prompt[:-1], {**prompt[-1], "content": to_line(values)}]
 
 
-def calls_with_leave(decided: Mapping[str, Any]) -> Iterator[tuple[int, ToolCall]]:
-    """Yield the calls that have leave, as they are to be made, each with its place among the results."""
+def approved_calls(decided: Mapping[str, Any]) -> Iterator[tuple[int, ToolCall]]:
+    """Yield the calls that were approved, as they are to be made, each with its place among the results."""
     for each in decided.get("calls", ()):
         call = each["call"]
         args = each.get("args", call["args"])
         binds = each.get("binds", call["binds"])
-        leave = {"id": call["id"], "by": each["by"], "entry": each["entry"], "binds": binds}
-        leave |= {
+        word = {"id": call["id"], "by": each["by"], "entry": each["entry"], "binds": binds}
+        word |= {
             "sha256": digest_of(call["tool"], args),
             "is_edited": "args" in each and "binds" not in each,
         }
-        yield each["place"], ToolCall(call["tool"], args, "", leave)
+        yield each["place"], ToolCall(call["tool"], args, "", word)
 
 
 def _about_calls(task: Task) -> Iterator[tuple[int, Ended]]:
     """Yield what was decided about each call that waited, with its place: of several asked, who decided."""
-    waited = [ended for ended in task.asked if ended.asked.leave is not None and ended.asked.call]
+    waited = [ended for ended in task.asked if NAME in ended.asked.held and ended.asked.call]
     for request in dict.fromkeys(ended.asked.request for ended in waited):
         of_all = [ended for ended in waited if ended.asked.request == request]
         chosen = next((ended for ended in of_all if ended.answer), of_all[0])
@@ -92,16 +88,16 @@ def _decision(ended: Ended) -> Decision | None:
     return decision_in(ended.answer.payload) or Decision("deny", str(ended.answer.payload.get("text", "")))
 
 
-def _has_leave(ended: Ended) -> bool:
+def _is_approved(ended: Ended) -> bool:
     decision = _decision(ended)
     return decision is not None and decision.word == "approve"
 
 
-def _leave_in(ended: Ended) -> Json:
+def _word_for(ended: Ended) -> Json:
     decision, asked = _decision(ended), ended.asked
-    assert decision, "who gave leave decided"
+    assert decision, "who approved decided"
     edited = {key: it for key in ("args", "binds") if (it := getattr(decision, key)) is not None}
-    return {"call": asked.leave, "by": asked.to, "entry": asked.answer, **edited}
+    return {"call": asked.held[NAME], "by": asked.to, "entry": asked.answer, **edited}
 
 
 def _told(ended: Ended) -> ToolResult:
@@ -123,9 +119,9 @@ def _edited(about: Iterable[Ended]) -> Iterator[str]:
     """Yield remarks about requests that somebody has changed: what they say of the call has no effect."""
     for ended in about:
         shown = ended.entry.payload.get("call") if ended.entry else None
-        leave = ended.asked.leave or {}
-        if not isinstance(shown, dict) or any(shown.get(key) != leave[key] for key in leave):
+        call = ended.asked.held[NAME]
+        if not isinstance(shown, dict) or any(shown.get(key) != call[key] for key in call):
             yield (
-                f"the request {ended.asked.request} shows another call than it asked leave for: "
-                f"{leave.get('tool')} {leave.get('id')} stays as it was"
+                f"the request {ended.asked.request} shows another call than it asked about: "
+                f"{call.get('tool')} {call.get('id')} stays as it was"
             )

@@ -1,0 +1,1 @@
+"""Approvals: what gates ask a person about waits, and is done as it was asked: docs/approvals.md."""

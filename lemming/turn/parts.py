@@ -1,0 +1,264 @@
+"""The capabilities that take part in a turn, asked moment by moment, in their order: `lemming.turn.seams`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
+
+from lemming.agents import Agent
+from lemming.capabilities import SHIPPED, capability, capability_here, in_order, made_by
+from lemming.config import Config
+from lemming.contract import NewEntry, ToolCall
+from lemming.files.fields import Json
+from lemming.gates.asked import Asking
+from lemming.gates.gate import Gate, GateVerdict
+from lemming.journal.begun import Asked, Begun
+from lemming.journal.ledger import AgentState
+from lemming.journal.records import Record, ToolFinished
+from lemming.mail.held import Ends, EntriesOf, Read
+from lemming.mail.requests import RequestView
+from lemming.mail.tasks import Task
+from lemming.mail.visibility import View
+from lemming.messages import OutboxEntry, entry_id
+from lemming.organisation import Organisation
+from lemming.providers import Message
+from lemming.report import End
+from lemming.tools import ToolContext, ToolResult
+from lemming.turn.opening import Surroundings
+from lemming.turn.values import TurnInputs
+
+if TYPE_CHECKING:
+    from lemming.turn.draft import Draft
+from lemming.turn.seams import (
+    CallNote,
+    Capability,
+    Held,
+    Holder,
+    Moment,
+    No,
+    Preparation,
+    Showing,
+    TurnPart,
+    WaitingForPerson,
+)
+
+
+class Prepared:
+    """What the capabilities of a turn have prepared, in their order."""
+
+    def __init__(self, by_name: Mapping[str, Preparation]) -> None:
+        self._by_name = by_name
+        self._all = tuple(by_name.values())
+        self.may_withhold = any(type(it).withholds is not Preparation.withholds for it in self._all)
+
+    def withholds(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is not to be shown yet."""
+        return any(it.withholds(entry) for it in self._all)
+
+    def is_refused(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is not to be shown at all."""
+        return any(it.is_refused(entry) for it in self._all)
+
+    def lets_in(self, entry: OutboxEntry) -> bool:
+        """Return whether gates that ask are to let an entry pass."""
+        return any(it.lets_in(entry) for it in self._all)
+
+    def wakes(self, view: View, *, is_alone: bool) -> bool:
+        """Return whether there is something to take a turn for. All are asked."""
+        found = [it.wakes(view, is_alone=is_alone) for it in self._all]
+        return any(found)
+
+    def ends(self, begun: Begun, read: Read, entries_of: EntriesOf, is_heard: Callable[[str], bool]) -> Ends:
+        """Return how what holds something has ended."""
+        found: Ends = {}
+        for each in self._all:
+            found |= each.ends(begun, read, entries_of, is_heard)
+        return found
+
+    def told(self, task: Task, results: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return the results of earlier calls as the turn is told of them."""
+        for each in self._all:
+            results = each.told(task, results)
+        return results
+
+    def shows(self, shown: Showing) -> Showing:
+        """Return what the turn is to be shown."""
+        for each in self._all:
+            shown = each.shows(shown)
+        return shown
+
+    def given(self) -> dict[str, Json]:
+        """Return what the parts of the turn start from, by capability."""
+        return {name: given for name, each in self._by_name.items() if (given := each.given())}
+
+
+NOTHING_PREPARED = Prepared({})
+
+
+class Seams:
+    """The parts of one turn, moment by moment, in their order; who does not override a hook is not asked."""
+
+    def __init__(self, parts: Mapping[str, TurnPart]) -> None:
+        self.parts = parts
+        self.opens: tuple[Callable[[], End | None], ...] = self._at("opens")
+        self.before_call: tuple[Callable[[ToolCall], ToolCall | No], ...] = self._at("before_call")
+        self.after_call: tuple[Callable[[int, ToolCall, ToolResult], None], ...] = self._at("after_call")
+        self.asks: tuple[Callable[[NewEntry, GateVerdict, Gate, str], None], ...] = self._at("asks")
+        self.stopped: tuple[Callable[[Json], None], ...] = self._at("stopped")
+        self.leaving: tuple[Callable[[NewEntry, str], NewEntry | No], ...] = self._at("leaving")
+        self.closes = self._at("closes")
+
+    def _at(self, hook: str) -> tuple[Callable[..., Any], ...]:
+        own = (it for it in self.parts.values() if getattr(type(it), hook) is not getattr(TurnPart, hook))
+        return tuple(getattr(part, hook) for part in own)
+
+    def adds(self, first: int, room: int) -> list[OutboxEntry]:
+        """Return the entries that parts write after a turn's own, which are `first`, in so much room."""
+        entries: list[OutboxEntry] = []
+        for part in self.parts.values():
+            if payloads := part.adds():
+                inputs, at = part.draft.inputs, str(part.given["at"])
+                tick, name, start = inputs.tick, inputs.agent.name, first + len(entries)
+                made = [
+                    OutboxEntry(entry_id(tick, name, number), tick, name, "request", payload, [], at)
+                    for number, payload in enumerate(payloads[: room - len(entries)], start)
+                ]
+                part.added(made)
+                entries += made
+        return entries
+
+    def after_failure(self, requests: tuple[Begun, ...]) -> tuple[Begun, ...]:
+        """Return what the agent has begun after a turn that failed."""
+        for part in self.parts.values():
+            requests = part.after_failure(requests)
+        return requests
+
+    def kept_after(self, *, is_applied: bool, holds_all: bool) -> dict[str, Json]:
+        """Return what ledgers keep of capabilities after the turn; of those without a part, what they had."""
+        before = next(iter(self.parts.values())).draft.inputs.state.kept
+        kept = {
+            name: part.closes(is_applied=is_applied, holds_all=holds_all) for name, part in self.parts.items()
+        }
+        return {name: value for name, value in {**before, **kept}.items() if value}
+
+
+PLAIN_LINE = Seams({})
+"""Those of a turn in which no capability takes part."""
+
+
+def seams_of(draft: Draft) -> Seams:
+    """Return the parts of a turn, from what it was given; raise `ConfigError` for one that is not here."""
+    given = draft.inputs.given
+    if not given:
+        return PLAIN_LINE
+    plugins = None
+    return Seams({it: capability(it, plugins).part(draft, given[it]) for it in in_order(given)})
+
+
+def used_by(agent: Agent, config: Config) -> Sequence[Capability]:
+    """Return the capabilities that may take part in turns of an agent, in their order."""
+    return [capability(it, config.org.plugins) for it in in_order(_used_by(agent, config))]
+
+
+NOBODY: AbstractSet[str] = frozenset()
+
+
+def _used_by(agent: Agent, config: Config) -> AbstractSet[str]:
+    gates = (*config.org.gates, *agent.gates)
+    if not (agent.further or gates):
+        return NOBODY
+    words = {gate.then for gate in gates}
+    return {
+        it.name
+        for it in SHIPPED.values()
+        if not (it.resume.keys().isdisjoint(agent.further) and it.gates.isdisjoint(words))
+    }
+
+
+def prepared_for(moment: Moment) -> Prepared:
+    """Return what the capabilities have prepared for a turn; raise `ConfigError` for one that is not here.
+
+    Those take part that resume and settings use, and those of which the agent's ledger keeps something.
+    """
+    names = _used_by(moment.agent, moment.now.config) | moment.state.kept.keys()
+    for begun in moment.state.requests:
+        names |= {name for asked in begun.asked for name in asked.held}
+    if not names:
+        return NOTHING_PREPARED
+    found = {it: capability(it).prepare(moment) for it in in_order(names)}
+    return Prepared({name: prepared for name, prepared in found.items() if prepared is not None})
+
+
+def holder_of(now: Surroundings, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> Holder:
+    """Return who says what becomes of a turn's calls that gates ask about."""
+    for name in in_order(inputs.given):
+        holder = capability(name).holder(now, inputs, finished)
+        if holder is not None:
+            return holder  # type: ignore[no-any-return]
+    return _Nobody()
+
+
+class _Nobody:
+    def hold(
+        self, call: ToolCall, asking: Asking, context: ToolContext, plan: Callable[[], ToolResult]
+    ) -> Held:
+        why = f"REFUSED: a gate asks about it ({asking.line}), and nothing here asks anybody"
+        return Held(ToolResult(False, why, outcome="refused"))
+
+
+def why_not_on(inputs: TurnInputs, now: Surroundings) -> str:
+    """Return why a turn that a crash cut off may not go on; empty when it may."""
+    for name in in_order(inputs.given):
+        if why := capability(name).why_not(inputs, now):
+            return str(why)
+    return ""
+
+
+def after_giving_up(state: AgentState, given: Iterable[str], records: Iterable[Record]) -> AgentState:
+    """Return the state of an agent whose turn is given up."""
+    found = [*records]
+    for name in in_order(given):
+        state = capability(name).given_up(state, found)
+    return state
+
+
+def asked_beside(state: AgentState) -> Iterator[Asked]:
+    """Yield what an agent asked beside what its requests hold."""
+    for name, kept in state.kept.items():
+        if (known := capability_here(name)) is not None:
+            yield from known.asked(kept)
+
+
+def raises_of(kept: Mapping[str, Json], line: str) -> dict[str, Json]:
+    """Return by how much a limit was raised, by the request that asked for it, of what capabilities keep."""
+    found: dict[str, Json] = {}
+    for name, value in kept.items():
+        found |= capability(name).raises(value, line)
+    return found
+
+
+def waiting_for_persons(org: Organisation, requests: Iterable[RequestView]) -> dict[str, WaitingForPerson]:
+    """Return what capabilities have wait for persons, of these open requests, by the request's identity."""
+    found: dict[str, WaitingForPerson] = {}
+    by_name: dict[str, list[RequestView]] = {}
+    for request in requests:
+        if name := made_by(request.entry.payload):
+            by_name.setdefault(name, []).append(request)
+    for name, its in by_name.items():
+        if (known := capability_here(name)) is not None:
+            found |= known.waiting(org, its)
+    return found
+
+
+def notes_of(kept: Mapping[str, Json]) -> Iterator[CallNote]:
+    """Yield what is to be said of a call, by those who kept something with it."""
+    for name, value in kept.items():
+        if (known := capability_here(name)) is not None:
+            yield known.note(value)
+
+
+def questions_of(given: Mapping[str, Json]) -> Iterator[tuple[str, Sequence[Message]]]:
+    """Yield what capabilities ask in a turn before its own questions, each with what it is for."""
+    for name in in_order(given) if given else ():
+        yield from capability(name).questions(given[name]).items()
