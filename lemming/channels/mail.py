@@ -7,7 +7,6 @@ the channel says why.
 from __future__ import annotations
 
 import contextlib
-import email
 import imaplib
 import re
 import smtplib
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.policy import SMTP, default
+from email.policy import SMTP
 from email.utils import format_datetime
 from hashlib import sha256
 from typing import ClassVar, Literal
@@ -30,6 +29,7 @@ from lemming.channels.http import value_of
 from lemming.channels.mail_text import (
     Attachment,
     attachments_of,
+    mail_in,
     message_id_of,
     references_of,
     sender_of,
@@ -144,7 +144,7 @@ class MailChannel(Channel):
         try:
             raw = self._fetch(imap, number)
             with edge():
-                mail = email.message_from_bytes(raw, policy=default)
+                mail = mail_in(raw)
                 ident = message_id_of(mail)
                 if ident not in context.log.traffic.messages:
                     self._receive(context, mail, ident)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Sequence
+from email import message_from_bytes
 from email.message import EmailMessage, MIMEPart
+from email.policy import EmailPolicy, Policy
 from email.utils import parseaddr
 from hashlib import blake2b, sha256
-from html.parser import HTMLParser
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from lemming.errors import RequestRejected
 
 _ID = re.compile(r"<[^<>\s]{1,300}>")
 _SILENT = {"script", "style", "head", "title", "template", "noscript"}
@@ -32,6 +36,10 @@ _BREAKS = {
 _NAME_CHARS = re.compile(r"[^\w.+=@ -]")
 _LONGEST_NAME_BYTES = 200  # a file system takes 255, and a number may stand before it
 _BULK = {"bulk", "junk", "list"}
+MOST_PARTS, MOST_LINES, MOST_HEADER_CHARS = 100, 400_000, 2048
+"""What Python's parser takes grows with parts times lines, and with the square of a header's length."""
+_COMMENT_OR_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?=[a-zA-Z/!?])([^<>]*)>", re.DOTALL)
+_TAG_NAME = re.compile(r"/?[a-zA-Z][a-zA-Z0-9]{0,20}")
 
 
 class Attachment(NamedTuple):
@@ -40,6 +48,31 @@ class Attachment(NamedTuple):
     folder: str
     name: str
     content: bytes
+
+
+class _Bounded(EmailPolicy):
+    """Reads of a header what is not longer than headers are."""
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        return super().header_fetch_parse(name, value[:MOST_HEADER_CHARS])
+
+
+def mail_in(raw: bytes) -> EmailMessage:
+    """Return the mail that bytes are; raise `RequestRejected` for one that would take too long to read."""
+    made = 0
+
+    def part(policy: Policy) -> EmailMessage:
+        nonlocal made
+        made += 1
+        if made > MOST_PARTS:
+            raise RequestRejected(f"it has more than {MOST_PARTS} parts")
+        return EmailMessage(policy)
+
+    if raw.count(b"\n") + raw.count(b"\r") > 2 * MOST_LINES:
+        raise RequestRejected(f"it has more than {MOST_LINES:,} lines")
+    mail = message_from_bytes(raw, policy=_Bounded(message_factory=part, refold_source="none"))
+    assert isinstance(mail, EmailMessage)
+    return mail
 
 
 def message_id_of(mail: EmailMessage) -> str:
@@ -118,40 +151,27 @@ def safe_name(name: str) -> str:
     return f"_{plain.lstrip('.-')}" if plain[:1] in (".", "-", "") else plain
 
 
-def text_of_html(html: str) -> str:
+def text_of_html(page: str) -> str:
     """Return what a page says, without markup, scripts and styles.
 
     >>> text_of_html("<style>p {}</style><p>Hello &amp; <b>welcome</b></p><p>Bye</p>")
     'Hello & welcome\\n\\nBye'
     """
-    reader = _Reader()
-    reader.feed(html)
-    reader.close()
-    lines = [" ".join(line.split()) for line in "".join(reader.said).splitlines()]
+    said, silent, end = [], 0, 0
+    for found in _COMMENT_OR_TAG.finditer(page):
+        if not silent:
+            said.append(html.unescape(page[end : found.start()]))
+        end = found.end()
+        name = _TAG_NAME.match(found[1] or "")
+        tag = name[0].lower() if name else ""
+        if tag.lstrip("/") in _SILENT:
+            silent = max(0, silent - 1) if tag.startswith("/") else silent + 1
+        elif tag.lstrip("/") in _BREAKS:
+            said.append("\n")
+    if not silent:
+        said.append(html.unescape(page[end:]))
+    lines = [" ".join(line.split()) for line in "".join(said).splitlines()]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-
-
-class _Reader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.said: list[str] = []
-        self._silent = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _SILENT:
-            self._silent += 1
-        elif tag in _BREAKS:
-            self.said.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in _SILENT:
-            self._silent = max(0, self._silent - 1)
-        elif tag in _BREAKS:
-            self.said.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self.said.append(data)
 
 
 def _is_allowed(address: str, allowed: str) -> bool:

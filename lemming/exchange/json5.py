@@ -10,7 +10,9 @@ from lemming.skills.front_matter import NotFrontMatter, load_yaml
 
 LIMIT_CHARS = 256 << 10
 _STRINGS_AND_COMMENTS = re.compile(
-    r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/|\t|(?<=[\w$])\s*:(?=[^\s])""", re.DOTALL
+    r""""(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?|//[^\n]*|/\*.*?(?:\*/|\Z)|\t"""
+    r"""|(?<=[\w$])\s*:(?=[^\s])""",
+    re.DOTALL,
 )
 
 

@@ -75,7 +75,7 @@ def title_of(name: str, description: str) -> str:
 def words_in(value: Any) -> list[str]:
     """Return what a list says, or a text with commas between: `Read, Agent(a, b), Bash`."""
     if isinstance(value, str):
-        return [word.strip() for word in re.split(r",(?![^(]*\))", value) if word.strip()]
+        return [word.strip() for word in re.findall(r"(?:[^,(]|\([^)]*\)?)+", value) if word.strip()]
     return [str(word).strip() for word in value if str(word).strip()] if isinstance(value, list) else []
 
 

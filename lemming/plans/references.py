@@ -26,7 +26,7 @@ ROOTS = {
 OF_AN_ANSWER = {"answer": "the answer that was given"}
 """What conditions and the tasks of verifiers may refer to besides."""
 
-_REFERENCE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_REFERENCE = re.compile(r"\{\{([^{}]*)\}\}")
 _NEED_A_NAME = ("steps", "keys", "memory", "last", "context")
 
 
@@ -37,7 +37,7 @@ def references_in(template: Any) -> Iterator[str]:
     ['start', 'steps.draft']
     """
     if isinstance(template, str):
-        yield from _REFERENCE.findall(template)
+        yield from (path.strip() for path in _REFERENCE.findall(template))
     elif isinstance(template, Mapping):
         for value in template.values():
             yield from references_in(value)
@@ -67,7 +67,7 @@ def rendered(template: str, known: Mapping[str, Any]) -> str:
     >>> rendered("About {{start}}.", {"start": {"text": "bees"}})
     'About bees.'
     """
-    return _REFERENCE.sub(lambda found: as_text(field_of(known, found[1])), template)
+    return _REFERENCE.sub(lambda found: as_text(field_of(known, found[1].strip())), template)
 
 
 def filled(template: Any, known: Mapping[str, Any]) -> Any:
@@ -85,7 +85,7 @@ def filled(template: Any, known: Mapping[str, Any]) -> Any:
     alone = _REFERENCE.fullmatch(template.strip())
     if alone is None:
         return rendered(template, known)
-    value = field_of(known, alone[1])
+    value = field_of(known, alone[1].strip())
     plain_text = isinstance(value, Mapping) and set(value) <= {"text"}
     return "" if value is MISSING else as_text(value) if plain_text else value
 

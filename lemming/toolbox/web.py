@@ -132,5 +132,5 @@ def _text(content: bytes, parameters: str) -> str:
     ]
     try:
         return content.decode(named[0] if named else "utf-8", "replace")
-    except LookupError:
+    except (LookupError, ValueError):  # none we know, or one that cannot read it, such as "idna"
         return content.decode("utf-8", "replace")

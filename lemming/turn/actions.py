@@ -23,7 +23,7 @@ STEPS = 8
 
 _TEXT = {"type": "string"}
 _END = re.compile(r"<(?=\s*/?\s*tool_(?:response|call))", re.IGNORECASE)
-_FENCED = re.compile(r"(?:<tool_call>|```(?:json)?)\s*(.*?)\s*(?:</tool_call>|```|\Z)", re.DOTALL)
+_FENCED = re.compile(r"(?:<tool_call>|```(?:json)?)(.*?)(?:</tool_call>|```|\Z)", re.DOTALL)
 _OWN: Sequence[Mapping[str, Any]] = (
     {
         "name": SEND,

@@ -54,7 +54,7 @@ MOST_CHARS = 400_000
 COMMAND_KEY = "command:"
 """What a program that judges is called where a model key stands."""
 COMMAND_DEADLINE_S = 120.0
-_FENCE = re.compile(r"\A```(?:json)?\s*\n(.*)\n\s*```\Z", re.DOTALL)
+_FENCE = re.compile(r"\A```(?:json)?(?=\s)(.*)\s```\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)

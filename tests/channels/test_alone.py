@@ -10,8 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from email import message_from_bytes
-from email.policy import default
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,14 @@ from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.agents import survey_agents
 from lemming.channels.edge import edge
-from lemming.channels.mail_text import attachments_of, message_id_of, safe_name, sender_of, text_of_mail
+from lemming.channels.mail_text import (
+    attachments_of,
+    mail_in,
+    message_id_of,
+    safe_name,
+    sender_of,
+    text_of_mail,
+)
 from lemming.clock import SystemClock
 from lemming.config import load_config
 from lemming.connections import most_connections
@@ -233,7 +238,7 @@ def test_no_mail_raises_more_than_its_own_refusal() -> None:
     for raw in [*MAILS, *mutants(400)]:
         try:
             with edge():
-                mail = message_from_bytes(raw, policy=default)
+                mail = mail_in(raw)
                 ident = message_id_of(mail)
                 sender_of(mail)
                 assert isinstance(text_of_mail(mail), str)
@@ -244,7 +249,7 @@ def test_no_mail_raises_more_than_its_own_refusal() -> None:
 
 
 def test_a_charset_that_cannot_read_costs_letters_and_not_the_mail() -> None:
-    assert "hello" in text_of_mail(message_from_bytes(MAILS[0], policy=default))
+    assert "hello" in text_of_mail(mail_in(MAILS[0]))
 
 
 def test_the_name_of_an_attachment_fits_into_a_file_system() -> None:

@@ -11,9 +11,10 @@ import pytest
 from doorway import answer_to, arrived, noted, with_channel
 from mail_servers import BOX, PASSWORD, USER, Imap, imap_server, mail, smtp_server
 
-from lemming.channels.mail_text import text_of_html
+from lemming.channels.mail_text import mail_in, text_of_html
 from lemming.clock import SystemClock
 from lemming.engine import run_once
+from lemming.errors import RequestRejected
 from lemming.messages import send
 from lemming.organisation import Organisation
 from lemming.serving.serve import look
@@ -235,6 +236,21 @@ def test_markup_that_is_wrong_is_read_as_far_as_it_goes() -> None:
     assert (
         text_of_html("<p>one<p>two <a href=x>three</a><br>&amp; four <script>no") == "one\ntwo three\n& four"
     )
+    page = "<!doctype html>5 < 6 <!-- <b>no</b> --><style>a > b {}</style><br/>7 <b x='y'>8"
+    assert text_of_html(page) == "5 < 6\n7 8"
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"Content-Type: multipart/mixed; boundary=x\n\n" + b"--x\n\n" * 5000, "100 parts"),
+        (b"From: a@far.example\n\n" + b"\n" * 900_000, "400,000 lines"),
+    ],
+    ids=["parts", "lines"],
+)
+def test_a_mail_that_takes_long_to_read_is_refused(raw: bytes, why: str) -> None:
+    with pytest.raises(RequestRejected, match=why):
+        mail_in(raw)
 
 
 def test_a_mail_that_cannot_be_read_is_kept_aside_and_the_next_one_is_taken(base: Path, post: Imap) -> None:

@@ -1,0 +1,86 @@
+"""What strangers and models write is searched in a time in proportion to its length.
+
+A search of Python's `re` holds the interpreter: no other agent goes on, no limit of time holds, no signal is
+heard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.channels.mail_text import mail_in, message_id_of, sender_of, text_of_mail
+from lemming.contract import object_in
+from lemming.errors import LemmingError
+from lemming.exchange.json5 import load_json5
+from lemming.exchange.mapping import words_in
+from lemming.findings.claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
+from lemming.plans.references import filled, references_in
+from lemming.quoting import quoted
+from lemming.redaction import redact_content
+from lemming.skills.front_matter import NotFrontMatter
+from lemming.turn.actions import as_reply
+from lemming.turn.judges import verdict_in
+
+REFUSED = (LemmingError, NotFrontMatter, ValueError, RecursionError, IndexError)
+CHARS = 60_000
+AT_MOST_S = 60
+
+
+def in_mail(head: str) -> Callable[[str], object]:
+    return lambda text: _read_mail(f"From: a@far.example\n{head.format(text)}".encode())
+
+
+def _read_mail(raw: bytes) -> object:
+    mail = mail_in(raw)
+    return message_id_of(mail), sender_of(mail), text_of_mail(mail), str(mail.get("Subject", ""))
+
+
+SEARCHES: dict[str, Callable[[str], Any]] = {
+    "a template": lambda text: (list(references_in(text)), filled(text, {})),
+    "a verdict": verdict_in,
+    "a reply": lambda text: object_in(text, []),
+    "an action": lambda text: as_reply(text, ["message"]),
+    "a redaction": lambda text: redact_content(text.encode()),
+    "a quotation": quoted,
+    "claims": lambda text: [(_FILE_CLAIM.match(it), _CALL_CLAIM.match(it)) for it in _SENTENCE.split(text)],
+    "JSON5": load_json5,
+    "a list of words": words_in,
+    "a page in a mail": in_mail("Content-Type: text/html\n\n{}"),
+    "a type in a mail": in_mail("Content-Type: {}\n\nhi"),
+    "a sender of a mail": in_mail("Reply-To: {}\n\nhi"),
+    "a subject of a mail": in_mail("Subject: {}\n\nhi"),
+}
+BEGINNINGS = ("", "{{", "```", "```x")
+PIECES = (
+    " ", "\n", "{{", "{{ ", "}}", "{", '{"a":', "[", "```", "```\n", "```json ", "<tool_call>", "<!--", "<a ",
+    "<a b='", '<a href="', "<![CDATA[", "</a", "<", "a;", "a@b,", "(", "=?utf-8?q?a?= ", '"\\', "'\\", "/* ",
+    ",", "a :", "wrote ", "wrote a/", "eyJ-", "://a:", "&#x41;", "=4", "\\u0041", "AAAA\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SEARCHES)
+def test_no_text_holds_the_interpreter(what: str) -> None:
+    """In a process of its own, which can be ended while `re` searches."""
+    command = [sys.executable, __file__, what]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=AT_MOST_S, check=False)
+    assert said.returncode == 0, said.stderr[-2000:]
+
+
+def search(what: str) -> None:
+    for begins in BEGINNINGS if what in ("a template", "a verdict", "an action") else ("",):
+        for piece in PIECES:
+            text = begins + (piece * CHARS)[:CHARS]
+            with contextlib.suppress(*REFUSED):
+                SEARCHES[what](text)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    search(sys.argv[1])
