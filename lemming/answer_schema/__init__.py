@@ -82,6 +82,10 @@ def flaw_of(schema: Json | bool) -> tuple[str, str]:
     for count, _ in enumerate(_parts(schema)):
         if count > MOST_PARTS:
             return f"it has more than {MOST_PARTS} parts, what it refers to included", ""
+    try:
+        next(errors_of(schema, {}), None)
+    except UnusableSchema as unusable:  # it refers to itself without end, or to what is no address
+        return f"it cannot be used: {unusable}", ""
     return _flaw_of_patterns(schema)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -106,6 +107,7 @@ def ask(
     plain, value_of = schema_of(schema)
     if not text.strip():
         raise UsageError("nothing to ask", hint='lemming ask AGENT "some text"')
+    timeout_s = _patience(timeout_s)
     now = requests_now(base)
     author = person_for(now, person)
     holder = holder_of_conversation(now, author, agent, conversation)
@@ -151,6 +153,7 @@ def wait_for(
     at_work: Callable[[AtWork], None] | None = None,
 ) -> AskOutcome:
     """Run ticks, or wait for who runs them, until a request has ended; see `ask`."""
+    timeout_s = _patience(timeout_s)
     ends = time.monotonic() + timeout_s if timeout_s is not None else None
     waiter = _Waiter(Organisation.at(org), identity, _Ending(stop or threading.Event()), ends, at_work)
     timer = threading.Timer(timeout_s, waiter.stop.set) if timeout_s is not None else None
@@ -164,6 +167,13 @@ def wait_for(
     finally:
         if timer:
             timer.cancel()
+
+
+def _patience(timeout_s: float | None) -> float | None:
+    """Return for how long somebody waits; None for longer than a thread can."""
+    if timeout_s is not None and math.isnan(timeout_s):
+        raise UsageError("timeout_s is no number of seconds: nan", hint="timeout_s=60")
+    return None if timeout_s is not None and timeout_s > threading.TIMEOUT_MAX else timeout_s
 
 
 @dataclass

@@ -116,6 +116,13 @@ def test_time_is_up_after_the_turns_under_way(org: Path) -> None:
     assert ask(org, "ada", "Well?", clock=FrozenClock(), stop=stop).why == "stopped"
 
 
+def test_what_is_no_time_is_refused_and_more_than_a_thread_waits_is_no_limit(org: Path) -> None:
+    with pytest.raises(UsageError, match="no number of seconds"):
+        ask(org, "ada", "Well?", clock=FrozenClock(), timeout_s=float("nan"))
+    assert requests_now(Organisation(org)).requests.by_identity == {}
+    assert ask(org, "ada", "Well?", clock=FrozenClock(), timeout_s=float("inf")).end == "answered"
+
+
 def test_the_engine_that_runs_is_waited_for(org: Path) -> None:
     reports = engine.ticks(org, interval_s=0, clock=FrozenClock())
     next(reports)  # from here on it holds the organisation

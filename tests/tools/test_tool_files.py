@@ -154,6 +154,7 @@ OUT: list[tuple[dict[str, str], dict[str, Any], str]] = [
     ({"tools/my-own.py": TWIN}, {}, "is a Python module; rename it"),
     ({}, TEAM, "and that of the team of bob9"),
     ({"workspace/mine.py": TWIN}, {}, "bob10 may write it: it is in its workspace"),
+    ({"tools/mine.py": TWIN + f"# {'x' * (1 << 20)}"}, {}, "larger than 1048576 bytes"),
 ]
 
 

@@ -131,6 +131,8 @@ def test_what_cannot_be_used_says_why_and_where() -> None:
         "the schema cannot be used: 'http://example.com/x' is not in it, and nothing is fetched"
     ]
     assert flaw_of(nested({}, "not", 3000))[0].startswith("it cannot be used: it is too deep")
+    assert flaw_of({"$ref": "#"})[0].startswith("it cannot be used: it is too deep")
+    assert flaw_of({"$id": "http://[::1", "$ref": "x"})[0].startswith("it cannot be used")
     assert "takes more than" in misfits(doubling(True), 1)[0]
 
 

@@ -80,11 +80,16 @@ class ToolFiles:
         unread: list[Problem] = []
         for file in files:
             try:
-                sources[file] = self._org.files.value(file, bytes, limit_bytes=SOURCE_LIMIT_BYTES)
+                source = self._org.files.value(file, bytes, limit_bytes=SOURCE_LIMIT_BYTES)
             except OSError as error:
                 unread.append(Problem(f"cannot be read: {error.strerror or error}", file))
             except ConfigError as error:
                 unread += error.problems
+            else:
+                if len(source) <= SOURCE_LIMIT_BYTES:
+                    sources[file] = source
+                else:  # only its beginning was read
+                    unread.append(Problem(f"larger than {SOURCE_LIMIT_BYTES} bytes", file))
         return sources, unread
 
     def _written_by_agents(self, files: Sequence[str]) -> list[Problem]:
