@@ -53,7 +53,7 @@ class AgentState:
     keep for the next turn, by their names.
     """
 
-    tick: int = -1
+    tick: int = field(default=-1, metadata={"le": 10**12 - 2})  # after it there must be another one
     status: str = ""
     turns: int = _amount(0)
     credits: float = _amount(0.0)

@@ -78,7 +78,8 @@ def newest_in_ledgers(base: OrgPath) -> int:
 def _tick_by_turns(base: OrgPath) -> int:
     """Return the tick after all that ledgers and entries tell of; 1 where nobody ran."""
     authors = filter(paths.AGENT_NAME.match, agent_folders(base))
-    entries = (name.tick for author in authors for name in list_outbox(base, author) if name.is_derived)
+    names = (name for author in authors for name in list_outbox(base, author))
+    entries = (name.tick for name in names if name.is_derived and name.tick < LAST_TICK)
     newest = max(newest_in_ledgers(base), max(entries, default=0))
     return 1 if newest == 1 and newest_in_ledgers(base) < 0 else newest + 1  # sent before the first tick
 

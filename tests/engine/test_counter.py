@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from lemming.clock import FrozenClock
 from lemming.engine import load_tick, persist_tick, run_once
 from lemming.errors import TickAlreadyCommitted
 from lemming.events import ProblemFound
+from lemming.files import fs
 from lemming.journal.ledger import read_state
+from lemming.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 
 
@@ -89,3 +92,13 @@ def test_entries_alone_keep_the_engine_from_writing_over_them(spent: Path) -> No
     forget(spent)
     (spent / "agents/ada/turns.jsonl").unlink()
     assert load_tick(spent) == 4
+
+
+def test_what_tells_of_the_last_tick_of_all_stops_nobody_else(base: Path) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    fs.publish(base, "agents/ada/turns.jsonl", b'{"tick":999999999999,"status":"done"}\n')
+    late = entry_id(999_999_999_999, "bob", 0)
+    fs.publish(base, f"agents/bob/outbox/999999999999_{late}.json", b"{}")
+    report = run_once(base, clock=FrozenClock())
+    assert (report.tick, [turn.status for turn in report.turns]) == (1, ["failed", "done"])
+    assert "agents/ada/turns.jsonl" in report.turns[0].reason
