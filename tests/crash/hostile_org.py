@@ -21,6 +21,7 @@ from lemming.files.jsontext import pretty
 from lemming.testing import SCRIPT_FILE, make_org, resume, say
 from lemming.tools import SHIPPED, toolset_of
 
+DOCS = Path(__file__).parents[2] / "docs"
 VICTIM = "ada"
 """The agent that everything hostile is addressed to, or belongs to."""
 
@@ -73,14 +74,21 @@ def in_json(value: Any) -> str:
 
 
 def payload_keys() -> list[str]:
-    """Return every key that the engine reads of an entry's payload, and constants that may name one."""
+    """Return every key that the engine reads of an entry's payload, and those that the documentation has."""
     package, found = Path(lemming.__file__).parent, set[str]()
     for file in sorted(package.rglob("*.py")):
         text = file.read_text()
         found |= {*re.findall(r'payload\w*(?:\.get\(|\.pop\(|\[)\s*"([a-z_]+)"', text)}
         found |= {*re.findall(r'"([a-z_]+)" (?:not )?in (?:\w+\.)?payload', text)}
+        found |= {*re.findall(r'\(\w*\.?payload, "([a-z_]+)"', text)}
         if "payload" in text:
-            found |= {*re.findall(r'^[A-Z_]+ = "([a-z_]+)"$', text, re.MULTILINE)}
+            named = re.findall(r'^[A-Z_, ]+ = ((?:"[a-z_]+"(?:, )?)+)$', text, re.MULTILINE)
+            found |= {key for words in named for key in re.findall(r'"([a-z_]+)"', words)}
+    for page in DOCS.glob("*.md"):
+        found |= {*re.findall(r"`payload\.([a-z_0-9]+)", text := page.read_text())}
+        if page.stem in ("requests", "approvals"):
+            rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+            found |= {key for row in rows for key in re.findall(r"`([a-z_]+)`", row)}
     return sorted(found)
 
 

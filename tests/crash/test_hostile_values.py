@@ -221,6 +221,12 @@ def test_what_is_hostile_stops_nobody_but_its_reader(
         tried(sound, tmp_path / "org", as_ever, partial(make, random=random), look, again)
 
 
+def test_keys_of_payloads_are_all_that_the_documentation_names() -> None:
+    keys = {*payload_keys()}
+    assert {"reply_to", "budget", "within", "spent", "files", "body", "vouches_for", "binds", "show"} <= keys
+    assert len(keys) >= 52
+
+
 @pytest.mark.crash
 def test_one_broken_thing_stops_nobody_else(sound: Path, as_ever: dict[str, object], tmp_path: Path) -> None:
     wanted = [(place, how) for place in places_in(sound) if owner_of(place) for how in sorted(BROKEN)]
