@@ -145,7 +145,7 @@ class MailChannel(Channel):
             raw = self._fetch(imap, number)
             with edge():
                 mail = mail_in(raw)
-                ident = message_id_of(mail)
+                ident = message_id_of(mail, raw)
                 if ident not in context.log.traffic.messages:
                     self._receive(context, mail, ident)
         except RateLimited as error:

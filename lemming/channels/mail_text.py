@@ -75,10 +75,10 @@ def mail_in(raw: bytes) -> EmailMessage:
     return mail
 
 
-def message_id_of(mail: EmailMessage) -> str:
-    """Return a mail's Message-ID; one that has none is known by the digest of what it holds."""
+def message_id_of(mail: EmailMessage, raw: bytes) -> str:
+    """Return a mail's Message-ID; one that has none is known by the digest of its bytes."""
     found = _ID.search(_header(mail, "Message-ID"))
-    return found[0] if found else f"<sha256-{sha256(mail.as_bytes()).hexdigest()[:32]}@no-id>"
+    return found[0] if found else f"<sha256-{sha256(raw).hexdigest()[:32]}@no-id>"
 
 
 def references_of(mail: EmailMessage) -> list[str]:

@@ -239,7 +239,7 @@ def test_no_mail_raises_more_than_its_own_refusal() -> None:
         try:
             with edge():
                 mail = mail_in(raw)
-                ident = message_id_of(mail)
+                ident = message_id_of(mail, raw)
                 sender_of(mail)
                 assert isinstance(text_of_mail(mail), str)
                 for attachment in attachments_of(mail, ident):

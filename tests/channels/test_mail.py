@@ -11,7 +11,7 @@ import pytest
 from doorway import answer_to, arrived, noted, with_channel
 from mail_servers import BOX, PASSWORD, USER, Imap, imap_server, mail, smtp_server
 
-from lemming.channels.mail_text import mail_in, text_of_html
+from lemming.channels.mail_text import mail_in, message_id_of, text_of_html
 from lemming.clock import SystemClock
 from lemming.engine import run_once
 from lemming.errors import RequestRejected
@@ -238,6 +238,13 @@ def test_markup_that_is_wrong_is_read_as_far_as_it_goes() -> None:
     )
     page = "<!doctype html>5 < 6 <!-- <b>no</b> --><style>a > b {}</style><br/>7 <b x='y'>8"
     assert text_of_html(page) == "5 < 6\n7 8"
+
+
+def test_a_mail_without_an_id_is_known_whatever_its_headers_hold() -> None:
+    raw = (
+        b'From: a@far.example\nContent-Type: multipart/mixed; boundary="y\xe9"\n\n--y\xe9\n\nhi\n--y\xe9--\n'
+    )
+    assert message_id_of(mail_in(raw), raw).startswith("<sha256-")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def in_mail(head: str) -> Callable[[str], object]:
 
 def _read_mail(raw: bytes) -> object:
     mail = mail_in(raw)
-    return message_id_of(mail), sender_of(mail), text_of_mail(mail), str(mail.get("Subject", ""))
+    return message_id_of(mail, raw), sender_of(mail), text_of_mail(mail), str(mail.get("Subject", ""))
 
 
 SEARCHES: dict[str, Callable[[str], Any]] = {
