@@ -67,8 +67,9 @@ def _came_to_nothing(turn: TurnReport, *, is_at_work: bool) -> bool:
     """Return whether the same would come of a turn again: it failed, or may not ask a model.
 
     `is_at_work`: others asked one, and what is left when they have may be enough. A reply that is none is one
-    of few that may be: its request has failed after some.
+    of few that may be: its request has failed after some. One that has failed with its turn is over: the turn
+    wrote so, and what waits now is another.
     """
     if turn.status == "failed":
-        return not (turn.request and turn.error == "ContractError")
+        return not (turn.entries or (turn.request and turn.error == "ContractError"))
     return turn.status == "skipped" and bool(turn.error) and not is_at_work

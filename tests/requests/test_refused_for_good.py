@@ -96,6 +96,12 @@ def test_attempts_and_on_failure_of_a_plan_are_reached(base: Path, parallel: int
     assert answers(base, "plan")[request.id]["text"] == "ann can"
 
 
+def test_who_asks_a_plan_waits_through_its_attempts(base: Path) -> None:
+    org(base, "RequestRejected", {**STEP, "attempts": 3, "on_failure": "other"}, OTHER)
+    assert put(base, "plan", "go", clock=FrozenClock()).answer == "ann can"
+    assert attempts(base) == 3
+
+
 def test_a_plan_without_a_way_out_fails_with_the_reason(base: Path) -> None:
     org(base, "UnknownModel", STEP)
     request = ask(base, "plan")
