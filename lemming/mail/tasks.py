@@ -33,7 +33,7 @@ from lemming.messages import EntryName, OutboxEntry, names_of
 
 TICKS_EACH = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""
-NONE_RESTS = frozenset[str]()
+NONE = frozenset[str]()
 THREAD_ENTRIES = 200
 """So many entries of each side are looked through for those of a conversation."""
 
@@ -78,7 +78,8 @@ def tasks_of(
     begun: Sequence[Begun],
     wake: str,
     *,
-    resting: frozenset[str] = NONE_RESTS,
+    resting: frozenset[str] = NONE,
+    led: frozenset[str] = NONE,
     holds: Holds | None = None,
 ) -> Tasks | None:
     """Return what is asked of an agent; None when nothing is, and nobody's requests would be taken."""
@@ -88,7 +89,7 @@ def tasks_of(
     )
     if begun or agent.turn.take or is_asked or wake == "addressed" or (holds and holds.may_withhold):
         is_quiet = wake == "addressed"
-        return Tasks(view, agent, begun, only_addressed=is_quiet, resting=resting, holds=holds)
+        return Tasks(view, agent, begun, only_addressed=is_quiet, resting=resting, led=led, holds=holds)
     return None
 
 
@@ -96,8 +97,8 @@ class Tasks:
     """What is asked of one agent as it stands in a tick, and which entries belong to it.
 
     `only_addressed`: entries that do not name the agent are nothing new to it. `resting`: requests, by
-    identity, that do not go on yet though nothing that was asked for them is open. `holds`: which entries
-    wait, and how what capabilities asked has ended.
+    identity, that do not go on yet though nothing that was asked for them is open; `led`: those that go on
+    though something is. `holds`: which entries wait, and how what capabilities asked has ended.
     """
 
     def __init__(
@@ -107,13 +108,14 @@ class Tasks:
         begun: Sequence[Begun],
         *,
         only_addressed: bool,
-        resting: frozenset[str] = NONE_RESTS,
+        resting: frozenset[str] = NONE,
+        led: frozenset[str] = NONE,
         holds: Holds | None = None,
     ) -> None:
         self._view, self._mail, self._name, self._agent = view, view.mail, agent.name, agent
         self._begun, self.only_addressed = begun, only_addressed
         self._callers = view.mail.callers_of(agent.name)
-        self._resting, self._holds = resting, holds
+        self._resting, self._led, self._holds = resting, led, holds
         self._moving: dict[str, tuple[int, list[OutboxEntry]]] = {}
 
     def next(self, last: str) -> Task | None:
@@ -123,7 +125,8 @@ class Tasks:
         last. Requests do not keep an older entry from being shown for longer than one turn, and those that
         stand still keep none.
         """
-        going = [it for it in self._standing if it.goes_on and it.request not in self._resting]
+        going = [it for it in self._standing if it.goes_on or it.request in self._led]
+        going = [it for it in going if it.request not in self._resting]
         if begun := next((it for it in going if not it.stands_still), None):
             return self._task(self._read(begun.request), begun)
         for name, request in self._requests():

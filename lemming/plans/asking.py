@@ -32,6 +32,12 @@ def request_for(member: Member, doing: Doing, known: Json, at: str) -> Json:
     return payload
 
 
+def withdrawal(asked: Mapping[str, Any]) -> Json:
+    """Return the entry by which something that was asked need not be answered any more."""
+    of_it = {"cancels": asked["id"], "reply_to": asked["id"], "target": asked["to"]}
+    return {"kind": "status", "payload": of_it, "tags": []}
+
+
 def with_context(task: str, parts: list[tuple[str, str]]) -> str:
     """Return a task with what goes with it, each part below its label.
 

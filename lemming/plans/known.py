@@ -16,10 +16,16 @@ ANSWERS_KEY = "last-answers"
 LAST_CHARS = 8000
 
 Json = dict[str, Any]
+NOBODY: Mapping[str, Json] = {}
 
 
-def what_is_known(plan: AgentPlan, run: Run, values: Mapping[str, Any]) -> Json:
-    """Return what the run knows: `lemming.plans.references.ROOTS` says what each part is."""
+def what_is_known(
+    plan: AgentPlan, run: Run, values: Mapping[str, Any], said: Mapping[str, Json] = NOBODY
+) -> Json:
+    """Return what the run knows: `lemming.plans.references.ROOTS` says what each part is.
+
+    `said`: the answers that came to the run in this turn, by agent.
+    """
     memory = values.get("memory") or {}
     request = values.get("request") or {}
     return {
@@ -28,7 +34,7 @@ def what_is_known(plan: AgentPlan, run: Run, values: Mapping[str, Any]) -> Json:
         "steps": run.answers,
         "keys": run.keys,
         "memory": {key: value for key, value in memory.items() if not key.startswith(PREFIX)},
-        "last": last_answers(plan, values),
+        "last": last_answers(plan, values, said),
         "context": {item["label"]: item["text"] for item in values.get("context") or ()},
         "round": run.rounds.get(run.at, 0),
         "tick": values["tick"],
@@ -40,14 +46,17 @@ def agents_referred_to(plan: AgentPlan) -> set[str]:
     return {name for root, name in (parts_of(path) for path, _ in all_paths(plan)) if root == "last" and name}
 
 
-def last_answers(plan: AgentPlan, values: Mapping[str, Any]) -> dict[str, Json]:
+def last_answers(
+    plan: AgentPlan, values: Mapping[str, Any], said_now: Mapping[str, Json] = NOBODY
+) -> dict[str, Json]:
     """Return the newest thing that each of those agents said, with its age in ticks."""
     wanted, tick = agents_referred_to(plan), values["tick"]
     if not wanted:
         return {}
     kept = (values.get("memory") or {}).get(ANSWERS_KEY)
     newest: dict[str, Json] = dict(kept) if isinstance(kept, dict) else {}
-    for agent, said in sorted(_said(values), key=lambda each: int(each[1]["tick"])):
+    found = (*_said(values), *said_now.items())
+    for agent, said in sorted(found, key=lambda each: int(each[1]["tick"])):
         if agent in wanted and said["tick"] >= newest.get(agent, {}).get("tick", -1):
             newest[agent] = said
     return {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from lemming.answer_payloads import Outcome
 from lemming.files.jsontext import compact
-from lemming.plans.asking import request_for, said_of, wait_for, with_context
+from lemming.plans.asking import request_for, said_of, wait_for, with_context, withdrawal
 from lemming.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
 from lemming.plans.known import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
 from lemming.plans.outcomes import (
@@ -84,6 +84,8 @@ class _Turn:
         """Take in what has come, and begin what is next, until something has to be waited for."""
         if not self.run.at and self.run.status == "running":
             self._lead_to(self.plan.steps[0].name if self.plan.steps else END)
+        elif not self.run.doing:  # a person has led the run elsewhere, and waits for nobody
+            self.entries += [withdrawal(asked) for asked in self.asked.values() if not asked.get("end")]
         while self.run.status == "running":
             step = self.plan.step(self.run.at)
             if step is None:
@@ -102,7 +104,7 @@ class _Turn:
 
     def known(self) -> Json:
         """Return what the run knows now."""
-        return what_is_known(self.plan, self.run, self.values)
+        return what_is_known(self.plan, self.run, self.values, self.said)
 
     # --- taking in ----------------------------------------------------------------------------
 

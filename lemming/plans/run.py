@@ -102,6 +102,11 @@ def run_in(value: Any) -> Run:
     return run
 
 
+def is_led_elsewhere(value: Any) -> bool:
+    """Return whether the run in a memory waits for nothing, since a person took out what it did."""
+    return isinstance(value, dict) and value.get("status") == "running" and not value.get("doing")
+
+
 def waits_in(value: Any) -> list[Json]:
     """Return what the run in a memory waits for outside; nothing for what is no run."""
     doing = value.get("doing") if isinstance(value, dict) and value.get("status") == "running" else None

@@ -130,8 +130,9 @@ def _may_have_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> 
     view = snapshot.mail.view(agent, state.read)
     wake = agent.schedule.wake or snapshot.config.org.defaults.wake
     holds = prepared_for(Moment(snapshot, agent, snapshot.config.model(agent.model.key), state))
-    tasks = tasks_of(view, agent, state.requests, wake, holds=holds)
-    return bool(state.results) or _names_it(view, agent, tasks)
+    if state.results or _names_it(view, agent, tasks_of(view, agent, state.requests, wake, holds=holds)):
+        return True
+    return bool(state.requests) and is_planner(agent, snapshot.config)  # whose run a person may have edited
 
 
 def _has_something(snapshot: Snapshot, agent: Agent, found: FoundFirst) -> bool:

@@ -259,19 +259,14 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
     if entry.provider == PROVIDER:
         asked = _takes_one(agent)
         outside = outside_of(
-            org,
-            agent,
-            tick=now.tick,
-            at=now.at,
-            memories=memories.values,
-            begun=state.requests,
-            held=held,
+            org, agent, tick=now.tick, at=now.at, memories=memories.values, begun=state.requests, held=held
         )
     view = now.mail.view(agent, state.read)
     is_asked = entry.provider != CLOCK
     prepared, tasks = prepared_for(Moment(now, agent, entry, state)), None
     if is_asked:
-        tasks = tasks_of(view, asked, state.requests, wake, resting=outside.resting, holds=prepared)
+        rests = {"resting": outside.resting, "led": outside.led}
+        tasks = tasks_of(view, asked, state.requests, wake, **rests, holds=prepared)
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)

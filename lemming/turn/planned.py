@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.access.grants import resolve
@@ -13,7 +13,7 @@ from lemming.journal.begun import Begun
 from lemming.organisation import Organisation
 from lemming.plans.check import sound_plan
 from lemming.plans.format import waited_files
-from lemming.plans.run import PREFIX, is_over, run_key, waits_in
+from lemming.plans.run import PREFIX, is_led_elsewhere, is_over, run_key, waits_in
 
 Json = dict[str, Any]
 
@@ -21,12 +21,14 @@ Json = dict[str, Any]
 class Outside(NamedTuple):
     """What a plan may wait for as it is now: the tick's reading of the clock, and files by their digests.
 
-    `resting`: the requests, by identity, whose runs wait for something that is not there yet.
+    `resting`: the requests, by identity, whose runs wait for something that is not there yet; `led`: those
+    whose runs a person has led elsewhere.
     """
 
     time: str = ""
     files: Mapping[str, str | None] = {}
     resting: frozenset[str] = frozenset()
+    led: frozenset[str] = frozenset()
 
     def as_json(self) -> Json:
         """Return what the values of a turn hold of it."""
@@ -46,7 +48,7 @@ def outside_of(
     tick: int,
     at: str,
     memories: Mapping[str, Any],
-    begun: Iterable[Begun],
+    begun: Sequence[Begun],
     held: Mapping[str, bytes],
 ) -> Outside:
     """Look at what the plan of an agent may wait for. `at` is the tick's reading of the clock, or empty.
@@ -59,6 +61,7 @@ def outside_of(
         time=at,
         files=files,
         resting=frozenset(it.request for it in begun if _rests(it, memories, tick, at, files)),
+        led=frozenset(it.request for it in begun if is_led_elsewhere(memories.get(_key_of(it)))),
     )
 
 
@@ -78,8 +81,12 @@ def _rests(
 
 def waits_of(begun: Iterable[Begun], memories: Mapping[str, Any]) -> list[Json]:
     """Return what the runs for requests wait for outside; nothing of those that go on with results first."""
-    keys = (run_key(it.request.rpartition("_")[2]) for it in begun if not it.results)
+    keys = (_key_of(it) for it in begun if not it.results)
     return [wait for key in keys for wait in waits_in(memories.get(key))]
+
+
+def _key_of(begun: Begun) -> str:
+    return run_key(begun.request.rpartition("_")[2])
 
 
 def tick_waited_for(begun: Iterable[Begun], memories: Mapping[str, Any]) -> int | None:

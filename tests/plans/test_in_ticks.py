@@ -11,8 +11,10 @@ from asked import ask, tick
 from planned import planned_org, step, write_plan
 
 from lemming.engine import run_once
+from lemming.engine import ticks as ticks_of
 from lemming.files import fs
 from lemming.files.jsontext import pretty
+from lemming.inspect.waiting import waiting
 from lemming.journal.file import journal_ticks
 from lemming.memory import list_memories, load_memory
 from lemming.messages import read_outbox_entries, send
@@ -127,6 +129,19 @@ def test_a_person_may_edit_a_run(tmp_path: Path) -> None:
     assert "dan" in model_calls(reports)
     assert "cyd" not in model_calls(reports)
     assert answers(base)[0]["text"] == "dan says"
+
+
+def test_an_edited_run_goes_on_though_nobody_answers_what_it_asked_before(tmp_path: Path) -> None:
+    base = quiet_org(tmp_path, step("first", "human"), step("final", "dan"))
+    request = ask(base, "desk")
+    run(base, 3)
+    file = base / f"agents/desk/memory/run-{request.id}.json"
+    plain = json.loads(file.read_text())
+    plain["value"] |= {"at": "final", "doing": {}}
+    fs.publish(base, file.relative_to(base).as_posix(), pretty(plain))
+    assert model_calls(list(ticks_of(base, clock=FrozenClock(), until_quiet=True))) == ["dan"]
+    assert answers(base)[0]["text"] == "dan says"
+    assert waiting(base) == []
 
 
 def test_a_run_that_was_edited_into_nonsense_is_named_and_left_alone(tmp_path: Path) -> None:

@@ -274,6 +274,21 @@ def test_a_last_answer_that_only_a_route_looks_at_is_there() -> None:
     assert run.text_for("bob")
 
 
+def test_the_answer_to_the_step_before_is_a_last_answer_too() -> None:
+    red = {"field": "last.ada.text", "op": "is", "value": "red"}
+    run = Played(
+        plan(
+            step("a", "ada"),
+            {"name": "which", "routes": [{"when": red, "to": "b"}], "else": "fail"},
+            step("b", "bob", task="She said {{last.ada}}"),
+        )
+    )
+    run.turn()
+    run.answer("ada", "red")
+    run.turn()
+    assert run.text_for("bob").startswith("She said red")
+
+
 def test_too_many_steps_end_a_run() -> None:
     run = Played(plan(step("a", "ada", limit=1000, then="a"), max_steps=3))
     run.turn()
