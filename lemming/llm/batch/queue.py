@@ -22,8 +22,7 @@ from lemming.models import ModelEntry
 from lemming.providers import LLMProvider, Reply, Request
 
 NO_BATCHES = (
-    'its calls go live, at the full price: a server at base_url is taken to have no batches ("batches": true '
-    "in its options says that it has)"
+    'a server at base_url is taken to have no batches ("batches": true in its options says that it has)'
 )
 
 
