@@ -50,6 +50,8 @@ def conclude(draft: Draft, end: End, error: LemmingError | None) -> End:
     if draft.is_handed_on:
         return "handed_on"
     if draft.is_answered:
+        in_vain = task.asked_in(draft.entries)
+        draft.remarks += [f"{it.id}: asked in vain, for this turn answers" for it in in_vain]
         return end if status == "done" else "done"
     return end if status == "waiting" else "unanswered"
 

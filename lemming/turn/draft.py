@@ -239,11 +239,11 @@ class Draft:
         return self.inputs.agent.turn.max_entries - len(self.entries)
 
     def write(
-        self, new: NewEntry, at: str, *, by_engine: bool = False, is_approved: bool = False
+        self, new: NewEntry, at: str, *, by_engine: bool = False, is_approved: bool = False, alone: bool = False
     ) -> OutboxEntry | None:
         """Stage an entry, with what the engine knows of it; for what is none, say why in a result."""
         name, tick = self.inputs.agent.name, self.inputs.tick
-        if self.task and "hands_on" not in new.payload:
+        if self.task and "hands_on" not in new.payload and not alone:
             new = self.task.fill_in(new, tick, name)
         new = answering(new, self.inputs.open_requests)
         for leaving in self.seams.leaving if not by_engine else ():
@@ -339,7 +339,8 @@ class Draft:
             self.remarks.append(f"{call.tool}: {beyond} entries beyond the turn's limit were not written")
         room = self.room if not result.entries_by else len(result.entries)
         for new in filter(None, (*result.entries[:room], proposed)):
-            entry = self.write(new, at, by_engine=bool(result.entries_by))
+            alone = self.is_answered and new.kind == "request"  # else it would be over with what is answered
+            entry = self.write(new, at, by_engine=bool(result.entries_by), alone=alone)
             if entry and result.outcome == "pending":  # answered in its place
                 self.asked[entry.identity] = len(self.results)
                 if by := result.entries_by:

@@ -158,6 +158,10 @@ class Serving:
         """Return whether the answer is to come: something was asked for it, or a status told."""
         return any(self._concerns(entry, "status") or _asks(entry) for entry in entries)
 
+    def asked_in(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
+        """Return those of the entries that ask something for the request; with it, they are over."""
+        return [entry for entry in entries if _asks(entry) and "parent" in entry.payload]
+
     def _concerns(self, entry: OutboxEntry, kind: MessageKind) -> bool:
         return entry.kind == kind and self._is_meant(entry.payload)
 

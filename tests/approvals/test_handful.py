@@ -95,3 +95,15 @@ def test_approve_says_what_else_has_to_be_decided_before_the_call_is_made(
     assert capsys.readouterr().err == ""
     tick(base)
     assert Ring.rung == ["a", "b"]
+
+
+def test_a_call_beside_the_answer_is_asked_about_all_the_same(tmp_path: Path) -> None:
+    answered = {**say("it rings", kind="response"), "tool_calls": [ring()]}
+    script = [{"tick": 1, "step": 0, "reply": answered}, {"reply": say("seen")}]
+    base = make(tmp_path, script=script, schedule={"wake": "addressed"}, turn={"take": "one"})
+    lemming(base, "send", "--to", "ada", "--kind", "request", "Ring, please.")
+    tick(base)
+    assert lemming(base, "approve", "1/ada/0") == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+    assert [it.turns for it in replay(base, [1, 2])] == [1, 1]

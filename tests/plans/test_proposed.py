@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,15 @@ def test_a_plan_that_nobody_could_follow_is_not_even_shown_to_a_person(tmp_path:
         run(base, 4)
         assert answers(base, "eve")[0]["text"] == "it cannot be done", name
         assert read_outbox_entries(base, "desk") == []
+
+
+def test_a_plan_that_is_proposed_beside_the_answer_is_put_to_the_person(tmp_path: Path) -> None:
+    base = org_with_a_proposer(tmp_path, PLAN)
+    script = [json.loads(line) for line in (base / "config/answers.jsonl").read_text().splitlines()]
+    script[2]["reply"] |= {"outbox_entries": say("I proposed it", kind="response")["outbox_entries"]}
+    write_script(base, script)
+    ask(base, "eve", "see to it")
+    assert model_calls(run(base, 4)) == ["eve"]
+    question = next(entry for entry in read_outbox_entries(base, "desk") if entry.kind == "request")
+    decide(base, question.id, "yes", decision="approve")
+    assert model_calls(run(base, 8)) == ["ada", "bob", "eve"]

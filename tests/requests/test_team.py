@@ -271,3 +271,13 @@ def test_failures_that_differ_or_are_few_end_nothing(tmp_path: Path) -> None:
     for _ in range(8):
         tick(org)
     assert answers(org, "desk")[request.id]["text"] == "there is none"
+
+
+def test_what_is_asked_in_the_turn_that_answers_is_said_to_be_in_vain(tmp_path: Path) -> None:
+    asked = calls(("ask_ada", {"message": "what?"}))
+    reply = {**asked, "outbox_entries": say("here", kind="response")["outbox_entries"]}
+    org = org_of(tmp_path, desk("ada"), resume("ada", **QUIET), script=[{"agent": "desk", "reply": reply}])
+    ask(org, "desk")
+    (turn,) = (turn for turn in tick(org).turns if turn.calls)
+    assert turn.remarks == [f"{turn.entries[1]['id']}: asked in vain, for this turn answers"]
+    assert turns(org, 3) == []
