@@ -109,6 +109,9 @@ def _show_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None
     if report:
         for place in report.removed:
             _line("removed", one_line(place, 400))
+        for verdict in report.judged["verdicts"] if report.judged else ():
+            said = "passes" if verdict["passes"] else f"does not pass: {one_line(verdict['reason'], 400)}"
+            _line("judged", f"by {verdict['by']}, {said}")
         for remark in report.remarks:
             _line("remark", one_line(remark, 600))
         if report.notes:

@@ -79,6 +79,13 @@ def test_a_draft_goes_back_with_the_reason_until_it_passes(base: Path) -> None:
     assert replays(base)
 
 
+def test_a_tick_shows_what_its_judges_said(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    turn_of(base, verdict(passes=True, reason="", step=3), BAD, BETTER, DRAFT)
+    assert run(["-C", str(base), "tick"]) == 0
+    lines = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines() if "judged" in line]
+    assert lines == ["by critic, does not pass: too short", "by critic, passes"]
+
+
 def test_a_draft_that_does_not_pass_leaves_with_the_engines_tag(base: Path) -> None:
     better = {"contains": SENT_BACK, "reply": say("again", memory_updates=[{"key": "k", "value": 1}])}
     turn = turn_of(base, BAD, better, DRAFT)
