@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lemming.errors import ContractError, LemmingError, ToolError, is_final, name_of
 from lemming.report import End
-from lemming.turn.serving import MOST_FAILURES, MOST_TURNS
+from lemming.turn.serving import LEAST_TURNS, MOST_FAILURES, MOST_TURNS
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
@@ -44,8 +44,10 @@ def conclude(draft: Draft, end: End, error: LemmingError | None) -> End:
             draft.entries = task.with_answer(draft.entries) or draft.given_up(why)
         if draft.repeats.is_round and not (draft.is_answered or draft.asked):
             draft.entries = draft.given_up(GOES_ROUND)
-        if not draft.is_answered and task.begun.turns + 1 >= MOST_TURNS:
-            draft.entries = draft.given_up(f"no answer was given in {MOST_TURNS} turns")
+        most = _most_turns(draft) if end == "step_limit" else MOST_TURNS
+        if not draft.is_answered and task.begun.turns + 1 >= most:
+            steps = f" of {draft.inputs.max_steps} steps" if most < MOST_TURNS else ""
+            draft.entries = draft.given_up(f"no answer was given in {most} turns{steps}")
     draft.entries = task.with_amounts(draft.entries, draft.cost)
     if draft.is_handed_on:
         return "handed_on"
@@ -54,6 +56,15 @@ def conclude(draft: Draft, end: End, error: LemmingError | None) -> End:
         draft.remarks += [f"{it.id}: asked in vain, for this turn answers" for it in in_vain]
         return end if status == "done" else "done"
     return end if status == "waiting" else "unanswered"
+
+
+def _most_turns(draft: Draft) -> int:
+    """Return how many turns may use up their steps for a request: fifty calls or so, in three turns or more.
+
+    A strategy goes by a plan of its own.
+    """
+    is_named = bool(draft.inputs.agent.turn.strategy)
+    return MOST_TURNS if is_named else max(MOST_TURNS // draft.inputs.max_steps, LEAST_TURNS)
 
 
 def _without_a_request(draft: Draft, end: End) -> End:

@@ -17,6 +17,8 @@ from lemming.messages import OutboxEntry
 
 MOST_TURNS = 50
 """So many turns are taken for one request; then it has failed."""
+LEAST_TURNS = 3
+"""So many are taken however many steps each of them may have."""
 MOST_FAILURES = 3
 """So many turns in a row may come to nothing for it."""
 NO_CALLS: Mapping[str, int] = {}

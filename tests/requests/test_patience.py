@@ -300,6 +300,31 @@ def test_what_gives_the_same_turn_after_turn_is_over_at_the_fourth_time(base: Pa
     assert outcome.reason == "the same call was made again and again, and gave the same"
 
 
+@pytest.mark.parametrize(("native", "steps", "calls"), [(True, None, 48), (False, 3, 48), (False, 20, 60)])
+def test_a_question_costs_some_fifty_calls_at_most_however_many_steps_a_turn_has(
+    base: Path, native: bool, steps: int | None, calls: int
+) -> None:
+    looks = [
+        {"tick": tick, "step": step, "reply": calling("file_read", path=f"./shared/{tick}-{step}.txt")}
+        for tick in range(1, 20)
+        for step in range(20)
+    ]
+    model = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}}
+    may = {"read_outboxes": ["human"], "tools": ["file_read"], "file_access": {"allow_read": ["./shared"]}}
+    make_org(
+        base,
+        person(),
+        resume("bob", model={"key": "own"}, permissions=may, turn={"max_steps": steps} if steps else {}),
+        script=looks,
+        models={"human": {"provider": "human"}, "own": {**model, **({"tools": "native"} if native else {})}},
+    )
+    outcome = put(base, "bob", "what?", clock=FrozenClock())
+    assert outcome.end == "failed"
+    assert "no answer was given" in outcome.reason
+    replies = [it for n in range(1, load_tick(base)) for it in journal_lines(base, n)]
+    assert sum(it["type"] == "model_replied" for it in replies) == calls
+
+
 def test_a_message_too_is_no_reason_to_make_the_same_call_for_ever(base: Path) -> None:
     holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
     fs.publish(base, "agents/bob/workspace/list.txt", b"nothing yet")
