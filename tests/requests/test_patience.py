@@ -383,7 +383,11 @@ def test_ticks_run_for_others_count_for_no_person(base: Path, tmp_path: Path) ->
     asked = [ask(base, name) for name in ("ann", "zoe")]
     run(base)
     first, second = (it for it in requests_now(base).requests.open if it.asker != "human")
-    at_once(base, *"abcdefgh")
+    left = (first.deadline or 0) - load_tick(base)
+    at_once(base, "a")
+    shown = find_request(requests_now(base).requests, first.identity).deadline
+    assert shown == load_tick(base) + left  # also before the tick that it was first to end in
+    at_once(base, *"bcdefgh")
     list(clocked(base, 1))
     at_once(base, *"ijkl")
     assert find_request(requests_now(base).requests, first.identity).is_open
