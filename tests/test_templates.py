@@ -193,6 +193,17 @@ def test_in_review_nothing_is_published_before_a_person_has_said_yes(
     assert "says Saturdays" in texts(base, "publisher")[-1]
 
 
+def test_in_review_a_no_is_told_and_no_recorded_page_answers_something_else(tmp_path: Path) -> None:
+    base = made(tmp_path, "review")
+    run_once(base)
+    assert run(["-C", str(base), "deny", "--all", "--yes"]) == 0
+    run_once(base)
+    assert "a person said no" in texts(base, "publisher")[-1]
+    assert run(["-C", str(base), "send", "--to", "author", "A note on bees, please."]) == 0
+    run_once(base)
+    assert "has no answer to this" in texts(base, "author")[-1]
+
+
 def test_the_game_has_a_winner_and_ends(tmp_path: Path) -> None:
     base = made(tmp_path, "game")
     for _ in range(4):
