@@ -239,7 +239,13 @@ class Draft:
         return self.inputs.agent.turn.max_entries - len(self.entries)
 
     def write(
-        self, new: NewEntry, at: str, *, by_engine: bool = False, is_approved: bool = False, alone: bool = False
+        self,
+        new: NewEntry,
+        at: str,
+        *,
+        by_engine: bool = False,
+        is_approved: bool = False,
+        alone: bool = False,
     ) -> OutboxEntry | None:
         """Stage an entry, with what the engine knows of it; for what is none, say why in a result."""
         name, tick = self.inputs.agent.name, self.inputs.tick

@@ -191,8 +191,8 @@ def _requests_after(draft: Draft, end: End) -> tuple[str, tuple[Begun, ...]]:
     others = tuple(begun for begun in before if begun.key != task.begun.key)
     is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.unshown
     if is_over:
-        own = [it for it in draft.entries if it.identity in draft.leave and "parent" not in it.payload]
-        kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, leave=draft.leave),) if own else ()
+        own = [it for it in draft.entries if it.identity in draft.held and "parent" not in it.payload]
+        kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
         return task.request, (*others, *kept)
     after = task.after(
         draft.entries, draft.unshown_told, calls, draft.cost, draft.held, draft.repeats.in_vain
