@@ -323,12 +323,13 @@ def make_provider(
     given = {"base": base} if "base" in signature.parameters and base is not None else {}
     try:
         if "base" in options:
-            raise TypeError("got an unexpected keyword argument 'base'")
+            raise TypeError("base is given")
         signature.bind(**options, **given)
     except TypeError as error:
         unknown = next((option for option in options if option not in known), "")
+        why = f'no option "{unknown}"' if unknown else error
         hint = nearest(unknown, known) or f"options of {name}: {', '.join(known) or 'none'}"
-        raise ConfigError(f"provider {name}: {error}", where=_MODELS_FILE, hint=hint) from error
+        raise ConfigError(f"provider {name}: {why}", where=_MODELS_FILE, hint=hint) from error
     _check_types(name, provider, options)
     try:
         return provider(**options, **given)

@@ -147,6 +147,8 @@ def why_no_grant(grant: str) -> str:
     parts = components(grant)
     if why := why_unsafe(grant, parts):
         return why
+    if "*" in grant:
+        return '"*" is no part of a folder\'s name here, and all that lies below a folder is granted with it'
     if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
         return ""
     return "it is neither ./workspace, ./shared, a folder in one of them, nor an absolute path"

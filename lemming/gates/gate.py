@@ -163,6 +163,8 @@ class Gate:
             raise Misfit(f'"rewrite" needs one of {", ".join(sorted(CAN_REWRITE))}: what is it to put there?')
         if self.at not in OF_TOOLS and (self.tools or self.classes):
             raise Misfit(f'"tool" and "class" are for gates at "call" and "result", not at "{self.at}"')
+        if [] in (self.tool, self.tool_class):
+            raise Misfit('"tool" and "class" name at least one; a gate that concerns all has neither')
         if self.args and self.at not in OF_TOOLS:
             raise Misfit(f'"args" is for gates at "call" and "result", not at "{self.at}"')
         if self.dedupe and self.at in OF_TOOLS:

@@ -48,7 +48,7 @@ def problems_of_plans_judges(base: OrgPath, agent: Agent, config: Config) -> Ite
     """Yield what keeps those from judging whom the steps of an agent's plan name."""
     agents = survey_agents(base).agents
     for verification, asked, pointer in _in_plan(base, agent, config):
-        yield from _about(base, verification, plan_file(agent.name), pointer, config)
+        yield from _about(base, verification, plan_file(agent.name), pointer, config, of_plan=True)
         if asked in agents:
             yield from _about_author(agents[asked], plan_file(agent.name), pointer, config)
             yield from _about_policy(base, agent, agents[asked], verification, plan_file(agent.name), pointer)
@@ -114,9 +114,12 @@ def _in_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator[tuple[Judg
             yield verification, member.ask, f"{place}/verify"
 
 
-def _about(base: OrgPath, said: JudgedBy, file: str, pointer: str, config: Config) -> Iterator[Problem]:
-    """Yield a problem where nobody of that name can judge."""
-    by, agents = judge_named(said.by), survey_agents(base).agents
+def _about(
+    base: OrgPath, said: JudgedBy, file: str, pointer: str, config: Config, *, of_plan: bool = False
+) -> Iterator[Problem]:
+    """Yield a problem where nobody of that name can judge; `soundness` tells most, but of plans."""
+    by, survey = judge_named(said.by), survey_agents(base)
+    agents = survey.agents
     where = f"{pointer}/by"
     if by.kind == "command":
         return
@@ -125,6 +128,8 @@ def _about(base: OrgPath, said: JudgedBy, file: str, pointer: str, config: Confi
     elif by.kind != "agent" and by.name in config.models:
         key, who = by.name, ""
     else:
+        if not of_plan and (by.name not in survey.broken or by.kind == "model"):
+            return
         known = [*(agents if by.kind != "model" else ()), *(config.models if by.kind != "agent" else ())]
         what = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
         hint = (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from types import NoneType
 from typing import Any, get_args
 
 from lemming.agents import Agent
 from lemming.capabilities import missing_for_gate
 from lemming.errors import Outcome
-from lemming.files.jsontext import meant, nearest
+from lemming.files.jsontext import compact, meant, nearest
 from lemming.gates.gate import SEEN, At, Gate
 from lemming.kinds import MESSAGE_KINDS, ToolClass
 from lemming.patterns import is_among, is_named
@@ -24,7 +25,14 @@ WHAT: dict[At, tuple[str, ...]] = {
     "out": ("entry", "memory"),
 }
 _OF_TEXTS = {"starts_with", "ends_with", "contains", "matches"}
-_OF_WHAT_IS_THERE = {"agent", "from", "tool"}
+_OF_WHAT_IS_THERE = {"agent", "from", "model", "provider", "tool"}
+_KINDS: dict[str, tuple[set[str], tuple[type, ...]]] = {
+    "true or false": ({"channel", "leaves", "own", "success"}, (bool,)),
+    "a number": ({"call", "credits", "dollars", "tick"}, (int, float, NoneType)),
+}
+_OF_SCHEMAS: dict[Any, tuple[type, ...]] = {
+    "string": (str,), "boolean": (bool,), "integer": (int, float), "number": (int, float),
+}  # fmt: skip
 _NOTHING_BELOW = {
     "agent", "call", "channel", "class", "credits", "dollars", "from", "id", "key", "kind", "label", "leaves",
     "model", "outcome", "output", "own", "provider", "success", "text", "tick", "tool", "trust", "what",
@@ -50,6 +58,9 @@ def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[
         yield from wrong_with_paths(gate, tests, known, agent)
     for test in tests:
         yield from _about_field(test, gate, known)
+        for what, (names, types) in _KINDS.items():
+            if test.field in names:
+                yield from _of_other_kinds(test, types, what)
         if not (gate.may_be_absent and test.field in _OF_WHAT_IS_THERE):
             yield from _about_values(test, gate, known, agent)
 
@@ -86,6 +97,8 @@ def _about_names(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
         if key not in known.config.models:
             hint = nearest(key, [*known.config.models]) or f"keys: {', '.join(sorted(known.config.models))}"
             yield Wrong(f"/models/{index}", f'there is no model key "{key}"', hint)
+    if gate.by and (why := known.why_no_judge(gate.by)):
+        yield Wrong("/by", *why)
 
 
 def _about_approved(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
@@ -106,9 +119,8 @@ def _about_approved(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iter
 def _about_arguments(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the arguments that no tool has which a gate concerns, where all of these are known."""
     named = [(f"/args/{name}", name) for name in gate.args]
-    for test in tests_in(gate.when, "/when") if gate.when and gate.at in ("call", "result") else ():
-        head, _, rest = test.field.partition(".")
-        named += [(f"{test.pointer}/field", rest)] if head == "args" and rest else []
+    tests = [it for it in tests_in(gate.when or {}, "/when") if it.field.startswith("args.")]
+    named += [(f"{it.pointer}/field", it.field.removeprefix("args.")) for it in tests]
     if not named or (known.survey.names_servers and known.may_have_more_tools(gate.tools or ("*",))):
         return
     tools = [
@@ -125,6 +137,14 @@ def _about_arguments(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Ite
         if name not in arguments and name.partition(".")[0] not in arguments:
             hint = nearest(name, [*arguments]) or f"arguments: {', '.join(arguments) or 'none'}"
             yield Wrong(at, f'no tool that it concerns has an argument "{name}"', hint)
+    for test in tests:
+        said = [
+            it for properties in taken if (it := (properties or {}).get(test.field.removeprefix("args.")))
+        ]
+        kinds = sorted({str(it.get("type")) for it in said if isinstance(it, dict)})
+        if kinds and _OF_SCHEMAS.keys() >= {*kinds}:
+            types = tuple(it for kind in kinds for it in _OF_SCHEMAS[kind])
+            yield from _of_other_kinds(test, types, " or ".join(kinds))
 
 
 def _about_field(test: Test, gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
@@ -157,6 +177,14 @@ def _about_values(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | Non
             yield Wrong(f"{test.pointer}/value", message, nearest(str(test.value), [*wanted]) or there)
 
 
+def _of_other_kinds(test: Test, types: tuple[type, ...], what: str) -> Iterator[Wrong]:
+    """Yield the values that are none of what a field is: a text where it is a number."""
+    for value in test.values:
+        if not isinstance(value, types):
+            shown = compact(value).decode()
+            yield Wrong(f"{test.pointer}/value", f'"{test.field}" is never {shown}', f"it is {what}")
+
+
 def _values_of(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) -> Collection[str] | None:
     """Return all that a field can be; None where that is not known."""
     match test.field:
@@ -166,6 +194,10 @@ def _values_of(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) 
             return [agent.name] if agent else known.names
         case "from" if gate.at == "in":
             return known.names
+        case "model":
+            return known.config.models
+        case "provider":
+            return {entry.provider for entry in known.config.models.values()}
         case "tool" if known.toolset is not None:
             return {*known.tool_names, *known.team_names}
         case "what":

@@ -15,6 +15,7 @@ from lemming.patterns import is_named
 from lemming.providers import is_channel, is_person
 from lemming.tools import Tool
 from lemming.toolset import Toolset, names_of_team
+from lemming.verification import WhoJudges, judge_named
 
 OF_SERVERS = "mcp."
 _ALL_OF_SERVERS = "mcp.*"
@@ -88,6 +89,12 @@ class WhatIsThere:
         """Return whether a channel speaks for an agent, or may."""
         return self._stands_for(name, is_channel)
 
+    def provider_of(self, name: str) -> str:
+        """Return the provider that speaks for an agent; empty where nobody knows."""
+        agent = self.survey.agents.get(name)
+        entry = self.config.models.get(agent.model.key) if agent else None
+        return entry.provider if entry else ""
+
     def _stands_for(self, name: str, which: object) -> bool:
         agent = self.survey.agents.get(name)
         entry = self.config.models.get(agent.model.key) if agent else None
@@ -109,7 +116,8 @@ class WhatIsThere:
             or any(is_named(name, pattern) for name in self.tool_names)
         ):
             return None
-        return f'there is no tool "{pattern}"', nearest(pattern, [*self.tool_names]) or "`lemming tools list`"
+        known = [*self.tool_names, *{f"{name.partition('_')[0]}_*" for name in self.tool_names}]
+        return f'there is no tool "{pattern}"', nearest(pattern, known) or "`lemming tools list`"
 
     def _why_no_server(self, pattern: str) -> tuple[str, str] | None:
         from lemming.mcp.offered import why_no_tool
@@ -122,6 +130,18 @@ class WhatIsThere:
         if config.problems or (servers_named([pattern], config.servers) and not is_server):
             return None  # what another program's file says of it cannot be read; or it may have it tomorrow
         return why
+
+    def why_no_judge(self, by: WhoJudges) -> tuple[str, str] | None:
+        """Return why nobody of that name can judge, and what to do; None when somebody may."""
+        who = judge_named(by)
+        known = [
+            *(self.names if who.kind != "model" else ()),
+            *(self.config.models if who.kind != "agent" else ()),
+        ]
+        if who.kind == "command" or who.name in known:
+            return None
+        what = {"agent": "agent", "model": "model key"}.get(who.kind, "agent and no model key")
+        return f'there is no {what} "{who.name}"', nearest(who.name, known) or f"there is {', '.join(known)}"
 
     def may_have_more_tools(self, patterns: Iterable[str]) -> bool:
         """Return whether tools of servers, whose arguments nobody knows, may be among those of patterns."""

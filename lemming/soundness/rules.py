@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lemming import paths
 from lemming.access.grants import why_no_grant
 from lemming.agents import Agent, TurnLimits, nearest_agent
 from lemming.capabilities import missing_for_turn
 from lemming.files.jsontext import meant, nearest
-from lemming.org_blocks import TRUST_OF_TOOLS, Trust
+from lemming.org_blocks import TRUST_OF_TOOLS, Trust, TrustRule
 from lemming.patterns import is_named
 from lemming.soundness.known import WhatIsThere, Wrong
+from lemming.when import fields_in
 
+VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
+"""What the channels that ship make sure of (docs/trust.md); one of a plugin may make sure of anything."""
 _LATER = '"may_be_absent": true says that it is for later'
 
 
@@ -28,12 +31,24 @@ def wrong_with_trust(trust: Trust, known: WhatIsThere) -> Iterator[Wrong]:
         elif rule.when and not rule.may_be_absent and not any(map(known.is_channel, named)):
             hint = "only what a channel has verified can be looked at; take `when` out"
             yield Wrong(f"{at}/when", f'no channel speaks for "{rule.from_}"', hint)
+        elif (of := [*map(known.provider_of, named)]) and (field := _never_verified(rule, of)):
+            known_here = sorted({f"verified.{it}" for each in of for it in VERIFIED.get(each, ())})
+            hint = nearest(field, known_here) or f"there is {', '.join(known_here) or 'nothing'}"
+            yield Wrong(f"{at}/when", f'no channel of "{rule.from_}" verifies "{field}"', hint)
         elif earlier:
             hint = "the first rule that fits counts: move it up"
             yield Wrong(f"{at}/from", f'an earlier rule ("{earlier[0].from_}") is about all of these', hint)
     for pattern in () if trust.may_be_absent else trust.tools:
         if pattern not in TRUST_OF_TOOLS and (why := known.why_no_tool(pattern)):
             yield Wrong(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
+
+
+def _never_verified(rule: TrustRule, providers: Sequence[str]) -> str:
+    """Return the first field of a rule's condition that no channel makes sure of; empty for none."""
+    if not rule.when or not VERIFIED.keys() >= {*providers}:
+        return ""
+    known = {f"verified.{it}" for each in providers for it in VERIFIED[each]}
+    return next((it for it in fields_in(rule.when) if it not in known), "")
 
 
 def wrong_with_creators(known: WhatIsThere) -> Iterator[Wrong]:
@@ -76,6 +91,7 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
         if getattr(agent.turn, key) != getattr(TurnLimits, key):
             yield Wrong(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
     yield from _about_team(agent, known)
+    yield from _about_judges(agent, known)
     permissions, tools = agent.permissions, known.tool_names
     for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
         at = f"/permissions/tools/{index}"
@@ -100,6 +116,15 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
                 hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
                 at = f"/permissions/file_access/{key}/{index}"
                 yield Wrong(at, f'"{grant}" grants nothing: {why_not}', hint)
+
+
+def _about_judges(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
+    named = [("/verify/by", agent.verify)]
+    for index, member in enumerate(agent.team.members if agent.team else ()):
+        named.append((f"/team/ask/{index}/verify/by", member.verify))
+    for at, judge in named:
+        if judge and (why := known.why_no_judge(judge.by)):
+            yield Wrong(at, *why)
 
 
 def _about_team(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:

@@ -334,6 +334,14 @@ def test_who_decided_must_be_one_of_those_whom_the_gate_hears_as_the_call_is_mad
     assert Ring.rung == ["once"]
 
 
+def test_who_approved_in_advance_must_be_one_of_those_whom_the_gate_hears(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"), gates=[{**ASK, "persons": ["eve"]}])
+    assert lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}', "--as", "human") == 0
+    tick(base)
+    assert Ring.rung == []
+    assert requests(base)[0].payload["target"] == "eve"
+
+
 def test_an_agent_that_always_wakes_waits_too(tmp_path: Path) -> None:
     base = make(tmp_path, ring(), schedule={"run_every_n_ticks": 1})
     tick(base)

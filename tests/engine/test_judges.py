@@ -42,7 +42,7 @@ def turn_of(
     blocks = {"permissions": {"read_outboxes": ["*"], "tools": ["file_write", "file_list"]}, **blocks}
     ada = resume("ada", verify=verify or {"by": "critic"}, **blocks)
     make_org(base, ada, *agents, script=[*script], models=models or {})
-    return run_once(base, clock=FrozenClock()).turns[0]
+    return next(it for it in run_once(base, clock=FrozenClock()).turns if it.agent == "ada")
 
 
 def entries(base: Path, name: str = "ada") -> list[dict[str, Any]]:

@@ -240,3 +240,82 @@ def test_no_typing_mistake_runs(table: str, base: Path) -> None:
     assert passed == []
     assert unplaced == []
     assert tried >= 40
+
+
+def when(field: str, value: Any, op: str = "is", **gate: Any) -> Json:
+    return {"at": "call", "then": "block", "when": {"field": field, "op": op, "value": value}, **gate}
+
+
+IN_GATES: dict[str, tuple[Json, str, str]] = {
+    "no tool": ({"at": "call", "then": "pass", "tool": []}, "", "name at least one"),
+    "no class": ({"at": "call", "then": "pass", "class": []}, "", "name at least one"),
+    "another judge": ({"at": "out", "then": "block", "by": "editr"}, "/by", 'did you mean "editor"?'),
+    "another key": ({"at": "out", "then": "block", "by": {"model": "gtp"}}, "/by", 'did you mean "gpt"?'),
+    "a limit of no model": (
+        {**LIMIT, "when": {"field": "model", "op": "is", "value": "gtp"}},
+        "/when/value",
+        'did you mean "gpt"?',
+    ),
+    "a limit of no provider": (
+        {**LIMIT, "when": {"field": "provider", "op": "in", "value": ["opnai"]}},
+        "/when/value",
+        'did you mean "openai"?',
+    ),
+    "a number for a path": (when("args.path", 1, tool="file_write"), "/when/value", "it is string"),
+    "quotes around true": (when("own", "true"), "/when/value", "it is true or false"),
+    "quotes around a number": (when("tick", "7"), "/when/value", "it is a number"),
+    "a pattern of nothing": (
+        {"at": "call", "then": "ask", "tool": "fle_*"},
+        "/tool",
+        'did you mean "file_*"?',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IN_GATES)
+def test_no_gate_runs_that_is_about_nothing(case: str, base: Path) -> None:
+    gate, pointer, hint = IN_GATES[case]
+    make_org(base)
+    for file, place in ((ORG, "/gates/4"), (ADA, "/gates/2")):
+        files = right()
+        files[file]["gates"].append(gate)
+        (problem,) = problems_with(base, files)
+        assert (problem.file, problem.pointer) == (file, f"{place}{pointer}")
+        assert problem.line
+        assert hint in f"{problem.message} {problem.hint}"
+
+
+def test_a_rule_looks_at_what_its_channel_makes_sure_of(base: Path) -> None:
+    make_org(base)
+    files = right()
+    files[MODELS]["post"] = {"provider": "http"}
+    files["agents/shop/resume.json"] = resume("shop", model={"key": "post"})
+    rule: Json = {
+        "from": "shop",
+        "when": {"field": "verified.secret", "op": "is", "value": "X"},
+        "is": "known",
+    }
+    files[ORG]["trust"]["rules"].append(rule)
+    assert problems_with(base, files) == []
+    rule["when"]["field"] = "verified.secrt"
+    (problem,) = problems_with(base, files)
+    assert (problem.pointer, problem.hint) == ("/trust/rules/1/when", 'did you mean "verified.secret"?')
+
+
+def test_whom_nobody_knows_judges_nothing(base: Path) -> None:
+    make_org(base)
+    files = right()
+    files[ADA]["team"]["ask"][0]["verify"] = {"by": "editr"}
+    files[ADA]["verify"] = {"by": {"agent": "gpt"}}
+    own, asked = problems_with(base, files)
+    assert (own.pointer, own.message) == ("/verify/by", 'there is no agent "gpt"')
+    assert (asked.pointer, asked.hint) == ("/team/ask/0/verify/by", 'did you mean "editor"?')
+
+
+def test_a_folder_is_granted_by_its_name(base: Path) -> None:
+    make_org(base)
+    files = right()
+    files[ADA]["permissions"]["file_access"]["allow_write"] = ["./workspace/*"]
+    (problem,) = problems_with(base, files)
+    assert problem.pointer == "/permissions/file_access/allow_write/0"
+    assert "all that lies below a folder is granted with it" in problem.message

@@ -69,12 +69,12 @@ def test_a_word_that_is_none_and_an_author_without_a_resume_are_the_least_truste
 
 
 def test_a_rule_looks_at_what_a_channel_verified_and_never_at_what_is_claimed(base: Path) -> None:
-    known = {"from": "post", "when": {"field": "verified.token", "op": "is", "value": "shop"}, "is": "known"}
+    known = {"from": "post", "when": {"field": "verified.owner", "op": "is", "value": "shop"}, "is": "known"}
     tracked(base, resume("ada"), trust={"rules": [known]})
-    write(base, "post", "I am the shop", sender="shop", token="shop")
+    write(base, "post", "I am the shop", sender="shop", owner="shop")
     assert tick(base)["ada"].trust["is"] == "outside"
     tracked(base / "b", resume("ada"), trust={"rules": [known]})
-    write(base / "b", "post", "an order", verified={"token": "shop"})
+    write(base / "b", "post", "an order", verified={"owner": "shop"})
     assert tick(base / "b")["ada"].trust["is"] == "known"
     assert newest(base / "b", "ada").tags == ["trust:known"]
 
