@@ -290,4 +290,4 @@ def read_plan(org: Organisation, agent: str) -> Document[AgentPlan]:
 
 def plan_in(raw: bytes, file: str) -> Document[AgentPlan]:
     """Return the plan in a file's bytes; raise `ConfigError`."""
-    return read_text(raw, file, AgentPlan, limit_bytes=PLAN_LIMIT_BYTES)
+    return read_text(raw, file, AgentPlan, limit_bytes=PLAN_LIMIT_BYTES, unknown_keys_are="at the top")

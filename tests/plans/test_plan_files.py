@@ -9,6 +9,7 @@ import pytest
 from planned import planned_org, step, write_plan
 
 from lemming.config import load_config
+from lemming.engine import run_once
 from lemming.errors import Problem
 from lemming.files import fs
 from lemming.files.jsontext import pretty
@@ -237,3 +238,13 @@ def test_a_line_of_models_that_no_plan_can_read_is_named(tmp_path: Path) -> None
     (wrong,) = [it for it in problems_of_config(base, load_config(base)) if it.pointer == "/mine"]
     assert 'reads "values"' in wrong.message
     assert wrong.hint == '"prompt": "values" beside provider'
+
+
+def test_a_key_that_is_none_in_a_step_fails_the_turn_and_asks_nobody(tmp_path: Path) -> None:
+    base = planned_org(tmp_path, step("a", "ada", verfy={"ask": "bob"}))
+    (problem,) = said(base)
+    assert (problem.pointer, problem.severity) == ("/steps/0/verfy", "error")
+    assert problem.hint == 'did you mean "verify"?'
+    (turn,) = (it for it in run_once(base).turns if it.agent == "desk")
+    assert (turn.status, turn.entries) == ("failed", [])
+    assert "/steps/0/verfy" in turn.reason
