@@ -11,6 +11,8 @@ from typing import Any
 INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]")
 _OTHER_ALPHABETS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH", "MATHEMATICAL")
 _LIKE_LATIN = frozenset("асеорхуіјѕһԁԛԝАВЕКМНОРСТХУІЈЅορνΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
+_BEHIND_AT = re.compile(r"://[^\s/?#@]*@([^\s/?#'\"<>]+)")
+_PILED_UP = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4}")
 _LONG_GAP = re.compile(r"[^\S\n]{60}|\n{20}")
 
 
@@ -48,6 +50,10 @@ def notes_on(args: Any) -> Iterator[str]:
         yield f"signs that are not seen: {' '.join(hidden)}"
     if _LONG_GAP.search(said):
         yield "a long gap, with something behind it"
+    if hosts := dict.fromkeys(_BEHIND_AT.findall(said)):
+        yield f"an address that begins like another: it leads to {' '.join(map(seen, hosts))}"
+    if _PILED_UP.search(said):
+        yield "marks that are piled up on a letter, and may cover others"
 
 
 def _is_hidden(letter: str, before: str) -> bool:
