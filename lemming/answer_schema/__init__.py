@@ -119,6 +119,23 @@ _ARE_SCHEMAS = (
 )  # fmt: skip
 
 
+WORDS = frozenset({
+    *_OF_SCHEMAS, *_ARE_SCHEMAS, "$anchor", "$comment", "$defs", "$dynamicAnchor", "$dynamicRef", "$id",
+    "$ref", "$schema", "$vocabulary", "const", "contentEncoding", "contentMediaType", "contentSchema",
+    "default", "definitions", "dependentRequired", "deprecated", "description", "enum", "examples",
+    "exclusiveMaximum", "exclusiveMinimum", "format", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum",
+    "minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "pattern", "readOnly",
+    "required", "title", "type", "uniqueItems", "writeOnly",
+})  # fmt: skip
+"""The keywords of JSON Schema, draft 2020-12. Any other is allowed in one, and checks nothing."""
+
+
+def other_words(schema: Json | bool) -> Iterator[tuple[str, str]]:
+    """Yield each keyword in a sound schema that JSON Schema does not have, and the pointer to its object."""
+    for pointer, part in _parts(schema):
+        yield from ((pointer, key) for key in part if key not in WORDS)
+
+
 def _parts(whole: Json | bool) -> Iterator[tuple[str, Json]]:
     """Yield the objects of a schema and of what it refers to, as often as it does, with JSON pointers."""
     left: list[tuple[str, Any, tuple[str, ...]]] = [("", whole, ())]

@@ -37,8 +37,8 @@ class Unasked(NamedTuple):
         gate = self.line.partition("/approved")[0]
         return [
             f'{gate} has "approved": {{"{self.agent}": ["{self.tool}"]}} now',
-            f"{self.agent} may call {self.tool} from now on, with any arguments, and this gate does not ask; "
-            "gates that block, other gates that ask, and limits hold as before",
+            f"{self.agent} may call {self.tool} from now on, with any arguments and whatever it has read, "
+            "and this gate does not ask; gates that block, other gates that ask, and limits hold as before",
             f'to be asked again, take "{self.tool}" out at {self.line}',
         ]
 

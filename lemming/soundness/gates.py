@@ -13,7 +13,7 @@ from lemming.files.jsontext import compact, meant, nearest
 from lemming.gates.gate import SEEN, At, Gate
 from lemming.kinds import MESSAGE_KINDS, ToolClass
 from lemming.patterns import is_among, is_named
-from lemming.soundness.known import Test, WhatIsThere, Wrong
+from lemming.soundness.known import Test, WhatIsThere, Wrong, slips_in
 from lemming.soundness.placed import wrong_with_paths
 from lemming.when import predicate
 
@@ -53,6 +53,7 @@ def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[
         yield from _about_names(gate, known)
         yield from _about_approved(gate, known, agent)
         yield from _about_arguments(gate, known, agent)
+    yield from slips_in(gate.schema or {}, "/schema")
     tests = [*tests_in(gate.when, "/when")] if gate.when else []
     if gate.at in ("call", "result"):
         yield from wrong_with_paths(gate, tests, known, agent)

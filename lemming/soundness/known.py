@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
+from lemming.answer_schema import WORDS, other_words
 from lemming.config import Config
-from lemming.files.jsontext import nearest
+from lemming.files.jsontext import escaped, meant, nearest
 from lemming.organisation import Organisation
 from lemming.patterns import is_named
 from lemming.providers import is_channel, is_person
@@ -31,6 +32,16 @@ class Wrong(NamedTuple):
     at: str
     message: str
     hint: str
+
+
+def slips_in(schema: dict[str, Any], at: str) -> Iterator[Wrong]:
+    """Yield the keywords of a schema that are some of JSON Schema with a slip, and would check nothing."""
+    for pointer, key in other_words(schema):
+        if other := meant(key, sorted(WORDS)):
+            place = f"{at}{pointer}/{escaped(key)}"
+            yield Wrong(
+                place, f'JSON Schema has no "{key}", and it checks nothing', f'did you mean "{other}"?'
+            )
 
 
 class Test(NamedTuple):

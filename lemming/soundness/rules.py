@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from lemming import paths
 from lemming.access.grants import why_no_grant
 from lemming.agents import Agent, TurnLimits, nearest_agent
+from lemming.answer_schema import flaw_of
 from lemming.capabilities import missing_for_turn
 from lemming.files.jsontext import meant, nearest
 from lemming.org_blocks import TRUST_OF_TOOLS, Trust, TrustRule
 from lemming.patterns import is_named
-from lemming.soundness.known import WhatIsThere, Wrong
+from lemming.soundness.known import WhatIsThere, Wrong, slips_in
 from lemming.when import fields_in
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
@@ -92,6 +93,8 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
             yield Wrong(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
     yield from _about_team(agent, known)
     yield from _about_judges(agent, known)
+    if agent.output and not flaw_of(agent.output.schema)[0]:
+        yield from slips_in(agent.output.schema, "/output/schema")
     permissions, tools = agent.permissions, known.tool_names
     for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
         at = f"/permissions/tools/{index}"

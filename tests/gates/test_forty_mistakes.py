@@ -264,6 +264,11 @@ IN_GATES: dict[str, tuple[Json, str, str]] = {
     "a number for a path": (when("args.path", 1, tool="file_write"), "/when/value", "it is string"),
     "quotes around true": (when("own", "true"), "/when/value", "it is true or false"),
     "quotes around a number": (when("tick", "7"), "/when/value", "it is a number"),
+    "a schema that checks nothing": (
+        {"at": "out", "then": "block", "schema": {"properties": {"a": {"minLenght": 3}}}},
+        "/schema/properties/a/minLenght",
+        'did you mean "minLength"?',
+    ),
     "a pattern of nothing": (
         {"at": "call", "then": "ask", "tool": "fle_*"},
         "/tool",
@@ -319,3 +324,11 @@ def test_a_folder_is_granted_by_its_name(base: Path) -> None:
     (problem,) = problems_with(base, files)
     assert problem.pointer == "/permissions/file_access/allow_write/0"
     assert "all that lies below a folder is granted with it" in problem.message
+
+
+def test_what_is_demanded_of_entries_is_demanded(base: Path) -> None:
+    make_org(base)
+    files = right()
+    files[ADA]["output"] = {"schema": {"requried": ["text"], "x-note": 1, "properties": {"requried": {}}}}
+    (problem,) = problems_with(base, files)
+    assert (problem.pointer, problem.hint) == ("/output/schema/requried", 'did you mean "required"?')
