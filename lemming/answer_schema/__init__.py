@@ -123,7 +123,8 @@ WORDS = frozenset({
     *_OF_SCHEMAS, *_ARE_SCHEMAS, "$anchor", "$comment", "$defs", "$dynamicAnchor", "$dynamicRef", "$id",
     "$ref", "$schema", "$vocabulary", "const", "contentEncoding", "contentMediaType", "contentSchema",
     "default", "definitions", "dependentRequired", "deprecated", "description", "enum", "examples",
-    "exclusiveMaximum", "exclusiveMinimum", "format", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum",
+    "exclusiveMaximum", "exclusiveMinimum", "format", "maxContains", "maxItems",
+    "maxLength", "maxProperties", "maximum",
     "minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "pattern", "readOnly",
     "required", "title", "type", "uniqueItems", "writeOnly",
 })  # fmt: skip
