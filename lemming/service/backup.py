@@ -80,7 +80,7 @@ def place_for(org: Organisation, given: Path) -> Path:
 
 def _require_place(base: Path, file: Path, *, replace: bool) -> None:
     if not file.name.endswith(SUFFIXES):
-        raise UsageError(f'"{file.name}" says no format', hint=f"name it {file.name}{SUFFIXES[0]}")
+        raise UsageError(f'"{file.name}" says no format', hint=f"name it {file.stem}{SUFFIXES[0]}")
     if not file.parent.is_dir():
         raise UsageError("there is no such folder", where=str(file.parent), hint="make it first")
     if file.parent.resolve().is_relative_to(base.resolve()):
