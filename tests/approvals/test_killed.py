@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leave_org import Ring, by_hand, edit, finished, kept_calls, lemming, make, requests, ring, started, tick
@@ -153,26 +154,39 @@ def not_a_person(copy: Path) -> None:
 
 
 def another_call(copy: Path) -> None:
-    """Have the journal name another call than the one that was approved, and hold together all the same."""
+    """Have the journal name another call than the one that was approved."""
+    forge(
+        copy,
+        lambda each: each["call"].update(args={"text": "EVIL"}, sha256=digest_of("ring", {"text": "EVIL"})),
+    )
+
+
+def another_person(copy: Path) -> None:
+    """Have the journal say that somebody else approved it, who may as well."""
+    forge(copy, lambda each: each.update(by="eve"))
+
+
+def forge(copy: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change what the journal says of decisions; it holds together all the same."""
     journal = copy / journal_of(2)
     check, written = b"", b""
     for line in journal.read_bytes().splitlines():
         plain = json.loads(line)
         del plain["check"]
         for each in plain.get("given", {}).get("approvals", {}).get("decided", {}).get("calls", ()):
-            each["call"] |= {"args": {"text": "EVIL"}, "sha256": digest_of("ring", {"text": "EVIL"})}
+            change(each)
         whole, check = close_line(json.dumps(plain, separators=(",", ":")).encode(), check)
         written += whole
     journal.write_bytes(written)
 
 
-@pytest.mark.parametrize("change", [not_a_person, another_call])
+@pytest.mark.parametrize("change", [not_a_person, another_call, another_person])
 def test_a_turn_goes_on_only_with_what_was_approved_by_who_may(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
-    base = make(tmp_path / "org", ring())
+    base = make(tmp_path / "org", ring(), people=("eve", "human"))
     tick(base)
-    lemming(base, "approve", "1/ada/0")
+    lemming(base, "approve", "1/ada/0", "--as", "human")
     tried = 0
     for copy in killed(base, tmp_path):
         journal = copy / "logs/ticks/00000002.jsonl"
@@ -182,5 +196,21 @@ def test_a_turn_goes_on_only_with_what_was_approved_by_who_may(
             assert Ring.rung == []
             assert turn is not None
             assert "1/ada/0 was approved, which nobody says now" in turn.reason
+            tried += 1
+    assert tried
+
+
+def test_a_turn_goes_on_only_with_what_was_approved_in_advance_by_who_still_may(tmp_path: Path) -> None:
+    base = make(tmp_path / "org", ring(), people=("eve", "human"))
+    lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}', "--as", "human")
+    tried = 0
+    for copy in killed(base, tmp_path):
+        journal = copy / journal_of(1)
+        if journal.exists() and b'"turn_started"' in journal.read_bytes() and not started(copy, 1):
+            not_a_person(copy)
+            turn = tick(copy)
+            assert Ring.rung == []
+            assert turn is not None
+            assert "approves a call, which it does not now" in turn.reason
             tried += 1
     assert tried
