@@ -9,12 +9,12 @@ import typer
 
 from lemming.asking.entries import answerer, fields_wanted, write_answer
 from lemming.asking.fields import properties_of, read_field, schema_for, words_of
-from lemming.capabilities import made_by
+from lemming.capabilities import missing_for_command
 from lemming.commands.options import AsJson, AsPerson, RequestId
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import UsageError
-from lemming.inspect.requests import find_request, requests_now
+from lemming.inspect.requests import RequestsNow, find_request, requests_now
 from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
@@ -50,9 +50,8 @@ def answer(
       lemming answer 3fa9c1 --refuse "ask the editor"
     """
     base = find_org(ctx)
-    now = requests_now(base)
-    request = find_request(now.requests, reference)
-    if made_by(request.entry.payload) and not field and _decides(base, reference):
+    now, request, decides = _meant(base, reference)
+    if decides and not field:
         said = sys.stdin.read().rstrip("\n") if text == ["-"] else " ".join(text or ())
         from lemming.approvals.deciding import decide
 
@@ -69,11 +68,15 @@ def answer(
     _tell(entry, as_json)
 
 
-def _decides(base: OrgPath, reference: str) -> bool:
-    """Return whether a call waits there for what is answered."""
-    from lemming.approvals.deciding import find_waiting  # who asks for no approvals needs none
+def _meant(base: OrgPath, reference: str) -> tuple[RequestsNow, RequestView, bool]:
+    """Return the request that is meant, and whether a call waits there for what is answered."""
+    if missing_for_command("approve"):
+        now = requests_now(base)
+        return now, find_request(now.requests, reference), False
+    from lemming.approvals.deciding import find_waiting
 
-    return find_waiting(base, reference)[2] is not None
+    now, request, call = find_waiting(base, reference)
+    return now, request, call is not None
 
 
 def _tell(entry: OutboxEntry, as_json: bool) -> None:
