@@ -21,6 +21,7 @@ from typing import Any
 from lemming import paths
 from lemming.errors import DiskError
 from lemming.files import fs
+from lemming.files.stamps import status_of
 from lemming.redaction import redact_bytes, redact_json
 
 ROTATE_BYTES = 8 << 20
@@ -61,22 +62,27 @@ def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any
 class EngineLog:
     """Writes the engine's own lines to `logs/engine.log`, from the level that was set for the organisation.
 
-    As a context it keeps the file open until the block ends, else it is opened for each line. It is made
+    As a context it keeps the file open until it is closed, else it is opened for each line. It is made
     again when somebody removes it. Who moves it away takes the block's lines along.
     """
 
     def __init__(self, base_path: str | os.PathLike[str]) -> None:
-        base = paths.as_base(base_path)
-        self._file = _LogFile(base, paths.ENGINE_LOG)
-        self._level = _levels.get(base, _INFO)
+        self._base = paths.as_base(base_path)
+        self._file = LogFile(self._base, paths.ENGINE_LOG)
+        self._level = _levels.get(self._base, _INFO)
         self._stays_open = False
 
     def __enter__(self) -> EngineLog:
-        self._stays_open = True
+        self._level, self._stays_open = _levels.get(self._base, _INFO), True
+        self._file.look()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stays_open = False
+        self._file.rotate()
+
+    def close(self) -> None:
+        """Close the file; it is opened again for the next line."""
         self._file.close()
 
     def info(self, event: str, **fields: Any) -> None:
@@ -89,9 +95,31 @@ class EngineLog:
         if self._level <= _WARNING:
             self._write({**fields, "event": event, "level": "warning", "timestamp": _now()})
 
+    def turn(
+        self, agent: str, tick: int, action: str, facts: dict[str, Any], notes: str, own: LogFile | None
+    ) -> None:
+        """Write how an agent's turn ended: a line here, and one in the agent's `own` activity log."""
+        who, told, now = agent.encode(), _dumps(facts)[1:-1], _now().encode()
+        is_failed = action == "failed"
+        if self._level <= (_WARNING if is_failed else _INFO):
+            ends = b'"event":"turn","level":"%b","timestamp":"%b"}' % (
+                b"warning" if is_failed else b"info", now
+            )  # fmt: skip
+            self._add(b'{"tick":%d,"agent":"%b",%b,%b' % (tick, who, told, ends))
+        if own and self._level <= _INFO:
+            ends = b'"level":"info","timestamp":"%b","event":"agent_%b"}' % (now, action.encode())
+            own.look()
+            own.write(b'{"agent":"%b","tick":%d,%b,"notes":%b,%b' % (who, tick, told, _dumps(notes), ends))
+            own.rotate()
+
     def _write(self, told: dict[str, Any]) -> None:
-        self._file.write(_dumps(told))
+        self._add(_dumps(told))
+
+    def _add(self, line: bytes) -> None:
+        self._file.remake()
+        self._file.write(line)
         if not self._stays_open:
+            self._file.rotate()
             self._file.close()
 
 
@@ -110,12 +138,13 @@ def log_agent_action(
     if _levels.get(base, _INFO) > _INFO:
         return
     told = {"agent": agent_name, "tick": tick, **fields}
-    file = _LogFile(base, paths.activity_log(agent_name))
+    file = LogFile(base, paths.activity_log(agent_name))
     file.write(_dumps({**told, "level": "info", "timestamp": _now(), "event": action}))
+    file.rotate()
     file.close()
 
 
-class _LogFile:
+class LogFile:
     """A log that is opened with the first line after it was closed. One write a line."""
 
     def __init__(self, base: Path, relative: str) -> None:
@@ -123,30 +152,41 @@ class _LogFile:
         self._file: fs.AppendFile | None = None
 
     def close(self) -> None:
-        """Close the file, and move it out of the way when it is full."""
+        """Close the file."""
         file, self._file = self._file, None
-        if file is None:
+        if file is not None:
+            file.close()
+
+    def look(self) -> None:
+        """Close the file unless it still stands in its place."""
+        if self._file is None:
             return
-        is_full = file.size > ROTATE_BYTES
-        file.close()
-        if is_full:
+        with contextlib.suppress(OSError):
+            there = status_of(f"{self._base}/{self._relative}")
+            if (there.st_ino, there.st_dev) == (self._file.opened.st_ino, self._file.opened.st_dev):
+                self._file.size = there.st_size
+                return
+        self.close()
+
+    def remake(self) -> None:
+        """Close the file if somebody has removed it."""
+        if self._file is not None and not os.fstat(self._file.fileno()).st_nlink:
+            self.close()
+
+    def rotate(self) -> None:
+        """Move the file out of the way when it is full."""
+        if self._file is not None and self._file.size > ROTATE_BYTES:
+            self.close()
             self._move_away()
 
     def write(self, line: bytes) -> None:
         """Add a line, without secrets."""
         try:
-            self._opened().append(_without_secrets(line) + b"\n")
+            if self._file is None:
+                self._file = fs.AppendFile(self._base, self._relative)
+            self._file.append(_without_secrets(line) + b"\n")
         except DiskError as error:
             _overlook_odd_file(error)
-
-    def _opened(self) -> fs.AppendFile:
-        if self._file is not None:
-            if os.fstat(self._file.fileno()).st_nlink:
-                return self._file
-            self._file.close()  # somebody has removed it
-        self._file = None  # as long as it cannot be opened
-        self._file = fs.AppendFile(self._base, self._relative)
-        return self._file
 
     def _move_away(self) -> None:
         with _moving, contextlib.suppress(FileNotFoundError):
@@ -166,8 +206,9 @@ class _EachLine:
 
     def msg(self, line: bytes) -> None:
         """Add a line to the engine's log."""
-        file = _LogFile(self._base, paths.ENGINE_LOG)
+        file = LogFile(self._base, paths.ENGINE_LOG)
         file.write(line)
+        file.rotate()
         file.close()
 
     debug = info = warning = error = critical = msg

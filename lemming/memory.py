@@ -54,7 +54,8 @@ def memory_effect(
     """
     path = _file(agent_name, key)
     record = {"key": key, "value": value, "timestamp": now, "agent": agent_name}
-    return FileEffect(path, content_of(f'memory "{key}"', record, is_plain=is_from_reply))
+    content = content_of(f'memory "{key}"', record, is_plain=is_from_reply)
+    return FileEffect(path, content, says=record if is_from_reply else None)
 
 
 def content_of(what: str, record: dict[str, Any], *, is_plain: bool = False) -> bytes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,10 +55,15 @@ class FileCache:
         self._keep(file, reading)
         return reading
 
-    def wrote(self, file: str, value: object, raw: bytes, status: os.stat_result) -> None:
-        """Take note of what this process wrote: it need not be parsed, nor even read where stamps tell."""
+    def wrote(
+        self, file: str, value: object, raw: bytes, status: os.stat_result, *, digest: str = ""
+    ) -> None:
+        """Take note of what this process wrote: it is not read again where stamps tell of every change.
+
+        `raw`: the bytes that say it. Of a file whose `digest` somebody asks for, it is given.
+        """
         identity = identity_in(status)
-        self._keep(file, Reading(value, sha256(raw).hexdigest(), identity, is_exact(identity), len(raw)))
+        self._keep(file, Reading(value, digest, identity, is_exact(identity), len(raw)))
 
     def _keep(self, file: str, reading: Reading[Any]) -> None:
         if replaced := self._readings.pop(file, None):

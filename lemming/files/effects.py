@@ -18,13 +18,14 @@ class FileEffect(NamedTuple):
 
     `path` is relative to `root`; an empty root is the organisation's folder, any other is an absolute
     folder that the operator granted. `removes` are digests of what was seen there: a file that holds anything
-    else by then is somebody's work and stays.
+    else by then is somebody's work and stays. `says`: what a memory's content says, where that is known.
     """
 
     path: str
     content: bytes
     root: str = ""
     removes: tuple[str, ...] = ()
+    says: dict[str, Any] | None = None
 
     @property
     def place(self) -> str:

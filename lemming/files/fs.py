@@ -17,7 +17,8 @@ from pathlib import Path, PurePosixPath
 from lemming.errors import DiskError
 from lemming.files.descriptors import Around, last_lines, read_up_to, require_regular
 from lemming.files.disk import disk, write_all
-from lemming.files.modes import file_mode, folder_mode, kept_mode
+from lemming.files.folder import parent, write_beside
+from lemming.files.modes import file_mode
 from lemming.files.mutations import announce
 from lemming.files.mutations import observed as observed
 from lemming.files.openat2 import open_at_once
@@ -27,10 +28,7 @@ from lemming.files.reading import read_tail as read_tail
 from lemming.files.reading import read_tail_with_status as read_tail_with_status
 from lemming.files.reading import read_with_status as read_with_status
 from lemming.files.refusals import refused, require_about_one_file, require_below
-from lemming.files.temporary import open_temporary
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -45,18 +43,15 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False, is
     `lemming.files.modes`.
     """
     place = relative if is_org else f"./{relative}"  # which is none of the places that `modes` knows
-    with _parent(root, place) as (folder, name):
-        _put(root, place, (folder, name), content, sync=sync)
+    with parent(root, place) as (folder, name):
+        descriptor, temporary = write_beside(folder, place, content, sync=sync)
+        try:
+            announce("rename", place, root)
+            disk().rename(temporary, name, folder, folder)
+        finally:
+            os.close(descriptor)
     if sync:
         _sync_name(root, relative)
-
-
-def publish_seen(root: Path, relative: str, content: bytes) -> Around:
-    """Do what `publish` does, and return what `stat` says of the file's folder before and after."""
-    with _parent(root, relative) as (folder, name):
-        before = os.fstat(folder)
-        _put(root, relative, (folder, name), content)
-        return before, os.fstat(folder)
 
 
 def publish_last(root: Path, relative: str, content: bytes) -> None:
@@ -64,8 +59,8 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
 
     One flush for both. After power loss the old content or the new may stand there, whole.
     """
-    with _parent(root, relative) as (folder, name):
-        descriptor, temporary = _write_beside(folder, relative, content)
+    with parent(root, relative) as (folder, name):
+        descriptor, temporary = write_beside(folder, relative, content)
         try:
             sync_file_system(root)
             announce("rename", relative, root)
@@ -76,8 +71,8 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
 
 def create(root: Path, relative: str, content: bytes, *, sync: bool = False) -> bool:
     """Put `content` there unless something is; return whether it was. With `sync` it survives power loss."""
-    with _parent(root, relative) as (folder, name):
-        descriptor, temporary = _write_beside(folder, relative, content, sync=sync)
+    with parent(root, relative) as (folder, name):
+        descriptor, temporary = write_beside(folder, relative, content, sync=sync)
         try:
             announce("link", relative, root)
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -97,7 +92,7 @@ def remove(root: Path, relative: str, *, sync: bool = False) -> Around | None:
     With `sync` it stays removed after power loss.
     """
     try:
-        with _parent(root, relative, make=False) as (folder, name):
+        with parent(root, relative, make=False) as (folder, name):
             before = os.fstat(folder)
             announce("unlink", relative, root)
             os.unlink(name, dir_fd=folder)
@@ -114,8 +109,8 @@ def remove(root: Path, relative: str, *, sync: bool = False) -> Around | None:
 def move(root: Path, source: str, destination: str) -> None:
     """Rename a file inside `root`; the destination's folders are made."""
     with (
-        _parent(root, source, make=False) as (old_folder, old),
-        _parent(root, destination) as (new_folder, new),
+        parent(root, source, make=False) as (old_folder, old),
+        parent(root, destination) as (new_folder, new),
     ):
         announce("rename", destination, root)
         disk().rename(old, new, old_folder, new_folder)
@@ -123,7 +118,7 @@ def move(root: Path, source: str, destination: str) -> None:
 
 def remove_tree(root: Path, relative: str) -> None:
     """Remove a folder with all that is in it. Links in it are removed, not followed."""
-    with _parent(root, relative, make=False) as (folder, name):
+    with parent(root, relative, make=False) as (folder, name):
         announce("rmtree", relative, root)
         shutil.rmtree(name, dir_fd=folder)
 
@@ -131,8 +126,8 @@ def remove_tree(root: Path, relative: str) -> None:
 def move_surely(root: Path, source: str, destination: str) -> None:
     """Move a file inside `root` so that power loss leaves it in one of the places at least; repeatable."""
     with (
-        _parent(root, source, make=False) as (old_folder, old),
-        _parent(root, destination) as (new_folder, new),
+        parent(root, source, make=False) as (old_folder, old),
+        parent(root, destination) as (new_folder, new),
     ):
         announce("link", destination, root)
         with contextlib.suppress(FileExistsError):  # it was cut short after this
@@ -143,7 +138,7 @@ def move_surely(root: Path, source: str, destination: str) -> None:
 
 def make_folder(root: Path, relative: str) -> None:
     """Make a folder and those above it, below `root`."""
-    with _parent(root, f"{relative}/.", make=True):
+    with parent(root, f"{relative}/.", make=True):
         pass
 
 
@@ -277,7 +272,7 @@ class AppendFile:
 
 def sync_file_system(root: Path) -> None:
     """Make everything written below `root` survive power loss, in one call."""
-    with _parent(root, ".") as (folder, _):
+    with parent(root, ".") as (folder, _):
         announce("syncfs", ".")
         disk().sync_file_system(folder)
 
@@ -287,62 +282,9 @@ def sync_file_system(root: Path) -> None:
 
 def _sync_name(root: Path, relative: str) -> None:
     for above in PurePosixPath(relative).parents:
-        with _parent(root, f"{above}/.") as (folder, _):
+        with parent(root, f"{above}/.") as (folder, _):
             announce("sync", str(above))
             disk().sync_folder(folder)
-
-
-class _parent:  # noqa: N801 - used like a function; a class costs a third of a generator here
-    """Open the folder that holds `relative` without following a link: (descriptor, last name).
-
-    Every `OSError` of the block is a `DiskError` that names the file.
-    """
-
-    def __init__(self, root: Path, relative: str, *, make: bool = True) -> None:
-        self._root, self._relative, self._make = root, relative, make
-
-    def __enter__(self) -> tuple[int, str]:
-        root, relative = self._root, self._relative
-        above, _, name = relative.rpartition("/")
-        try:
-            require_below(relative)
-            self._folder = open_at_once(f"{root}/{above}", _ROOT)
-            if self._folder < 0:
-                self._folder = _walk(root, above, self._make)
-        except OSError as error:
-            raise refused(root, relative, error) from error
-        return self._folder, name
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        os.close(self._folder)
-        if isinstance(error, OSError):
-            raise refused(self._root, self._relative, error) from error
-
-
-def _walk(root: Path, relative: str, make: bool) -> int:
-    descriptor, path = os.open(root, _ROOT), ""
-    try:
-        for folder in relative.split("/") if relative else ():
-            path += f"{folder}/"
-            inner = _open_folder(folder, descriptor, path if make else "")
-            os.close(descriptor)
-            descriptor = inner
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _open_folder(name: str, above: int, path_to_make: str) -> int:
-    try:
-        return os.open(name, _FOLDER, dir_fd=above)
-    except FileNotFoundError:
-        if not path_to_make:
-            raise
-    announce("mkdir", name)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(name, folder_mode(path_to_make), dir_fd=above)
-    return os.open(name, _FOLDER, dir_fd=above)
 
 
 def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, os.stat_result]:
@@ -350,7 +292,7 @@ def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, o
     require_below(relative)
     descriptor = open_at_once(f"{root}/{relative}", _APPEND)
     if is_new := descriptor < 0:
-        with _parent(root, relative) as (folder, name):
+        with parent(root, relative) as (folder, name):
             announce("open", relative)
             try:
                 descriptor = os.open(name, _APPEND, dir_fd=folder)
@@ -364,35 +306,3 @@ def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, o
     except BaseException:
         os.close(descriptor)
         raise
-
-
-def _put(root: Path, relative: str, at: tuple[int, str], content: bytes, *, sync: bool = False) -> None:
-    folder, name = at
-    descriptor, temporary = _write_beside(folder, relative, content, sync=sync)
-    try:
-        announce("rename", relative, root)
-        disk().rename(temporary, name, folder, folder)
-    finally:
-        os.close(descriptor)
-
-
-def _write_beside(folder: int, relative: str, content: bytes, *, sync: bool = False) -> tuple[int, str]:
-    """Write a temporary file; return its descriptor, to close once it is renamed, and its name until then."""
-    name = relative.rpartition("/")[2]
-    announce("write", name)
-    kept = kept_mode(folder, name)
-    descriptor, temporary = open_temporary(folder, name, kept or file_mode(relative))
-    try:
-        if kept is not None:
-            os.fchmod(descriptor, kept)
-        write_all(descriptor, content)
-        if sync:
-            announce("sync", name)
-            disk().sync(descriptor)
-    except BaseException as error:
-        if isinstance(error, OSError):
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
-        os.close(descriptor)
-        raise
-    return descriptor, temporary

@@ -322,7 +322,7 @@ class Journal:
         it survives power loss, and so do all before it.
         """
         text = self._text(record, written)
-        if redact_bytes(text) != text:
+        if redact_bytes(text) is not text:
             record = type(record).from_json(_without_secrets(record.as_json()))
             text = self._text(record)
         with self._writing:
@@ -338,9 +338,7 @@ class Journal:
     def begin_turn(self, record: TurnStarted, opening: bytes) -> TurnStarted:
         """Write what a turn starts from, which `opening`, in JSON, begins; return it as it was written."""
         situation, new = self._prompts.situation(self.tick, self._long_lines, record.prompt[-1]["content"])
-        rest = {**record.as_json()}
-        for key in IN_THE_OPENING:
-            del rest[key]
+        rest = {key: value for key, value in record.as_json().items() if key not in IN_THE_OPENING}
         begins = self._prompts.opening(self.tick, record.agent, opening)
         written = b'%b,"opening":%b,"situation":%b' % (compact(rest)[1:-1], begins, compact(situation))
         begun = self.append(record, written=written)
@@ -350,8 +348,8 @@ class Journal:
         return begun
 
     def _text(self, record: Record, written: bytes = b"") -> bytes:
-        head = b'{"type":"%b","epoch":%d' % (record.kind.encode(), self._epoch)
-        return b"%b,%b}" % (head, written or compact(record.as_json())[1:-1])
+        fields = written or compact(record.as_json())[1:-1]
+        return b'{"type":"%b","epoch":%d,%b}' % (record.kind.encode(), self._epoch, fields)
 
     def settle(self, agent: str) -> None:
         """Make an agent's records survive power loss if durability is "turn", before what follows from them.

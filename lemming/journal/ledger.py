@@ -5,6 +5,7 @@ What it has read, what it has spent, and the tool results it has not been shown 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -19,6 +20,7 @@ from lemming.files.documents import value_of, why_unreadable
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import compact, parse
 from lemming.files.refusals import require_about_one_file
+from lemming.files.stamps import Identity, identity_in, is_exact
 from lemming.journal.begun import Begun
 from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.read_mark import ReadMark
@@ -190,30 +192,57 @@ def ticks_kept(base: OrgPath, agent_name: str) -> list[int]:
     return list(map(int, _TICKS.findall(raw)))
 
 
-def write_state(base_path: str | os.PathLike[str], agent_name: str, state: AgentState) -> None:
-    """Add a turn's line, unless it is the last line already.
+class OpenLedger:
+    """An agent's ledger that stays open, to add a turn's line to. Closed when it may stand elsewhere."""
 
-    A torn line before it is cut off, and so is one of the same tick that says something else. A ledger that
-    has grown past a megabyte keeps its newest lines, at most half of that.
-    """
-    org, relative = Organisation.at(base_path), paths.ledger_file(agent_name)
-    line = compact(state.as_json()) + b"\n"
-    with fs.AppendFile(org.base, relative) as file:
+    def __init__(self, org: Organisation, agent_name: str) -> None:
+        self._org, self._relative = org, paths.ledger_file(agent_name)
+        self._file = fs.AppendFile(org.base, self._relative)
+        self._ended: Identity | None = None  # what the file was once the line of `_tick` was added
+        self._tick = -1
+
+    def write(self, state: AgentState) -> None:
+        """Add a turn's line, unless it is the last line already.
+
+        A torn line before it is cut off, and so is one of the same tick that says something else. A ledger
+        that has grown past a megabyte keeps its newest lines, at most half of that.
+        """
+        file, line = self._file, compact(state.as_json()) + b"\n"
+        is_as_left = self._ended == identity_in(file.status()) and self._tick < state.tick
+        if not is_as_left and self._ends_with(line, state.tick):
+            return
+        if file.size + len(line) > ROTATE_BYTES:
+            kept = b"".join(_newest(file.read().splitlines(keepends=True)))
+            # Once a megabyte: a name that outlives a power cut must not lead to bytes that did not.
+            fs.publish(self._org.base, self._relative, kept + line, sync=True)
+            return
+        file.append(line)
+        if (after := file.status()).st_size == file.size:
+            self._org.files.wrote(self._relative, state, line, after)
+            identity = identity_in(after)
+            self._ended, self._tick = identity if is_exact(identity) else None, state.tick
+
+    def _ends_with(self, line: bytes, tick: int) -> bool:
+        """Return whether this is the last line; else cut off what may not stand before it."""
+        file = self._file
+        file.size = file.status().st_size
         end = file.read_tail(_TAIL_BYTES, 1)
         if _ends_with(end, line):
-            return
+            return True
         last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
-        if end and not (end.endswith(b"\n") and last and int(last[1]) < state.tick):
-            kept = _lines_before(file.read(), state.tick)
-            file.truncate(len(kept))
-        if file.size + len(line) <= ROTATE_BYTES:
-            file.append(line)
-            if (after := file.status()).st_size == file.size:
-                org.files.wrote(relative, state, line, after)
-            return
-        kept = file.read()
-    # Once a megabyte: a name that outlives a power cut must not lead to bytes that did not.
-    fs.publish(org.base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line, sync=True)
+        if end and not (end.endswith(b"\n") and last and int(last[1]) < tick):
+            file.truncate(len(_lines_before(file.read(), tick)))
+        return False
+
+    def close(self) -> None:
+        """Close the file; safe to repeat."""
+        self._file.close()
+
+
+def write_state(base_path: str | os.PathLike[str], agent_name: str, state: AgentState) -> None:
+    """Add a turn's line to a ledger as `OpenLedger.write` does."""
+    with contextlib.closing(OpenLedger(Organisation.at(base_path), agent_name)) as ledger:
+        ledger.write(state)
 
 
 def amend_state(

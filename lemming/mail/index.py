@@ -219,7 +219,7 @@ class EntryIndex:
             return None
 
     def written(self, name: EntryName, entry: OutboxEntry, around: Around) -> None:
-        """Take note that the engine has written an entry; `around` is what `fs.publish_seen` said."""
+        """Take note that the engine has written an entry; `around` is what its folder was then."""
         self._forget([name])
         self._keep(name, entry)
         self._change_here(name, around, is_there=True)

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lemming import paths
 from lemming.config import Org
 from lemming.errors import DiskError, code_of
-from lemming.files import fs
 from lemming.files.effects import apply_effect
-from lemming.files.stamps import is_there
 from lemming.journal.file import Journal
-from lemming.journal.ledger import write_state
 from lemming.journal.records import TurnAnswered, TurnCommitted, TurnEnded
-from lemming.logging_config import EngineLog, log_agent_action
+from lemming.logging_config import EngineLog
 from lemming.mail.visibility import Mail
 from lemming.report import TurnReport
+from lemming.tick.places import Place, Places
 from lemming.tick.runtime import Runtime
 from lemming.turn.values import TurnOutcome
 
@@ -46,10 +45,14 @@ class Commits:
     journal: Journal
     mail: Mail
     settings: Org
-    log: EngineLog = field(init=False)  # open while turns are taken
+    log: EngineLog = field(init=False)
+    places: Places = field(init=False)
     reports: dict[str, TurnReport] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
     _held_files: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.log, self.places = self.runtime.org.own(EngineLog), self.runtime.org.own(Places)
 
     @property
     def held_files(self) -> Mapping[str, bytes]:
@@ -84,81 +87,82 @@ class Commits:
 
     def write_again(self, outcome: TurnOutcome) -> None:
         """Write the files of a turn that was committed before the machine went down."""
-        if self.is_gone(outcome.report.agent):
-            return
-        self._apply(outcome, again=True)
-        self._show(outcome)
+        if place := self.places.of(outcome.report.agent):
+            self._apply(outcome, place, again=True)
+            self._show(outcome)
 
-    def end(self, ended: TurnEnded) -> None:
+    def end(self, ended: TurnEnded, place: Place | None = None) -> None:
         """Record how a turn ended: in the journal, in the logs, in the reports."""
-        tick, report = self.journal.tick, ended.report
+        report = ended.report
         self.journal.append(ended)
-        facts = {
-            "status": report.status,
-            "reason": report.reason,
-            **({"code": code_of(report.error)} if report.error else {}),
-            "entries": len(report.entries),
-            "calls": report.calls,
-            "credits": report.credits,
-            "duration_ms": report.duration_ms,
-        }
-        write = self.log.warning if report.status == "failed" else self.log.info
-        write("turn", tick=tick, agent=report.agent, **facts)
+        facts: dict[str, Any] = {"status": report.status, "reason": report.reason}
+        if report.error:
+            facts["code"] = code_of(report.error)
+        facts["entries"] = len(report.entries)
+        facts["calls"], facts["credits"] = report.calls, report.credits
+        facts["duration_ms"] = report.duration_ms
         action = report.status if report.status in ("skipped", "failed") else "completed"
-        base = self.runtime.base
-        if not self.is_gone(report.agent):
-            log_agent_action(base, report.agent, tick, f"agent_{action}", **facts, notes=report.notes)
+        place = place or self.places.of(report.agent)
+        own = place.log if place else None
+        self.log.turn(report.agent, self.journal.tick, action, facts, report.notes, own)
         self.reports[report.agent] = report
 
     def is_gone(self, agent: str) -> bool:
         """Return whether somebody removed the agent since the tick began: then nothing is written for it."""
-        return not is_there(f"{self.runtime.base}/{paths.agent_folder(agent)}")
+        return self.places.of(agent) is None
 
     def _commit(self, outcome: TurnOutcome, *, again: bool, warned: bool) -> None:
-        if self.is_gone(outcome.report.agent):
+        place = self.places.of(outcome.report.agent)
+        if place is None:
             gone = DiskError("the agent was removed", where=paths.agent_folder(outcome.report.agent))
             outcome = _failed_to_write(outcome, gone)
             self.end(TurnCommitted(report=outcome.report, state=outcome.state.as_json()))
             return
         try:
-            self._apply(outcome, again=again)
+            self._apply(outcome, place, again=again)
         except DiskError as error:
             if not error.concerns_one_file:
                 raise
             outcome = _failed_to_write(outcome, error)
-            self._apply(outcome, again=again)
+            self._apply(outcome, place, again=again)
         report = outcome.report
         if report.agent not in self.reports:  # one that was held has been shown
             self._show(outcome)
         if report.status == "failed":
-            self.end(TurnCommitted(report=report, state=outcome.state.as_json()))
+            self.end(TurnCommitted(report=report, state=outcome.state.as_json()), place)
             return
-        self.end(TurnCommitted(report=report))
+        self.end(TurnCommitted(report=report), place)
         if warned:
             tick, spent = self.journal.tick, outcome.state.credits
             self.log.warning("soft_cap_reached", agent=report.agent, tick=tick, credits=spent)
 
-    def _apply(self, outcome: TurnOutcome, *, again: bool) -> None:
+    def _apply(self, outcome: TurnOutcome, place: Place, *, again: bool) -> None:
         """Write a turn's files: memories and workspace, then the outbox, then the agent's new state.
 
         An entry is paid for and waited for: where it cannot be written the run ends, as on a full disk, and
         the next one writes it from the journal.
         """
         self.journal.settle(outcome.report.agent)
-        base, effects, entries = self.runtime.base, outcome.effects, outcome.entries
+        org, effects, entries = self.runtime.org, outcome.effects, outcome.entries
         first = len(effects) - len(entries)
         for effect in effects[:first]:
-            apply_effect(base, effect, again=again)
+            if effect.says is None or again:
+                apply_effect(org.base, effect, again=again)
+            else:
+                status = place.memory.put(effect.path.rpartition("/")[2], effect.content)
+                org.files.wrote(effect.path, effect.says, effect.content, status, digest=effect.digest)
         try:
             for number, (effect, entry) in enumerate(zip(effects[first:], entries, strict=True)):
                 if again:
-                    apply_effect(base, effect, again=True)
+                    apply_effect(org.base, effect, again=True)
                 else:
-                    self.mail.written(number, entry, fs.publish_seen(base, effect.path, effect.content))
+                    before = place.outbox.status()
+                    place.outbox.put(effect.path.rpartition("/")[2], effect.content, is_new=True)
+                    self.mail.written(number, entry, (before, place.outbox.status()))
         except DiskError as error:
             error.concerns_one_file = False
             raise
-        write_state(self.runtime.org, outcome.report.agent, outcome.state)
+        place.ledger.write(outcome.state)
 
     def _show(self, outcome: TurnOutcome) -> None:
         """Let the others see what the turn wrote."""

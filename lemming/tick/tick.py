@@ -32,7 +32,6 @@ from lemming.journal.records import (
     TurnStarted,
     TurnStopped,
 )
-from lemming.logging_config import EngineLog
 from lemming.mail.index import EntryIndex
 from lemming.organisation import Organisation
 from lemming.report import Reason, TickReport, ToolUsed, TurnReport
@@ -104,7 +103,7 @@ class Tick:
         order, at_once = self.plan.order, self._at_once()
         waits = self._waits(order) if at_once > 1 else {}
         lock, stop, batches = self.runtime.turn_lock, self.runtime.stop, self.runtime.batches
-        with EngineLog(self.runtime.base) as self.commits.log:
+        with self.commits.log:
             run_all(order, waits, self._turn, at_once=at_once, turn_lock=lock, stop=stop, register=batches)
             self.commits.write_held()
 

@@ -102,7 +102,8 @@ class TurnTrust:
         """Return a file of the turn, which says how far it is trusted if it is a memory or an entry."""
         kind = _kind_of(effect)
         if kind == "memory" and self.order.is_low(self.word):
-            return effect._replace(content=pretty({**parse(effect.content), "trust": self.word}))
+            plain = {**parse(effect.content), "trust": self.word}
+            return effect._replace(content=pretty(plain), says=plain)
         if kind == "outbox":
             plain = parse(effect.content)
             return effect._replace(content=pretty({**plain, "tags": self._tags(plain["tags"])}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -18,6 +19,8 @@ from lemming.config import load_config
 from lemming.engine import load_tick, run_once
 from lemming.errors import ConfigError
 from lemming.files import fs
+from lemming.files.descriptors import Around
+from lemming.files.folder import Folder
 from lemming.files.stamps import (
     FINE_GRANULE_NS,
     GRANULE_NS,
@@ -84,11 +87,20 @@ def test_an_outbox_in_which_nothing_is_new_is_the_same_value(tmp_path: Path) -> 
     assert ids(index, "ada") == ["a"]
 
 
+def put(base: Path, relative: str, content: bytes) -> Around:
+    """Write a file, and return what `stat` says of its folder before and after."""
+    above, _, name = relative.rpartition("/")
+    with contextlib.closing(Folder(base, above)) as folder:
+        before = folder.status()
+        folder.put(name, content)
+        return before, folder.status()
+
+
 def turn(index: EntryIndex, base: Path, tick: int, text: str = "x") -> Path:
     """Write an entry as a turn does, and let the index know."""
     entry = OutboxEntry(entry_id(tick, "ada", 0), tick, "ada", "message", {"text": text}, [], "")
     effect = entry_effect(entry)
-    around = fs.publish_seen(base, effect.path, effect.content)
+    around = put(base, effect.path, effect.content)
     index.written(EntryName(tick, 0, entry.id, "ada"), entry, around)
     return base / effect.path
 
@@ -215,7 +227,7 @@ def test_a_name_that_came_in_the_instant_of_a_write_is_seen_a_minute_later(tmp_p
     fs.publish(tmp_path, "outbox/first", b"x")
     listing = list_again(str(folder), None)
     with fs.observed(drop):
-        around = fs.publish_seen(tmp_path, "outbox/second", b"x")
+        around = put(tmp_path, "outbox/second", b"x")
     noted = listing.after_change(around)
     if noted is None or not noted.is_settled:
         pytest.skip("stamps do not tell every change here: the folder is listed at every look")

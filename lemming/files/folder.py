@@ -1,0 +1,143 @@
+"""Folders, opened without following a link, and how a file gets into one: beside its place, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from lemming.files.disk import disk, write_all
+from lemming.files.modes import file_mode, folder_mode, kept_mode
+from lemming.files.mutations import announce
+from lemming.files.openat2 import open_at_once
+from lemming.files.refusals import refused, require_about_one_file, require_below
+from lemming.files.temporary import open_temporary
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class Folder:
+    """A folder of an organisation that stays open, so that nobody walks to it for each file.
+
+    It may have been renamed since: whoever keeps one looks whether it still stands where it was.
+    """
+
+    def __init__(self, root: Path, relative: str) -> None:
+        self._root, self.relative = root, relative
+        try:
+            self._descriptor = open_folder(root, relative, make=True)
+        except OSError as error:
+            raise refused(root, relative, error) from error
+
+    def put(self, name: str, content: bytes, *, is_new: bool = False) -> os.stat_result:
+        """Do what `fs.publish` does, and return what `stat` says of the file then.
+
+        With `is_new` there is none under that name whose mode should stay.
+        """
+        relative = f"{self.relative}/{name}"
+        try:
+            descriptor, temporary = write_beside(self._descriptor, relative, content, is_new=is_new)
+            try:
+                announce("rename", relative, self._root)
+                disk().rename(temporary, name, self._descriptor, self._descriptor)
+                return os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise refused(self._root, relative, error) from error
+
+    def status(self) -> os.stat_result:
+        """Return what `stat` says of the folder now."""
+        try:
+            return os.fstat(self._descriptor)
+        except OSError as error:
+            require_about_one_file(self._root / self.relative, error)
+            raise refused(self._root, self.relative, error) from error
+
+    def close(self) -> None:
+        """Give the descriptor back; safe to repeat."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class parent:  # noqa: N801 - used like a function; a class costs a third of a generator here
+    """Open the folder that holds `relative` without following a link: (descriptor, last name).
+
+    Every `OSError` of the block is a `DiskError` that names the file.
+    """
+
+    def __init__(self, root: Path, relative: str, *, make: bool = True) -> None:
+        self._root, self._relative, self._make = root, relative, make
+
+    def __enter__(self) -> tuple[int, str]:
+        root, relative = self._root, self._relative
+        above, _, name = relative.rpartition("/")
+        try:
+            require_below(relative)
+            self._folder = open_folder(root, above, make=self._make)
+        except OSError as error:
+            raise refused(root, relative, error) from error
+        return self._folder, name
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        os.close(self._folder)
+        if isinstance(error, OSError):
+            raise refused(self._root, self._relative, error) from error
+
+
+def open_folder(root: Path, relative: str, *, make: bool) -> int:
+    """Return the descriptor of a folder below `root`, made with `make`. Raises `OSError`, also for a link."""
+    descriptor = open_at_once(f"{root}/{relative}", _ROOT)
+    return descriptor if descriptor >= 0 else _walk(root, relative, make)
+
+
+def _walk(root: Path, relative: str, make: bool) -> int:
+    descriptor, path = os.open(root, _ROOT), ""
+    try:
+        for folder in relative.split("/") if relative else ():
+            path += f"{folder}/"
+            inner = _open_in(folder, descriptor, path if make else "")
+            os.close(descriptor)
+            descriptor = inner
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _open_in(name: str, above: int, path_to_make: str) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=above)
+    except FileNotFoundError:
+        if not path_to_make:
+            raise
+    announce("mkdir", name)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, folder_mode(path_to_make), dir_fd=above)
+    return os.open(name, _FOLDER, dir_fd=above)
+
+
+def write_beside(
+    folder: int, relative: str, content: bytes, *, sync: bool = False, is_new: bool = False
+) -> tuple[int, str]:
+    """Write a temporary file; return its descriptor, to close once it is renamed, and its name until then."""
+    name = relative.rpartition("/")[2]
+    announce("write", name)
+    kept = None if is_new else kept_mode(folder, name)
+    descriptor, temporary = open_temporary(folder, name, kept or file_mode(relative))
+    try:
+        if kept is not None:
+            os.fchmod(descriptor, kept)
+        write_all(descriptor, content)
+        if sync:
+            announce("sync", name)
+            disk().sync(descriptor)
+    except BaseException as error:
+        if isinstance(error, OSError):
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+        os.close(descriptor)
+        raise
+    return descriptor, temporary
