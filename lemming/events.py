@@ -25,7 +25,7 @@ class Event:
     kind: ClassVar[str]
 
     def __init__(self, **fields: Any) -> None:
-        vars(self).update(fields)
+        object.__setattr__(self, "__dict__", fields)
 
     def __init_subclass__(cls) -> None:
         cls.kind = re.sub("(?<=.)(?=[A-Z])", "_", cls.__name__).lower()

@@ -12,8 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -148,7 +147,7 @@ class LogFile:
     """A log that is opened with the first line after it was closed. One write a line."""
 
     def __init__(self, base: Path, relative: str) -> None:
-        self._base, self._relative = base, relative
+        self._base, self._relative, self._path = base, relative, f"{base}/{relative}"
         self._file: fs.AppendFile | None = None
 
     def close(self) -> None:
@@ -161,12 +160,15 @@ class LogFile:
         """Close the file unless it still stands in its place."""
         if self._file is None:
             return
-        with contextlib.suppress(OSError):
-            there = status_of(f"{self._base}/{self._relative}")
-            if (there.st_ino, there.st_dev) == (self._file.opened.st_ino, self._file.opened.st_dev):
-                self._file.size = there.st_size
-                return
-        self.close()
+        try:
+            there = status_of(self._path)
+        except OSError:
+            self.close()
+            return
+        if (there.st_ino, there.st_dev) == (self._file.opened.st_ino, self._file.opened.st_dev):
+            self._file.size = there.st_size
+        else:
+            self.close()
 
     def remake(self) -> None:
         """Close the file if somebody has removed it."""
@@ -190,7 +192,7 @@ class LogFile:
 
     def _move_away(self) -> None:
         with _moving, contextlib.suppress(FileNotFoundError):
-            if os.stat(f"{self._base}/{self._relative}").st_size <= ROTATE_BYTES:  # somebody else was first
+            if os.stat(self._path).st_size <= ROTATE_BYTES:  # somebody else was first
                 return
             try:
                 fs.move(self._base, self._relative, f"{self._relative}.1")
@@ -231,10 +233,10 @@ def _now() -> str:
 
 @lru_cache(maxsize=1)
 def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _dumps(event: Mapping[str, Any], default: Callable[[Any], Any] = str) -> bytes:
+def _dumps(event: Any, default: Callable[[Any], Any] = str) -> bytes:
     """Return an event as a line; `default` turns what JSON has no word for into what it has one for."""
     try:
         return _writer()(event, fallback=default)

@@ -110,11 +110,11 @@ class LostJson(TypedDict):
     cost_usd: Price
 
 
-MAY_SAY_NOTHING = ("removed", "trust", "verdicts", "judged", "lost")
+MAY_SAY_NOTHING = ("request", "removed", "trust", "verdicts", "judged", "lost")
 """Keys of a report that are left out of JSON where they are empty."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)  # made for every turn, and a frozen one takes three times as long
 class TurnReport:
     """What became of one agent in one tick.
 
@@ -158,13 +158,33 @@ class TurnReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""
-        plain = {**vars(self), "end": self.end or USUAL_ENDS[self.status]}
-        if not self.request:
-            del plain["request"]
+        plain: dict[str, Any] = {
+            "agent": self.agent,
+            "status": self.status,
+            "end": self.end or USUAL_ENDS[self.status],
+            "reason": self.reason,
+            "error": self.error,
+            "model": self.model,
+            "entries": self.entries,
+            "tools": self.tools,
+            "memory": self.memory,
+            "files": self.files,
+            "written_ahead": self.written_ahead,
+            "remarks": self.remarks,
+            "notes": self.notes,
+            "calls": self.calls,
+            "credits": self.credits,
+            "cost_usd": self.cost_usd,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "duration_ms": self.duration_ms,
+        }
         for key in MAY_SAY_NOTHING:
-            if not plain[key]:
-                del plain[key]
-        return {**plain, "code": code_of(self.error)} if self.error else plain
+            if value := getattr(self, key):
+                plain[key] = value
+        if self.error:
+            plain["code"] = code_of(self.error)
+        return plain
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> TurnReport:

@@ -24,7 +24,7 @@ class Folder:
     """
 
     def __init__(self, root: Path, relative: str) -> None:
-        self._root, self.relative = root, relative
+        self._root, self.relative, self._mode = root, relative, file_mode(f"{relative}/.")
         try:
             self._descriptor = open_folder(root, relative, make=True)
         except OSError as error:
@@ -37,7 +37,7 @@ class Folder:
         """
         relative = f"{self.relative}/{name}"
         try:
-            descriptor, temporary = write_beside(self._descriptor, relative, content, is_new=is_new)
+            descriptor, temporary = write_beside(self._descriptor, name, content, self._mode, is_new=is_new)
             try:
                 announce("rename", relative, self._root)
                 disk().rename(temporary, name, self._descriptor, self._descriptor)
@@ -120,13 +120,15 @@ def _open_in(name: str, above: int, path_to_make: str) -> int:
 
 
 def write_beside(
-    folder: int, relative: str, content: bytes, *, sync: bool = False, is_new: bool = False
+    folder: int, name: str, content: bytes, mode: int, *, sync: bool = False, is_new: bool = False
 ) -> tuple[int, str]:
-    """Write a temporary file; return its descriptor, to close once it is renamed, and its name until then."""
-    name = relative.rpartition("/")[2]
+    """Write a temporary file; return its descriptor, to close once it is renamed, and its name until then.
+
+    `mode` is that of a file that replaces none.
+    """
     announce("write", name)
     kept = None if is_new else kept_mode(folder, name)
-    descriptor, temporary = open_temporary(folder, name, kept or file_mode(relative))
+    descriptor, temporary = open_temporary(folder, name, kept or mode)
     try:
         if kept is not None:
             os.fchmod(descriptor, kept)

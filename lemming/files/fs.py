@@ -44,7 +44,7 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False, is
     """
     place = relative if is_org else f"./{relative}"  # which is none of the places that `modes` knows
     with parent(root, place) as (folder, name):
-        descriptor, temporary = write_beside(folder, place, content, sync=sync)
+        descriptor, temporary = write_beside(folder, name, content, file_mode(place), sync=sync)
         try:
             announce("rename", place, root)
             disk().rename(temporary, name, folder, folder)
@@ -60,7 +60,7 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
     One flush for both. After power loss the old content or the new may stand there, whole.
     """
     with parent(root, relative) as (folder, name):
-        descriptor, temporary = write_beside(folder, relative, content)
+        descriptor, temporary = write_beside(folder, name, content, file_mode(relative))
         try:
             sync_file_system(root)
             announce("rename", relative, root)
@@ -72,7 +72,7 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
 def create(root: Path, relative: str, content: bytes, *, sync: bool = False) -> bool:
     """Put `content` there unless something is; return whether it was. With `sync` it survives power loss."""
     with parent(root, relative) as (folder, name):
-        descriptor, temporary = write_beside(folder, relative, content, sync=sync)
+        descriptor, temporary = write_beside(folder, name, content, file_mode(relative), sync=sync)
         try:
             announce("link", relative, root)
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)

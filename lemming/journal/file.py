@@ -20,8 +20,7 @@ from lemming.errors import CorruptState, DiskError
 from lemming.events import Observer, ignore
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
-from lemming.files.fields import Json
-from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.files.jsontext import JsonProblem, compact, compact_texts, parse
 from lemming.journal.found import plan_in
 from lemming.journal.lines import (
     check_in,
@@ -54,6 +53,7 @@ Durability = Literal["turn", "tick", "off"]
 OWN_LIMIT_BYTES = 1 << 30
 """The engine goes on with a journal that is larger than what is looked at."""
 
+_WRITTEN_APART = frozenset((*IN_THE_OPENING, "state"))
 _TURN_STARTED = b'{"type":"turn_started",'
 _RECORD_BYTES = 512  # what Python takes for a small one
 
@@ -323,7 +323,8 @@ class Journal:
         """
         text = self._text(record, written)
         if redact_bytes(text) is not text:
-            record = type(record).from_json(_without_secrets(record.as_json()))
+            fields = record.as_json()  # whose own names stay, for whoever reads the record
+            record = type(record).from_json({key: redact_json(value) for key, value in fields.items()})
             text = self._text(record)
         with self._writing:
             line, self._check = close_line(text, self._check)
@@ -335,12 +336,17 @@ class Journal:
         self._tell(record)
         return record
 
-    def begin_turn(self, record: TurnStarted, opening: bytes) -> TurnStarted:
-        """Write what a turn starts from, which `opening`, in JSON, begins; return it as it was written."""
+    def begin_turn(self, record: TurnStarted, opening: bytes, state: bytes = b"") -> TurnStarted:
+        """Write what a turn starts from, which `opening`, in JSON, begins; return it as it was written.
+
+        `state`: that of the record in JSON, where that is there already.
+        """
         situation, new = self._prompts.situation(self.tick, self._long_lines, record.prompt[-1]["content"])
-        rest = {key: value for key, value in record.as_json().items() if key not in IN_THE_OPENING}
+        rest = {key: value for key, value in record.as_json().items() if key not in _WRITTEN_APART}
         begins = self._prompts.opening(self.tick, record.agent, opening)
-        written = b'%b,"opening":%b,"situation":%b' % (compact(rest)[1:-1], begins, compact(situation))
+        written = b'%b,"state":%b,"opening":%b,"situation":%b' % (
+            compact(rest)[1:-1], state or compact(record.state), begins, compact_texts(situation)
+        )  # fmt: skip
         begun = self.append(record, written=written)
         if begun is record:  # else it stands there whole, without the secrets that were in it
             self._prompts.note(self.tick, record.agent, opening, self._long_lines, new)
@@ -391,8 +397,3 @@ class Journal:
         except DiskError as error:
             self._failure = error
             raise
-
-
-def _without_secrets(fields: Json) -> Json:
-    """Return fields of a record without secrets; their own names stay, for whoever reads the record."""
-    return {key: redact_json(value) for key, value in fields.items()}

@@ -9,9 +9,10 @@ import contextlib
 import errno
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from lemming import paths
 from lemming.errors import CorruptState
@@ -35,8 +36,12 @@ _SPENT = ("credits", "judged", "passed_on", "unpriced_calls", "input_tokens", "o
 _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
-    "expired_unread", "passed_on", "serving", "requests", "end", "judged", "failed", "in_vain", "kept",
+    "expired_unread", "passed_on", "serving", "requests", "end", "judged", "lost", "failed", "in_vain", "kept",
 )  # fmt: skip
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "requests": lambda requests: [begun.as_json() for begun in requests],
+    "lost": Lost.as_json,
+}
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
 
@@ -78,23 +83,35 @@ class AgentState:
     in_vain: dict[str, int] = field(default_factory=dict)
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
 
+    written: ClassVar[tuple[dict[str, Any], bytes] | None] = None
+    """Its line, as a value and as JSON, once it is in the ledger: from then on it does not change."""
+
     @property
     def used_up(self) -> float:
         """The credits that are gone from the agent's allowance: spent, or passed on to agents it created."""
         return round(self.credits + self.passed_on, 6)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of the ledger; what may be empty is left out where it is."""
-        plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
-        if not self.lost.calls:
-            del plain["lost"]
-        else:
-            plain["lost"] = self.lost.as_json()
+        """Return the line of the ledger, not to be changed; what may be empty is left out where it is."""
+        if self.written:
+            return self.written[0]
+        plain = {
+            "tick": self.tick,
+            "status": self.status,
+            "turns": self.turns,
+            "credits": self.credits,
+            "cost_usd": self.cost_usd,
+            "unpriced_calls": self.unpriced_calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "soft_cap_warned": self.soft_cap_warned,
+            "read": self.read.as_json(),
+            "results": [*self.results],
+            "inputs": self.inputs,
+        }
         for key in _MAY_BE_EMPTY:
-            if not plain[key]:
-                del plain[key]
-        if self.requests:
-            plain["requests"] = [begun.as_json() for begun in self.requests]
+            if value := getattr(self, key):
+                plain[key] = _PLAIN[key](value) if key in _PLAIN else value
         return plain
 
     def having_spent(self, other: AgentState) -> AgentState:
@@ -207,7 +224,10 @@ class OpenLedger:
         A torn line before it is cut off, and so is one of the same tick that says something else. A ledger
         that has grown past a megabyte keeps its newest lines, at most half of that.
         """
-        file, line = self._file, compact(state.as_json()) + b"\n"
+        file, plain = self._file, state.as_json()
+        written = compact(plain)
+        object.__setattr__(state, "written", (plain, written))
+        line = written + b"\n"
         is_as_left = self._ended == identity_in(file.status()) and self._tick < state.tick
         if not is_as_left and self._ends_with(line, state.tick):
             return

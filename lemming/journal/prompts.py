@@ -145,26 +145,25 @@ class PromptWriter:
         `count`: how many long lines the journal spells out so far.
         """
         self._begin(tick)
-        lines = text.split("\n")
-        known = [*map(self._places.get, lines)]
+        place_of = self._places.get
         parts: list[Part] = []
+        new: list[str] = []
         places: list[int] = []
-        begin = 0  # of the lines that are to be spelled out
-        for number, place in enumerate(known):
-            if place is None:
-                if places:
-                    parts.append(places)
-                    places, begin = [], number
+        spelled_out: list[str] = []
+        for line in text.split("\n"):
+            if place := place_of(line):
+                if spelled_out:
+                    parts.append("\n".join(spelled_out))
+                    spelled_out = []
+                places += place
                 continue
-            if begin < number and not places:
-                parts.append("\n".join(lines[begin:number]))
-            places += place
-        new = [
-            line
-            for line, place in zip(lines, known, strict=True)
-            if place is None and len(line) >= SHORTEST_LINE
-        ]
-        return [*parts, places or "\n".join(lines[begin:])], new
+            if places:
+                parts.append(places)
+                places = []
+            spelled_out.append(line)
+            if len(line) >= SHORTEST_LINE:
+                new.append(line)
+        return [*parts, places or "\n".join(spelled_out)], new
 
     def note(self, tick: int, agent: str, opening: bytes, count: int, new: list[str]) -> None:
         """Take note of what a `turn_started` that has been written spells out."""

@@ -335,7 +335,7 @@ class TurnEnded(Record):
     def json_schema(cls) -> Schema:
         """Return the schema of such a record, without `type`, `epoch` and `check`."""
         report = {key: schema_of(hint) for key, hint in _hints_of(TurnReport).items()}
-        absent = {name: report.pop(name) for name in ("request", *MAY_SAY_NOTHING, "end")}
+        absent = {name: report.pop(name) for name in (*MAY_SAY_NOTHING, "end")}
         return object_of(report, {**absent, "code": schema_of(str)})
 
 

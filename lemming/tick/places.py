@@ -60,7 +60,7 @@ class Places:
     """The places of an organisation's agents."""
 
     def __init__(self, org: Organisation) -> None:
-        self._org = org
+        self._org, self._base = org, str(org.base)
         self._kept: dict[str, Place] = {}
         self._most = min(MOST_AGENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE)
 
@@ -68,7 +68,7 @@ class Places:
         """Return an agent's place as it is now; None where somebody has removed the agent."""
         known = self._kept.get(agent)
         try:
-            identity = identity_of(f"{self._org.base}/{paths.agent_folder(agent)}")
+            identity = identity_of(f"{self._base}/{paths.agent_folder(agent)}")
         except OSError:
             identity = None
         if known:

@@ -208,7 +208,8 @@ class Tick:
         gathered, begins = found
         for problem in gathered.problems:
             self.runtime.tell(problem, name)
-        self.journal.begin_turn(*begins)
+        written = gathered.inputs.state.written
+        self.journal.begin_turn(*begins, state=written[1] if written else b"")
         self._take(gathered.inputs, again=False)
 
     def _gathered(self, name: str) -> Reason | tuple[Gathered, tuple[TurnStarted, bytes]]:
