@@ -25,8 +25,12 @@ def open_temporary(folder: int, name: str, mode: int = 0o644) -> tuple[int, str]
     # No name may have more than 255 bytes, and a character has at most four.
     short = name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])
     temporary = f".{short}.tmp"  # under which a leftover is found again
-    while (descriptor := _create_again(folder, temporary, mode)) is None:
+    descriptor = _create(folder, temporary, mode)
+    if descriptor is None and _look_for_leftover(folder, temporary, remove=True):
+        descriptor = _create(folder, temporary, mode)
+    while descriptor is None:
         temporary = f".{short}.{os.urandom(6).hex()}.tmp"  # nobody else has this one
+        descriptor = _create(folder, temporary, mode)
     return descriptor, temporary
 
 
@@ -38,14 +42,6 @@ def is_temporary(name: str) -> bool:
 def is_left_over(folder: int | None, temporary: str) -> bool:
     """Return whether a file is what a crash left: one that nobody is writing."""
     return _look_for_leftover(folder, temporary, remove=False)
-
-
-def _create_again(folder: int, temporary: str, mode: int) -> int | None:
-    """Do what `_create` does, in the place of a leftover where there is one."""
-    descriptor = _create(folder, temporary, mode)
-    if descriptor is None and _look_for_leftover(folder, temporary, remove=True):
-        return _create(folder, temporary, mode)
-    return descriptor
 
 
 def _create(folder: int, temporary: str, mode: int) -> int | None:

@@ -36,7 +36,8 @@ _SPENT = ("credits", "judged", "passed_on", "unpriced_calls", "input_tokens", "o
 _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
-    "expired_unread", "passed_on", "serving", "requests", "end", "judged", "lost", "failed", "in_vain", "kept",
+    "expired_unread", "passed_on", "serving", "requests", "end", "judged", "lost", "failed", "in_vain",
+    "kept",
 )  # fmt: skip
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "requests": lambda requests: [begun.as_json() for begun in requests],

@@ -145,12 +145,14 @@ class Commits:
         self.journal.settle(outcome.report.agent)
         org, effects, entries = self.runtime.org, outcome.effects, outcome.entries
         first = len(effects) - len(entries)
+        digests = {file["path"]: file["sha256"] for file in outcome.report.files}
         for effect in effects[:first]:
             if effect.says is None or again:
                 apply_effect(org.base, effect, again=again)
-            else:
-                status = place.memory.put(effect.path.rpartition("/")[2], effect.content)
-                org.files.wrote(effect.path, effect.says, effect.content, status, digest=effect.digest)
+                continue
+            path, content = effect.path, effect.content
+            status = place.memory.put(path.rpartition("/")[2], content)
+            org.files.wrote(path, effect.says, content, status, digest=digests[path])
         try:
             for number, (effect, entry) in enumerate(zip(effects[first:], entries, strict=True)):
                 if again:
