@@ -22,7 +22,7 @@ from lemming.journal.records import TurnAnswered, TurnCommitted, TurnEnded
 from lemming.logging_config import EngineLog
 from lemming.mail.visibility import Mail
 from lemming.report import TurnReport
-from lemming.tick.places import Place, Places
+from lemming.tick.open_agents import OpenAgent, OpenAgents
 from lemming.tick.runtime import Runtime
 from lemming.turn.values import TurnOutcome
 
@@ -46,13 +46,13 @@ class Commits:
     mail: Mail
     settings: Org
     log: EngineLog = field(init=False)
-    places: Places = field(init=False)
+    agents: OpenAgents = field(init=False)
     reports: dict[str, TurnReport] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
     _held_files: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.log, self.places = self.runtime.org.own(EngineLog), self.runtime.org.own(Places)
+        self.log, self.agents = self.runtime.org.own(EngineLog), self.runtime.org.own(OpenAgents)
 
     @property
     def held_files(self) -> Mapping[str, bytes]:
@@ -87,11 +87,11 @@ class Commits:
 
     def write_again(self, outcome: TurnOutcome) -> None:
         """Write the files of a turn that was committed before the machine went down."""
-        if place := self.places.of(outcome.report.agent):
-            self._apply(outcome, place, again=True)
+        if agent := self.agents.of(outcome.report.agent):
+            self._apply(outcome, agent, again=True)
             self._show(outcome)
 
-    def end(self, ended: TurnEnded, place: Place | None = None) -> None:
+    def end(self, ended: TurnEnded, agent: OpenAgent | None = None) -> None:
         """Record how a turn ended: in the journal, in the logs, in the reports."""
         report = ended.report
         self.journal.append(ended)
@@ -102,41 +102,41 @@ class Commits:
         facts["calls"], facts["credits"] = report.calls, report.credits
         facts["duration_ms"] = report.duration_ms
         action = report.status if report.status in ("skipped", "failed") else "completed"
-        place = place or self.places.of(report.agent)
-        own = place.log if place else None
+        agent = agent or self.agents.of(report.agent)
+        own = agent.log if agent else None
         self.log.turn(report.agent, self.journal.tick, action, facts, report.notes, own)
         self.reports[report.agent] = report
 
     def is_gone(self, agent: str) -> bool:
         """Return whether somebody removed the agent since the tick began: then nothing is written for it."""
-        return self.places.of(agent) is None
+        return self.agents.of(agent) is None
 
     def _commit(self, outcome: TurnOutcome, *, again: bool, warned: bool) -> None:
-        place = self.places.of(outcome.report.agent)
-        if place is None:
+        agent = self.agents.of(outcome.report.agent)
+        if agent is None:
             gone = DiskError("the agent was removed", where=paths.agent_folder(outcome.report.agent))
             outcome = _failed_to_write(outcome, gone)
             self.end(TurnCommitted(report=outcome.report, state=outcome.state.as_json()))
             return
         try:
-            self._apply(outcome, place, again=again)
+            self._apply(outcome, agent, again=again)
         except DiskError as error:
             if not error.concerns_one_file:
                 raise
             outcome = _failed_to_write(outcome, error)
-            self._apply(outcome, place, again=again)
+            self._apply(outcome, agent, again=again)
         report = outcome.report
         if report.agent not in self.reports:  # one that was held has been shown
             self._show(outcome)
         if report.status == "failed":
-            self.end(TurnCommitted(report=report, state=outcome.state.as_json()), place)
+            self.end(TurnCommitted(report=report, state=outcome.state.as_json()), agent)
             return
-        self.end(TurnCommitted(report=report), place)
+        self.end(TurnCommitted(report=report), agent)
         if warned:
             tick, spent = self.journal.tick, outcome.state.credits
             self.log.warning("soft_cap_reached", agent=report.agent, tick=tick, credits=spent)
 
-    def _apply(self, outcome: TurnOutcome, place: Place, *, again: bool) -> None:
+    def _apply(self, outcome: TurnOutcome, agent: OpenAgent, *, again: bool) -> None:
         """Write a turn's files: memories and workspace, then the outbox, then the agent's new state.
 
         An entry is paid for and waited for: where it cannot be written the run ends, as on a full disk, and
@@ -151,20 +151,20 @@ class Commits:
                 apply_effect(org.base, effect, again=again)
                 continue
             path, content = effect.path, effect.content
-            status = place.memory.put(path.rpartition("/")[2], content)
+            status = agent.memory.put(path.rpartition("/")[2], content)
             org.files.wrote(path, effect.says, content, status, digest=digests[path])
         try:
             for number, (effect, entry) in enumerate(zip(effects[first:], entries, strict=True)):
                 if again:
                     apply_effect(org.base, effect, again=True)
                 else:
-                    before = place.outbox.status()
-                    place.outbox.put(effect.path.rpartition("/")[2], effect.content, is_new=True)
-                    self.mail.written(number, entry, (before, place.outbox.status()))
+                    before = agent.outbox.status()
+                    agent.outbox.put(effect.path.rpartition("/")[2], effect.content, is_new=True)
+                    self.mail.written(number, entry, (before, agent.outbox.status()))
         except DiskError as error:
             error.concerns_one_file = False
             raise
-        place.ledger.write(outcome.state)
+        agent.ledger.write(outcome.state)
 
     def _show(self, outcome: TurnOutcome) -> None:
         """Let the others see what the turn wrote."""

@@ -22,7 +22,7 @@ SHARE = 16
 MOST_AGENTS = 256
 
 
-class Place:
+class OpenAgent:
     """One agent's folder, and what is open of it; `identity` tells whether all of it stands as it did."""
 
     def __init__(self, org: Organisation, name: str, identity: Identity) -> None:
@@ -56,16 +56,16 @@ class Place:
                 opened.close()
 
 
-class Places:
-    """The places of an organisation's agents."""
+class OpenAgents:
+    """The agents of an organisation of which files are open."""
 
     def __init__(self, org: Organisation) -> None:
         self._org, self._base = org, str(org.base)
-        self._kept: dict[str, Place] = {}
+        self._kept: dict[str, OpenAgent] = {}
         self._most = min(MOST_AGENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE)
 
-    def of(self, agent: str) -> Place | None:
-        """Return an agent's place as it is now; None where somebody has removed the agent."""
+    def of(self, agent: str) -> OpenAgent | None:
+        """Return an agent as it stands now; None where somebody has removed it."""
         known = self._kept.get(agent)
         try:
             identity = identity_of(f"{self._base}/{paths.agent_folder(agent)}")
@@ -79,8 +79,8 @@ class Places:
             return None
         if len(self._kept) >= self._most:  # agents take turns in a circle: the newest is needed last
             self._kept.popitem()[1].close()
-        place = self._kept[agent] = Place(self._org, agent, identity)
-        return place
+        opened = self._kept[agent] = OpenAgent(self._org, agent, identity)
+        return opened
 
     def close(self) -> None:
         """Close all that is open; it is opened again when it is needed."""
