@@ -21,6 +21,7 @@ from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.mail.held import Ends, EntriesOf, Read
+from lemming.mail.kept import CallNote, WaitingForPerson
 from lemming.mail.people import whom_to_ask
 from lemming.mail.requests import RequestView
 from lemming.mail.tasks import Task
@@ -29,16 +30,7 @@ from lemming.messages import OutboxEntry
 from lemming.organisation import Organisation, OrgPath
 from lemming.turn.draft import Draft
 from lemming.turn.opening import Surroundings
-from lemming.turn.seams import (
-    CallNote,
-    Capability,
-    Holder,
-    Moment,
-    Preparation,
-    Showing,
-    TurnPart,
-    WaitingForPerson,
-)
+from lemming.turn.seams import Capability, Holder, Moment, Preparation, Showing, TurnPart
 from lemming.turn.values import TurnInputs
 
 

@@ -12,9 +12,9 @@ from lemming.files.documents import value_of
 from lemming.inspect.requests import RequestsNow
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import read_state
+from lemming.mail.kept import WaitingForPerson
 from lemming.mail.requests import RequestView
 from lemming.organisation import Organisation
-from lemming.turn.seams import WaitingForPerson
 from lemming.unseen import notes_on
 
 Json = dict[str, Any]

@@ -13,11 +13,10 @@ from lemming.clock import SystemClock, parse_timestamp
 from lemming.config import load_config
 from lemming.files.jsontext import to_line
 from lemming.inspect.requests import RequestsNow, requests_now
+from lemming.mail.kept import WaitingForPerson, waiting_for_persons
 from lemming.mail.requests import RequestView, Share
 from lemming.organisation import Organisation
 from lemming.tick.plan import people_in
-from lemming.turn.parts import waiting_for_persons
-from lemming.turn.seams import WaitingForPerson
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from lemming.errors import OUTCOME_CODES
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
+from lemming.mail.kept import notes_of
 from lemming.redaction import without_userinfo
 from lemming.telemetry import semconv as names
 from lemming.telemetry.content import arguments_of, instructions_in, messages_in, reply_in
@@ -20,7 +21,7 @@ from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, ended, event_of, span
 from lemming.telemetry.sources import Sources, span_id_of, trace_id_of
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.turn.judges import VERDICT_SCHEMA
-from lemming.turn.parts import notes_of, questions_of
+from lemming.turn.parts import questions_of
 
 IN_THE_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""

@@ -9,6 +9,7 @@ from lemming.calendars import is_clock
 from lemming.config import credits_of
 from lemming.errors import LemmingError
 from lemming.journal.ledger import AgentState, read_state
+from lemming.mail.kept import asked_beside
 from lemming.mail.tasks import Tasks, tasks_of
 from lemming.mail.visibility import View
 from lemming.memory import read_memories
@@ -21,7 +22,7 @@ from lemming.schedule import next_due
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.inputs import FoundFirst, find
 from lemming.turn.news import is_news
-from lemming.turn.parts import asked_beside, prepared_for
+from lemming.turn.parts import prepared_for
 from lemming.turn.planned import tick_waited_for
 from lemming.turn.seams import Moment
 

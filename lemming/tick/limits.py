@@ -33,6 +33,7 @@ from lemming.journal.file import Journal, journal_ticks
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import Record, TurnStarted
+from lemming.mail.kept import raises_of
 from lemming.report import TurnReport
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.reserved import Reserved
@@ -48,7 +49,6 @@ from lemming.tick.spent_before import (
     total,
 )
 from lemming.tick.turn_limits import Scope, TurnSpending
-from lemming.turn.parts import raises_of
 from lemming.turn.values import TurnInputs
 
 LOOKS_EVERY_S = 0.2

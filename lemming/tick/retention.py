@@ -22,13 +22,13 @@ from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.closing import is_answered
 from lemming.mail.index import EntryIndex
+from lemming.mail.kept import asked_beside
 from lemming.mail.patience import is_past_for
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.organisation import Organisation
 from lemming.tick.plan import channels_in, people_in
 from lemming.tick.reading import clocks_in
-from lemming.turn.parts import asked_beside
 
 TURNS_WAITED_FOR, RETENTIONS_WAITED_FOR = 2, 10
 

@@ -26,6 +26,7 @@ from lemming.gates.look import WORDS, require_seen
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.worst import most_tokens_in, size_of, worst_of
+from lemming.mail.kept import raises_of
 from lemming.models import ModelEntry
 from lemming.plugins.errors import words_of
 from lemming.providers import Request
@@ -33,7 +34,7 @@ from lemming.tick.reserved import Reserved
 from lemming.tick.runtime import Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tick.spent_before import NotKnown, amount_lost, amount_of
-from lemming.turn.parts import questions_of, raises_of
+from lemming.turn.parts import questions_of
 from lemming.turn.results import RESULTS_CHARS
 from lemming.turn.values import TurnInputs
 

@@ -7,21 +7,19 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
-from lemming.capabilities import SHIPPED, capability, capability_here, in_order, made_by
+from lemming.capabilities import SHIPPED, capability, in_order
 from lemming.config import Config
 from lemming.contract import NewEntry, ToolCall
 from lemming.files.fields import Json
 from lemming.gates.asked import Asking
 from lemming.gates.gate import Gate, GateVerdict
-from lemming.journal.begun import Asked, Begun
+from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.mail.held import Ends, EntriesOf, Read
-from lemming.mail.requests import RequestView
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry, entry_id
-from lemming.organisation import Organisation
 from lemming.providers import Message
 from lemming.report import End
 from lemming.tools import ToolContext, ToolResult
@@ -30,18 +28,7 @@ from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
-from lemming.turn.seams import (
-    CallNote,
-    Capability,
-    Held,
-    Holder,
-    Moment,
-    No,
-    Preparation,
-    Showing,
-    TurnPart,
-    WaitingForPerson,
-)
+from lemming.turn.seams import Capability, Held, Holder, Moment, No, Preparation, Showing, TurnPart
 
 
 class Prepared:
@@ -221,41 +208,6 @@ def after_giving_up(state: AgentState, given: Iterable[str], records: Iterable[R
     for name in in_order(given):
         state = capability(name).given_up(state, found)
     return state
-
-
-def asked_beside(state: AgentState) -> Iterator[Asked]:
-    """Yield what an agent asked beside what its requests hold."""
-    for name, kept in state.kept.items():
-        if (known := capability_here(name)) is not None:
-            yield from known.asked(kept)
-
-
-def raises_of(kept: Mapping[str, Json], line: str) -> dict[str, Json]:
-    """Return by how much a limit was raised, by the request that asked for it, of what capabilities keep."""
-    found: dict[str, Json] = {}
-    for name, value in kept.items():
-        found |= capability(name).raises(value, line)
-    return found
-
-
-def waiting_for_persons(org: Organisation, requests: Iterable[RequestView]) -> dict[str, WaitingForPerson]:
-    """Return what capabilities have wait for persons, of these open requests, by the request's identity."""
-    found: dict[str, WaitingForPerson] = {}
-    by_name: dict[str, list[RequestView]] = {}
-    for request in requests:
-        if name := made_by(request.entry.payload):
-            by_name.setdefault(name, []).append(request)
-    for name, its in by_name.items():
-        if (known := capability_here(name)) is not None:
-            found |= known.waiting(org, its)
-    return found
-
-
-def notes_of(kept: Mapping[str, Json]) -> Iterator[CallNote]:
-    """Yield what is to be said of a call, by those who kept something with it."""
-    for name, value in kept.items():
-        if (known := capability_here(name)) is not None:
-            yield known.note(value)
 
 
 def questions_of(given: Mapping[str, Json]) -> Iterator[tuple[str, Sequence[Message]]]:

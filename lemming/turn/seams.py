@@ -24,6 +24,7 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.mail.held import Ends, EntriesOf, Read
 from lemming.mail.inbox import Inbox
+from lemming.mail.kept import CallNote, WaitingForPerson
 from lemming.mail.requests import RequestView
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
@@ -88,22 +89,6 @@ class Holder(Protocol):
     ) -> Held:
         """Return what becomes of a call; `plan` makes one that only tells the engine what to write."""
         ...
-
-
-class CallNote(NamedTuple):
-    """What is to be said of a call: in words, and by which entry of whom."""
-
-    text: str
-    by: str
-    entry: str
-
-
-class WaitingForPerson(NamedTuple):
-    """What waits for a person: exactly what, in words, and what is needed of them."""
-
-    call: Json
-    text: str
-    needs: str
 
 
 class No(NamedTuple):

@@ -17,10 +17,10 @@ from lemming.inspect.preview import Preview, preview_tick
 from lemming.inspect.under_way import running_engine
 from lemming.journal.ledger import AgentState, read_state
 from lemming.mail.index import EntryIndex
+from lemming.mail.kept import asked_beside
 from lemming.messages import OutboxEntry
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.not_done import NotDone, read_turns_not_done
-from lemming.turn.parts import asked_beside
 from lemming.views.failures import MOST_TICKS, EndsOfTurns
 from lemming.views.under_way import DoingNow, doing_in
 

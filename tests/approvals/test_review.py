@@ -12,11 +12,11 @@ from leave_org import Ring, by_hand, lemming, make, requests, shown, tick
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.journal.ledger import read_state
+from lemming.mail.kept import asked_beside
 from lemming.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 from lemming.tools import ToolRegistry
-from lemming.turn.parts import asked_beside
 
 SECRET = "pull the red lever"
 IN = {"at": "in", "then": "ask", "when": {"field": "from", "op": "is", "value": "web"}}

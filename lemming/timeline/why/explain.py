@@ -12,13 +12,12 @@ from pathlib import Path
 
 from lemming import paths
 from lemming.errors import UsageError
+from lemming.mail.kept import CallNote, notes_of
 from lemming.organisation import OrgPath
 from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.seen import turn_of_tree
 from lemming.timeline.why.things import CHANGED, Thing, TracedTurn, lost_ticks, read_file, thing_at, unwritten
 from lemming.timeline.why.writings import Write, Writings
-from lemming.turn.parts import notes_of
-from lemming.turn.seams import CallNote
 
 TURNS_TOLD = 200
 

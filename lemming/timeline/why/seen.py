@@ -8,6 +8,7 @@ from typing import Any
 
 from lemming import paths
 from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.mail.kept import notes_of
 from lemming.messages import text_of_payload
 from lemming.quoting import quoted
 from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord
@@ -26,7 +27,6 @@ from lemming.timeline.why.things import (
 )
 from lemming.timeline.why.writings import Moment, Writings
 from lemming.tools import shipped_tools
-from lemming.turn.parts import notes_of
 
 COMPARED_CHARS = 2000  # what tools give of a long file is cut
 

@@ -93,13 +93,13 @@ def sight_of(turn: TurnRecord, agents: Collection[str]) -> Shown:
 def _missing(entries: Collection[SeenEntry], turn: TurnRecord) -> list[SeenEntry]:
     """Return what is not among these of the request that the turn was for: itself, answers to what was asked.
 
-    In a prompt an answer is the result of a call. A call with leave leads to the turn that asked for it.
+    In a prompt an answer is the result of a call. One that was approved leads to the turn that asked for it.
     """
     assert turn.started is not None
     task = turn.started.task or {}
     asked = task.get("begun", {}).get("asked", [])
     identities = [task.get("request"), *(one.get("answer") for one in asked)]
-    identities += [one["request"] for one in asked if one.get("leave")]
+    identities += [one["request"] for one in asked if one.get("held")]
     known = names_of([identity for identity in identities if identity])
     told = {entry.id for entry in entries}
     return [

@@ -1,0 +1,64 @@
+"""What capabilities say of what they keep: in ledgers, with calls, until something is answered. Looks only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from lemming.capabilities import capability, capability_here, made_by
+from lemming.files.fields import Json
+from lemming.journal.begun import Asked
+from lemming.journal.ledger import AgentState
+from lemming.mail.requests import RequestView
+from lemming.organisation import Organisation
+
+
+class CallNote(NamedTuple):
+    """What is to be said of a call: in words, and by which entry of whom."""
+
+    text: str
+    by: str
+    entry: str
+
+
+class WaitingForPerson(NamedTuple):
+    """What waits for a person: exactly what, in words, and what is needed of them."""
+
+    call: Json
+    text: str
+    needs: str
+
+
+def asked_beside(state: AgentState) -> Iterator[Asked]:
+    """Yield what an agent asked beside what its requests hold."""
+    for name, kept in state.kept.items():
+        if (known := capability_here(name)) is not None:
+            yield from known.asked(kept)
+
+
+def raises_of(kept: Mapping[str, Json], line: str) -> dict[str, Json]:
+    """Return by how much a limit was raised, by the request that asked for it, of what capabilities keep."""
+    found: dict[str, Json] = {}
+    for name, value in kept.items():
+        found |= capability(name).raises(value, line)
+    return found
+
+
+def waiting_for_persons(org: Organisation, requests: Iterable[RequestView]) -> dict[str, WaitingForPerson]:
+    """Return what capabilities have wait for persons, of these open requests, by the request's identity."""
+    found: dict[str, WaitingForPerson] = {}
+    by_name: dict[str, list[RequestView]] = {}
+    for request in requests:
+        if name := made_by(request.entry.payload):
+            by_name.setdefault(name, []).append(request)
+    for name, its in by_name.items():
+        if (known := capability_here(name)) is not None:
+            found |= known.waiting(org, its)
+    return found
+
+
+def notes_of(kept: Mapping[str, Json]) -> Iterator[CallNote]:
+    """Yield what is to be said of a call, by those who kept something with it."""
+    for name, value in kept.items():
+        if (known := capability_here(name)) is not None:
+            yield known.note(value)
