@@ -1,4 +1,4 @@
-"""What capabilities say of what they keep: in ledgers, with calls, until something is answered. Looks only."""
+"""What capabilities say of what they keep: in ledgers, with calls, until a request ends. Looks only."""
 
 from __future__ import annotations
 
