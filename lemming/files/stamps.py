@@ -236,12 +236,11 @@ class Listing(NamedTuple):
         None when somebody did: the next look tells. A name that somebody adds in the very instant of the
         change is overlooked until anything else changes in the folder, or it was listed a minute ago.
         """
-        before, after = map(identity_in, around)
-        if self.identity != before:
+        before, after = around
+        if self.identity != identity_in(before):
             return None
-        return self._replace(
-            identity=after, is_settled=self.is_settled and is_exact(after), is_changed_here=True
-        )
+        identity = identity_in(after)
+        return Listing(identity, self.is_settled and is_exact(identity), self.names, True, self.listed_s)
 
     def still_holds(self, identity: Identity) -> bool:
         """Return whether a folder that is found with this identity holds these names."""

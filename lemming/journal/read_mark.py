@@ -55,8 +55,9 @@ class ReadMark:
     @property
     def has_bare_ids(self) -> bool:
         """Whether an earlier version wrote it: which entries it means must be looked for."""
-        identities = (*self.also, *self.unusable) if self.also or self.unusable else ()
-        return not all("/" in identity for identity in identities)
+        if not (self.also or self.unusable):
+            return False
+        return not all("/" in identity for identity in (*self.also, *self.unusable))
 
     def resolved(self, names: Iterable[EntryName]) -> ReadMark:
         """Return the same mark with identities, as far as it is of these entries."""

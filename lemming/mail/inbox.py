@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import NamedTuple
+from itertools import chain, islice
+from operator import attrgetter
+from typing import NamedTuple, cast
 
 from lemming.errors import Problem
 from lemming.journal.read_mark import ReadMark
@@ -31,6 +32,9 @@ class Inbox(NamedTuple):
 
 NO_INBOX = Inbox((), (), (), 0, ReadMark())
 """What a turn is shown that is for one request alone."""
+
+
+_chars_of = attrgetter("payload_chars")
 
 
 def assemble(view: View, *, limit: int, chars: int, tasks: Tasks | None = None) -> Inbox:
@@ -129,7 +133,13 @@ def _newest(mail: Mail, names: Iterable[EntryName], limit: int, room: int) -> tu
     """
     entries: list[OutboxEntry] = []
     if limit > 0 and room > 0:
-        for name in names:
+        names = iter(names)
+        newest = [*islice(names, limit)]
+        at_hand = [*map(mail.at_hand, newest)]
+        if all(at_hand) and (left := room - sum(map(_chars_of, at_hand))) >= 0:  # as nearly always
+            at_hand.reverse()
+            return cast("list[OutboxEntry]", at_hand), left
+        for name in chain(newest, names):
             found = mail.at_hand(name)
             if found is None:
                 if not isinstance(anew := mail.read(name), OutboxEntry):

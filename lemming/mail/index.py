@@ -78,7 +78,7 @@ class Names:
 NONE = Names([], [])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # made for every entry, and a frozen one takes three times as long
 class _Outbox:
     """An outbox as it was looked at last. `strays` are files in it whose names are no entry's."""
 
@@ -237,7 +237,11 @@ class EntryIndex:
         if known is None or not (listing := known.listing.after_change(around)):
             return
         names = known.names
-        if (name in names) is not is_there:
+        if is_there and (not names.all or names.all[-1] < name):  # as nearly always
+            by_hand = names.by_hand if name.is_derived else [*names.by_hand, name]
+            names = Names([*names.all, name], by_hand)
+            self._changed ^= {name}
+        elif (name in names) is not is_there:
             names = Names(_toggled(names.all, name), names.by_hand)
             if not name.is_derived:
                 names.by_hand = _toggled(known.names.by_hand, name)

@@ -60,6 +60,7 @@ class Mail:
         self._rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
         self._past: dict[str, Names] = {}
+        self._readable: dict[str, dict[str, Names]] = {}
         self._everybody: Names | None = None
         self._to_come: dict[str, list[EntryName]] = {}
         self._today: list[EntryName] = []
@@ -85,12 +86,15 @@ class Mail:
         """Take note that a turn's entry is on the disk now; `number` is its place among the turn's."""
         self._index.written(name_of_entry(entry, number), entry, around)
 
-    def readable(self, reader: Agent) -> dict[str, Names]:
+    def readable(self, reader: Agent) -> Mapping[str, Names]:
         """Return what an agent may read of earlier ticks, by author; under "*" that of all, in order."""
-        if "*" in reader.permissions.read_outboxes:
+        patterns, name = reader.permissions.read_outboxes, reader.name
+        if "*" in patterns:
             return {"*": self.everybody}
-        authors = self.agents.intersection(reader.permissions.read_outboxes) - {reader.name}
-        return {author: self.past(author) for author in sorted(authors)}
+        if name not in self._readable:
+            authors = [it for it in sorted(patterns) if it in self.agents and it != name]
+            self._readable[name] = {author: self.past(author) for author in authors}
+        return self._readable[name]
 
     def past(self, author: str) -> Names:
         """Return what was in an outbox, of earlier ticks, when it was first looked at in this one; "*": all.
@@ -116,8 +120,7 @@ class Mail:
 
     def reminders(self, author: str) -> list[EntryName]:
         """Return the entries of an author for itself whose moment has come."""
-        own = [name for name in self.past(author).by_hand if self._index.moment_of(name)]
-        found = ((name, self.read(name)) for name in own)
+        found = ((it, self.read(it)) for it in self.past(author).by_hand if self._index.moment_of(it))
         return [name for name, it in found if isinstance(it, OutboxEntry) and author in it.targets]
 
     def may_be_reminded(self, author: str) -> bool:
@@ -146,9 +149,8 @@ class Mail:
 
     def today_of(self, author: str, reader: str) -> Sequence[EntryName]:
         """Return an author's entries of this tick that a reader of it may see, in order."""
-        names = self._today_of.get(author)
-        is_seen = names and self._firing.get(author, -1) < self._place_of(reader)
-        return names if names and is_seen else ()
+        names = self._today_of.get(author, ())
+        return names if names and self._firing.get(author, -1) < self._place_of(reader) else ()
 
     def _place_of(self, reader: str) -> int:
         """Return a place in the order; the entries are visible of turns before it."""
@@ -213,7 +215,10 @@ class Mail:
                 self._add_today(name)
 
     def _add_today(self, name: EntryName) -> None:
-        insort(self._today, name, key=self.key)
+        if self._today and self.key(name) < self.key(self._today[-1]):
+            insort(self._today, name, key=self.key)
+        else:  # as always where turns are taken one after another
+            self._today.append(name)
         insort(self._today_of.setdefault(name.author, []), name)
 
 
@@ -221,8 +226,8 @@ class View:
     """What one reader may see in a tick, and what of it `mark` says was shown. Names only: none is opened."""
 
     def __init__(self, mail: Mail, reader: Agent, mark: ReadMark) -> None:
-        self.mail, self.reader = mail, reader.name
-        self._tick, self._patterns = mail.tick, reader.permissions.read_outboxes
+        self.mail, self.reader, self._tick = mail, reader.name, mail.tick
+        self._patterns = reader.permissions.read_outboxes
         past = mail.readable(reader)
         self._is_of_all = "*" in past
         self._authors: Collection[str] = mail.agents if self._is_of_all else past
@@ -237,9 +242,8 @@ class View:
             for_all = mark.tick_of("*")
             ahead = {it: tick for it, tick in mark.through.items() if tick > for_all and it in mail.agents}
             self._ahead = {**ahead, self.reader: self._tick}
-        self._new_today = self._seen_today
-        if self._also:
-            self._new_today = [name for name in self._seen_today if name not in self._also]
+        self._new_today = [*filterfalse(self._also.__contains__, self._seen_today)]
+        self._late = self._find_late()
 
     def _find_today(self, authors: Iterable[str]) -> Sequence[EntryName]:
         if self._is_of_all:
@@ -298,6 +302,11 @@ class View:
 
     def known(self, new: Collection[EntryName]) -> Iterator[EntryName]:
         """Yield all that is visible but for these, newest first."""
+        if len(self._past) == 1 and not (self._is_of_all or self._late):  # what is new comes last
+            names, after = self._past[0]
+            newest_first, count = reversed(names.all), len(names.all) - names.after(after)
+            newest = chain(reversed(self._seen_today), islice(newest_first, count))
+            return chain(filterfalse(new.__contains__, newest), newest_first)
         streams = [reversed(names.all) for names, _ in self._past]
         past = streams[0] if len(streams) == 1 else merge(*streams, key=self.mail.key, reverse=True)
         visible = filterfalse(new.__contains__, chain(reversed(self._seen_today), past))
@@ -313,22 +322,19 @@ class View:
         done = None if is_all else {*known, *bad}
         if self._is_of_all:
             through = {"*": self._through("*", done)}
-            of_one = {
-                **self._ahead,
-                **{it: self._through(it, done) for it in {name.author for name in known}},
-            }
+            of_one = self._ahead | {it: self._through(it, done) for it in {name.author for name in known}}
             of_one.pop(self.reader)
             through.update((author, tick) for author, tick in of_one.items() if tick > through["*"])
         else:
             through = {author: self._through(author, done) for author in self._patterns}
-        by_ticks = ReadMark(through)
-        also = chain(known, filter(self._is_kept, self._also))
-        bad_before = self._unusable.difference(known, self._also)
-        return ReadMark(
-            through,
-            also=frozenset(name.identity for name in also if not by_ticks.covers(name)),
-            unusable=frozenset(name.identity for name in chain(bad, filter(self._is_there, bad_before))),
-        )
+        mark = ReadMark(through)
+        beyond = [name.identity for name in known if not mark.covers(name)]
+        if beyond or bad or self._also or self._unusable:
+            beyond += [it.identity for it in self._also if not mark.covers(it) and self._is_kept(it)]
+            bad_before = self._unusable.difference(known, self._also)
+            failed = chain(bad, filter(self._is_there, bad_before))
+            mark = ReadMark(through, frozenset(beyond), frozenset(name.identity for name in failed))
+        return mark
 
     def _through(self, author: str, done: Collection[EntryName] | None) -> int:
         """Return the tick up to which nothing of an author is left ("*": of anybody; None: it is all done).
@@ -344,21 +350,17 @@ class View:
                 return name.tick - 1
         return newest
 
-    @cached_property
-    def _late(self) -> list[EntryName]:
-        """What ticks say was shown and was not: what came late by hand, or could not be read; in order."""
+    def _find_late(self) -> list[EntryName]:
+        """Return what ticks say was shown and was not, in order: it came late by hand, or was unreadable."""
+        outboxes = (self.mail.past(self.reader), *(names for names, _ in self._past))
+        if not self._unusable and all(not names.by_hand for names in outboxes):
+            return []
         by_hand = (name for names, _ in self._past for name in names.by_hand if name.author != self.reader)
         unusable = (name for name in self._unusable if name.is_derived and self._is_there(name))
-        late = sorted(
-            (
-                name
-                for name in chain(by_hand, unusable)
-                if name.tick <= min(self.mark.tick_of(name.author), self._tick - 1) and name not in self._also
-            ),
-            key=self.mail.key,
-        )
-        own = [name for name in self._reminders if name not in self._also]
-        return sorted([*late, *own], key=self.mail.key) if own else late
+        tick_of, before = self.mark.tick_of, self._tick
+        late = (it for it in chain(by_hand, unusable) if it.tick < before and it.tick <= tick_of(it.author))
+        found = (name for name in chain(late, self._reminders) if name not in self._also)
+        return sorted(found, key=self.mail.key)
 
     @cached_property
     def _reminders(self) -> list[EntryName]:
@@ -394,7 +396,5 @@ class View:
 
     def _is_there(self, name: EntryName) -> bool:
         """Return whether an entry is among what is visible."""
-        is_past = name.tick < self._tick
-        return self.sees(name.author) and name in (
-            self.mail.past(name.author) if is_past else self._seen_today
-        )
+        is_past, author = name.tick < self._tick, name.author
+        return self.sees(author) and name in (self.mail.past(author) if is_past else self._seen_today)

@@ -123,7 +123,7 @@ class IdleAgents:
         if turn.agent in mail.changing or rests:
             return
         if looks is not None and state.tick < mail.tick and not state.read.unusable:
-            readable = mail.readable(agent)
+            readable = {**mail.readable(agent)}
             if mail.may_be_reminded(agent.name):
                 readable[agent.name] = mail.past(agent.name)
             wakes = [tick for begun in state.requests if (tick := begun.wakes_at) is not None]
