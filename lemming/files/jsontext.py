@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache
+from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
 from json.scanner import make_scanner
 from typing import Any
 
@@ -100,8 +101,14 @@ def pretty_words(words: dict[str, str | int]) -> bytes:
     return json.dumps(words, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
 
 
-to_line = json.JSONEncoder(ensure_ascii=False).encode
-"""Return JSON as prompts show it: on one line, with spaces."""
+def to_line(value: Any) -> str:
+    """Return JSON as prompts show it: on one line, with spaces."""
+    return "".join(_pieces_of(value, 0))
+
+
+# Made once: `json.JSONEncoder(ensure_ascii=False).encode` makes another for every value.
+_refuse = json.JSONEncoder().default
+_pieces_of = c_make_encoder(None, _refuse, encode_basestring, None, ": ", ", ", False, False, True)
 
 
 def locate(text: str, pointer: str) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from lemming.quoting import fenced, mark_for, quoted
 from lemming.tools import Tool
 from lemming.turn.actions import tools_opening
 from lemming.turn.labels import PLAIN, Labels
+from lemming.turn.sections import Section, fenced_section, of_entries, of_text
 
 BRIEF_LINE_CHARS = 600
 
@@ -207,54 +208,53 @@ def _about_tools(tools: Iterable[Tool] | None) -> str:
 
 
 def _situation(seen: Seen) -> str:
-    inbox, line = seen.inbox, seen.labels.line
-    more = f", {inbox.waiting} more wait for your next turn" if inbox.waiting else ""
-    above = [("Your memory", "\n".join(_memory_lines(seen)), "empty")]
-    above += [(f"File: {label}", quoted(text), "empty") for label, text in seen.context]
+    inbox, labels = seen.inbox, seen.labels
+    above = [of_text("Your memory", "\n".join(_memory_lines(seen)), "empty")]
+    above += [of_text(f"File: {label}", quoted(text), "empty") for label, text in seen.context]
+    left_out = ""
     if seen.task:
-        below = _task_sections(seen.task, seen.left_out, seen.before, seen.labels)
+        below = _task_sections(seen.task, seen.left_out, seen.before, labels)
     else:
-        below = _asked_sections(seen) if seen.agent.turn.take == "all" else []
-        apart = {id(entry) for entry in (*seen.asked, *_answers(seen))}
-        new = "\n".join(map(line, [entry for entry in inbox.unread if id(entry) not in apart]))
-        below.append((f"New entries in your inbox, oldest first{more}", new, "none"))
-    left_out = _left_out(seen.left_out) if seen.left_out and not seen.task else ""
-    before = f"Entries you have seen before, or addressed to others{left_out}"
-    below += [
-        (title, "\n".join(lines), "none")
-        for title, lines in (
-            (before, [*map(line, inbox.known)]),
-            ("Your own latest entries", [*map(line, inbox.own)]),
-            ("Results of your earlier tool calls", [quoted(to_line(result)) for result in seen.results]),
-        )
-        if lines or (left_out and title.endswith(left_out))
-    ]
+        more = f", {inbox.waiting} more wait for your next turn" if inbox.waiting else ""
+        below, new = [], inbox.unread
+        if seen.agent.turn.take == "all":
+            below = _asked_sections(seen)
+            apart = {id(entry) for entry in (*seen.asked, *_answers(seen))}
+            new = [entry for entry in new if id(entry) not in apart]
+        below.append(of_entries(f"New entries in your inbox, oldest first{more}", new, labels))
+        left_out = _left_out(seen.left_out)
+    if inbox.known or left_out:
+        before = f"Entries you have seen before, or addressed to others{left_out}"
+        below.append(of_entries(before, inbox.known, labels))
+    if inbox.own:
+        below.append(of_entries("Your own latest entries", inbox.own, labels))
+    if seen.results:
+        results = "\n".join([quoted(to_line(result)) for result in seen.results])
+        below.append(of_text("Results of your earlier tool calls", results))
     # One mark for all: no part can hold that of another.
-    mark = mark_for([seen.agent.name, str(seen.tick), *[text for _, text, _ in above + below]])
+    mark = mark_for([seen.agent.name, str(seen.tick), *[basis for _, _, basis, _ in above + below]])
+    contract = _contract_text(
+        "response" if seen.task else seen.agent.turn.kinds[0], seen.uses_wire_form, seen.calls_tools
+    )
     return "\n\n".join(
         [
-            *[_section(*section, mark) for section in above],
+            *[fenced_section(section, mark) for section in above],
             "\n".join([f"# Now\nIt is tick {seen.tick}.", *seen.time]),
             *[f"WARNING: {warning}" for warning in seen.warnings],
-            *[_section(*section, mark) for section in below],
-            _contract_text(
-                "response" if seen.task else seen.agent.turn.kinds[0], seen.uses_wire_form, seen.calls_tools
-            )
-            + (f"\n{seen.wanted}" if seen.wanted else ""),
+            *[fenced_section(section, mark) for section in below],
+            f"{contract}\n{seen.wanted}" if seen.wanted else contract,
         ]
     )
 
 
-def _asked_sections(seen: Seen) -> list[tuple[str, str, str]]:
+def _asked_sections(seen: Seen) -> list[Section]:
     """Return the sections of an agent whose requests are part of its inbox."""
     sections = (
         ('Asked of you: answer each with an entry of kind response whose payload has its id as "reply_to"',
          seen.asked),
         ("Answers to what you asked", _answers(seen)),
     )  # fmt: skip
-    return [
-        (title, "\n".join(map(seen.labels.line, entries)), "none") for title, entries in sections if entries
-    ]
+    return [of_entries(title, entries, seen.labels) for title, entries in sections if entries]
 
 
 def _answers(seen: Seen) -> list[OutboxEntry]:
@@ -271,24 +271,22 @@ def _left_out(count: int) -> str:
 
 def _task_sections(
     task: Task, left_out: int, before: Sequence[tuple[str, str]], labels: Labels
-) -> list[tuple[str, str, str]]:
+) -> list[Section]:
     """Return what a turn is for, and what belongs to it."""
     sections = []
     if task.request:
         asked = f"Asked of you by {task.request.agent}: answer it with one entry of kind response"
-        sections.append((asked, labels.line(task.request), "none"))
-    said = "\n".join(map(labels.line, task.thread))
+        sections.append(of_entries(asked, [task.request], labels))
     answers = "\n".join(
         [quoted(to_line(_asked(ended, labels))) for ended in task.asked if not ended.asked.call]
     )
-    more = [
-        *before,
-        (f"Said before in this conversation, oldest first{_left_out(left_out)}", said),
-        ("What you asked for it, and the answers", answers),
-    ]
-    said_of_none = _left_out(left_out)
-    told = (it for it in more if it[1] or (said_of_none and it[0].endswith(said_of_none)))
-    return [*sections, *((title, text, "none") for title, text in told)]
+    sections += [of_text(title, text) for title, text in before if text]
+    if task.thread or left_out:
+        said = f"Said before in this conversation, oldest first{_left_out(left_out)}"
+        sections.append(of_entries(said, task.thread, labels))
+    if answers:
+        sections.append(of_text("What you asked for it, and the answers", answers))
+    return sections
 
 
 def _brief_task(task: Task, labels: Labels) -> list[str]:
@@ -349,10 +347,6 @@ def _memory_lines(seen: Seen) -> list[str]:
     if left_out:
         lines.append(f"(too long to show, use memory_read: {', '.join(left_out)})")
     return lines
-
-
-def _section(title: str, text: str, when_empty: str, mark: str) -> str:
-    return f"# {title}\n{fenced(text, mark)}" if text else f"# {title}\n({when_empty})"
 
 
 def _tool_line(tool: Tool) -> str:
