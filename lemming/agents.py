@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -16,7 +17,17 @@ from lemming import paths
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.jsontext import compact, locate, meant, nearest
-from lemming.files.stamps import Look, Reading, are_as_before, folders_in, opened, status_of
+from lemming.files.stamps import (
+    Identity,
+    Look,
+    Reading,
+    are_as_before,
+    folders_in,
+    has_rested,
+    identity_of,
+    opened,
+    status_of,
+)
 from lemming.organisation import Organisation, OrgPath
 from lemming.resume import (
     Agent,
@@ -40,6 +51,7 @@ __all__ = [
     "ContextFile",
     "Example",
     "FileAccess",
+    "OwnFolders",
     "Survey",
     "TurnLimits",
     "agent_folders",
@@ -248,7 +260,7 @@ def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
     return [(name.encode("utf-8", "replace").decode(), found[name]) for name in sorted(found)]
 
 
-def require_own_folders(base: OrgPath, name: str) -> None:
+def require_own_folders(base: OrgPath | str, name: str) -> None:
     """Raise `ConfigError` when something else stands where one of the agent's own folders belongs.
 
     Or when what its turn writes could not be written there: better not asked than paid for in vain.
@@ -271,6 +283,28 @@ def require_own_folders(base: OrgPath, name: str) -> None:
                 "the engine may not write here, so its model is not asked",
                 "check the folder's owner and mode",
             )
+
+
+class OwnFolders:
+    """The agents whose own folders were found to be sound, and what their folder was then."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._base = str(org.base)
+        self._sound: dict[str, Identity] = {}
+
+    def require(self, name: str) -> None:
+        """Do what `require_own_folders` does; what it found holds until the agent's folder changes."""
+        agent, now = f"{self._base}/{paths.agent_folder(name)}", time.time_ns()
+        try:
+            identity = identity_of(agent)
+        except FileNotFoundError:
+            return
+        is_known = self._sound.get(name) == identity
+        if is_known and all(os.access(f"{agent}/{it}", os.W_OK | os.X_OK) for it in WRITTEN_FOLDERS):
+            return
+        require_own_folders(self._base, name)
+        if has_rested(identity, now):
+            self._sound[name] = identity
 
 
 def should_run(agent: Agent, tick: int) -> bool:

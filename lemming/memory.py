@@ -18,9 +18,10 @@ from lemming import paths
 from lemming.clock import Clock, SystemClock, parse_timestamp, timestamp
 from lemming.errors import CorruptState, Problem, ToolError
 from lemming.files import fs
+from lemming.files.descriptors import Around
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import JsonProblem, parse, pretty
-from lemming.files.stamps import is_there
+from lemming.files.stamps import Listing, is_there, list_again
 from lemming.organisation import Organisation
 from lemming.redaction import redact_json
 
@@ -39,6 +40,33 @@ class Memories(NamedTuple):
     problems: tuple[Problem, ...]
     digests: dict[str, str]
     trust: Mapping[str, str] = {}
+
+
+class MemoryFolders:
+    """The names in agents' memories, as they were listed last: `org.own(MemoryFolders)`."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._base = str(org.base)
+        self._known: dict[str, tuple[Listing, list[str]]] = {}
+
+    def keys_of(self, agent_name: str) -> list[str]:
+        """Return the names of an agent's memories without their ending, sorted; some may be no keys.
+
+        Raises `OSError` for what is no folder.
+        """
+        known = self._known.get(agent_name)
+        listing = list_again(f"{self._base}/{paths.memory_folder(agent_name)}", known[0] if known else None)
+        if known and known[0] is listing:
+            return known[1]
+        keys = sorted([name.removesuffix(".json") for name in listing.names if name.endswith(".json")])
+        self._known[agent_name] = listing, keys
+        return keys
+
+    def written(self, agent_name: str, key: str, around: Around) -> None:
+        """Take note that the engine has written a memory; `around` is what its folder was then."""
+        known = self._known.get(agent_name)
+        if known and key in known[1] and (listing := known[0].after_change(around)):
+            self._known[agent_name] = listing, known[1]
 
 
 # --- what would change -------------------------------------------------------------------------
@@ -126,9 +154,9 @@ def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
     """
     org = Organisation.at(base_path)
     try:
-        keys = _keys(org.base, agent_name)
-    except _Damage as error:
-        return Memories({}, (error.problem,), {})
+        keys = org.own(MemoryFolders).keys_of(agent_name)
+    except OSError as error:
+        return Memories({}, (_no_folder(agent_name, error).problem,), {})
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     digests: dict[str, str] = {}
@@ -275,12 +303,15 @@ def _why_not_kept(error: Exception) -> str:
 
 def _keys(base: Path, agent_name: str) -> list[str]:
     """Return the names of the files in the memory without their ending, sorted; some may be no keys."""
-    folder = paths.memory_folder(agent_name)
     try:
-        names = fs.list_names(f"{base}/{folder}")
+        names = fs.list_names(f"{base}/{paths.memory_folder(agent_name)}")
     except OSError as error:
-        raise _Damage(f"not a plain folder: {error.strerror}", folder) from error
+        raise _no_folder(agent_name, error) from error
     return sorted([name.removesuffix(".json") for name in names if name.endswith(".json")])
+
+
+def _no_folder(agent_name: str, error: OSError) -> _Damage:
+    return _Damage(f"not a plain folder: {error.strerror}", paths.memory_folder(agent_name))
 
 
 def _load(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from lemming.journal.file import Journal
 from lemming.journal.records import TurnAnswered, TurnCommitted, TurnEnded
 from lemming.logging_config import EngineLog
 from lemming.mail.visibility import Mail
+from lemming.memory import MemoryFolders
 from lemming.report import TurnReport
 from lemming.tick.open_agents import OpenAgent, OpenAgents
 from lemming.tick.runtime import Runtime
@@ -150,9 +151,11 @@ class Commits:
             if effect.says is None or again:
                 apply_effect(org.base, effect, again=again)
                 continue
-            path, content = effect.path, effect.content
+            path, content, before = effect.path, effect.content, agent.memory.status()
             status = agent.memory.put(path.rpartition("/")[2], content)
             org.files.wrote(path, effect.says, content, status, digest=digests[path])
+            around = before, agent.memory.status()
+            org.own(MemoryFolders).written(outcome.report.agent, effect.says["key"], around)
         try:
             for number, (effect, entry) in enumerate(zip(effects[first:], entries, strict=True)):
                 if again:

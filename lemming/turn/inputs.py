@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
-from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
+from lemming.agents import Agent, AgentCredits, ContextFile, OwnFolders
 from lemming.calendars import CLOCK
 from lemming.config import Config, credits_of
 from lemming.errors import OutOfCredits, Problem, name_of
@@ -76,7 +76,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     Raises a `LemmingError` when something that only concerns this agent is wrong: an unknown model key, a
     context file it may not read, a damaged ledger.
     """
-    require_own_folders(now.org.base, agent.name)
+    now.org.own(OwnFolders).require(agent.name)
     found = find(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
