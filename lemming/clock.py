@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Protocol
 
 
@@ -65,7 +65,14 @@ def timestamp(moment: datetime) -> str:
     >>> timestamp(datetime(2025, 12, 8, 10, 30, tzinfo=UTC))
     '2025-12-08T10:30:00.000Z'
     """
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    utc = moment.astimezone(UTC)
+    second = _second(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second)
+    return f"{second}.{utc.microsecond // 1000:03}Z"
+
+
+@lru_cache(maxsize=16)  # many are written in one second
+def _second(*utc: int) -> str:
+    return "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*utc)
 
 
 def parse_timestamp(text: str) -> datetime:

@@ -140,7 +140,8 @@ class _Reader:
 
     def __init__(self, kinds: tuple[str, ...], remarks: list[str], *, may_be_large: bool) -> None:
         self.kinds, self.remarks, self.may_be_large = kinds, remarks, may_be_large
-        self.problems, self.drops_wrong_parts = list[str](), False
+        self.problems: list[str] = []
+        self.drops_wrong_parts = False
 
     def keys(self, plain: dict[str, Any]) -> None:
         if not plain.keys() <= KEYS:
@@ -207,9 +208,10 @@ class _Reader:
         return ""
 
     def cap(self, items: list[Any], limit: int, name: str) -> tuple[Any, ...]:
-        if len(items) > limit:
-            left_out = f"{name}: {len(items) - limit} of {len(items)} were left out, the limit is {limit}"
-            self.remarks.insert(0, left_out)
+        if len(items) <= limit:
+            return tuple(items)
+        left_out = f"{name}: {len(items) - limit} of {len(items)} were left out, the limit is {limit}"
+        self.remarks.insert(0, left_out)
         return tuple(items[:limit])
 
     def _is_worth_saying(self) -> bool:

@@ -90,7 +90,7 @@ class AgentState:
     @property
     def used_up(self) -> float:
         """The credits that are gone from the agent's allowance: spent, or passed on to agents it created."""
-        return round(self.credits + self.passed_on, 6)
+        return round(self.credits + self.passed_on, 6) if self.passed_on else self.credits
 
     def as_json(self) -> dict[str, Any]:
         """Return the line of the ledger, not to be changed; what may be empty is left out where it is."""

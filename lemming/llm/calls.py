@@ -31,14 +31,12 @@ def ask(provider: LLMProvider, request: Request, hear: Callable[[str], object] |
     """
 
     told = request if provider.takes_tools else in_words(request)
-
-    def answer() -> Reply:
-        work = partial(provider.complete, told)
-        if hear is not None:
-            work = partial(provider.complete_heard, told, hear)
-        return checked(work() if provider.keeps_deadline else _on_thread(work, request.deadline_s))
-
-    return guarded(answer, f"{type(provider).__name__} {request.model_name}".strip())
+    work = partial(provider.complete, told)
+    if hear is not None:
+        work = partial(provider.complete_heard, told, hear)
+    if not provider.keeps_deadline:
+        work = partial(_on_thread, work, request.deadline_s)
+    return guarded(lambda: checked(work()), f"{type(provider).__name__} {request.model_name}".strip())
 
 
 def guarded(work: Callable[[], T], name: str) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import random
 import threading
@@ -160,7 +159,9 @@ class RetryingLLMProvider(Backend):
 
     def _ask(self, request: Request, deadline: _Deadline) -> Reply:
         try:
-            with self._circuit.guard() if self._circuit else contextlib.nullcontext():
+            if self._circuit is None:
+                return ask(self._provider, request, deadline.hear)
+            with self._circuit.guard():
                 return ask(self._provider, request, deadline.hear)
         except ProviderError as error:
             deadline.failures.append(error)

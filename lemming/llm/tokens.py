@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from lemming.files.jsontext import to_line
 from lemming.providers import Message, Reply
@@ -14,7 +14,8 @@ MOST_BYTES_A_TOKEN = 1024
 MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits
 
 
-class Tokens(NamedTuple):
+@dataclass(slots=True)  # made for every call, and a named tuple takes twice as long
+class Tokens:
     """What a call used. Estimates (a quarter of the bytes) stand in for what the backend did not count."""
 
     input: int

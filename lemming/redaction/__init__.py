@@ -266,10 +266,11 @@ def _secrets_in(text: str, depth: int, *, is_bytes: bool = False) -> Iterator[tu
         while start >= 0:
             yield start, start + len(secret.value), secret.name
             start = folded.find(secret.folded, start + 1)
-    if may_hide(text):
+    may_be_hidden = may_hide(text)
+    if may_be_hidden:
         for start, end in keys_in(text):
             yield start, end, _LOOKS_LIKE_KEY
-    if depth and _may_be_in_disguise(text, is_bytes=is_bytes):
+    if depth and _may_be_in_disguise(text, may_be_hidden=may_be_hidden, is_bytes=is_bytes):
         for inner, place, of_bytes in texts_in(text, is_bytes=is_bytes):
             for start, end, name in _secrets_in(inner, depth - 1, is_bytes=of_bytes):
                 yield *place(start, end), name
@@ -280,10 +281,10 @@ def _folded(text: str) -> str:
     return text.replace("\u0130", "i").lower()
 
 
-def _may_be_in_disguise(text: str, *, is_bytes: bool) -> bool:
-    if "\\" in text or "%" in text or "&#" in text or has_long_word(text):
+def _may_be_in_disguise(text: str, *, may_be_hidden: bool, is_bytes: bool) -> bool:
+    if may_be_hidden and ("\\" in text or "%" in text or "&#" in text or has_long_word(text)):
         return True
-    return not is_bytes and ("=" in text or is_in_short_lines(text) or is_dressed(text))
+    return not is_bytes and ((may_be_hidden and "=" in text) or is_in_short_lines(text) or is_dressed(text))
 
 
 def _secret_values() -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -80,11 +80,10 @@ class JournaledAnswers:
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
         self._checked: dict[int, GateAsked] = {}
-        self._spent = inputs.state.used_up
         self._worked: defaultdict[str, int] = defaultdict(int)
-        self._name = inputs.agent.name
-        self._limits, self._verdicts = limits, list[GateVerdict]()  # of the question under way
-        limit = inputs.agent.turn.deadline_s
+        self._verdicts: list[GateVerdict] = []  # of the question under way
+        self._limits, self._spent = limits, inputs.state.used_up
+        self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._tracing: Tracing | None = None
         if inputs.trust and self._settings.trust:
             from lemming.tick.traced import Tracing
@@ -110,8 +109,8 @@ class JournaledAnswers:
         self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
     ) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
-        record = self._from_outside(
-            self._answers, call, lambda: self._ask_live(call, messages, model, schema)
+        record = self._answers.get(call) or self._write_down(
+            self._answers, call, self._ask_live(call, messages, model, schema)
         )
         if self._limits:
             self._limits.settle(record)
@@ -125,7 +124,9 @@ class JournaledAnswers:
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`, recorded or live."""
-        record = self._from_outside(self._finished, index, lambda: self._call_live(index, call, at, staged))
+        record = self._finished.get(index) or self._write_down(
+            self._finished, index, self._call_live(index, call, at, staged)
+        )
         result = recorded_result(record)
         self._spent += result.passed_on
         self._worked[call.tool] += result.success
@@ -135,9 +136,10 @@ class JournaledAnswers:
 
     def check(self, number: int, name: str, seen: dict[str, Any]) -> Found | None:
         """Return what a function says to a gate, recorded or live; raise why it broke."""
-        return recorded_finding(
-            self._from_outside(self._checked, number, lambda: self._check_live(number, name, seen))
+        record = self._checked.get(number) or self._write_down(
+            self._checked, number, self._check_live(number, name, seen)
         )
+        return recorded_finding(record)
 
     def _check_live(self, number: int, name: str, seen: dict[str, Any]) -> GateAsked:
         """Ask a function, and return the record of what it said, or of how it broke."""
@@ -154,14 +156,12 @@ class JournaledAnswers:
         """Return whether that call had effects of its own, before which the staged files were written."""
         return index in self._started
 
-    def _from_outside(self, recorded: dict[int, R], number: int, live: Callable[[], R]) -> R:
-        """Return what came from outside: as it is recorded, else live, and written down before all else."""
-        if number not in recorded:
-            recorded[number] = record = self._journal.append(live())
-            may_not_come_twice = isinstance(record, ToolFinished) and self.reached_outside(number)
-            if may_not_come_twice or isinstance(record, ModelReplied):
-                self._settle()
-        return recorded[number]
+    def _write_down(self, recorded: dict[int, R], number: int, record: R) -> R:
+        """Record what came from outside before anything is done with it; return it without secrets."""
+        recorded[number] = record = self._journal.append(record)
+        if isinstance(record, ModelReplied) or (isinstance(record, ToolFinished) and number in self._started):
+            self._settle()  # what may not come twice
+        return record
 
     def _call_live(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolFinished:
         """Call a tool, and return the record of what came of it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from lemming.config import Config
 from lemming.errors import LemmingError, OutOfCredits, ProviderError
@@ -11,13 +10,8 @@ from lemming.models import ModelEntry
 from lemming.providers import Reply
 from lemming.turn.values import TurnInputs
 
-
-class Answered(NamedTuple):
-    """A reply, and who gave it. `key` is empty for the model that the resume's `model.key` stands for."""
-
-    key: str
-    entry: ModelEntry
-    reply: Reply
+Answered = tuple[str, ModelEntry, Reply]
+"""Who gave a reply, and the reply. The key is empty for the one that the resume's `model.key` stands for."""
 
 
 def ask_in_turn(
@@ -29,7 +23,8 @@ def ask_in_turn(
     `ProviderError` when nobody answers (of those after which asking again may help, if there is one), and
     `OutOfCredits` when the agent's own model cannot be paid for; of a fallback that is one more failure.
     """
-    failures, ends = list[LemmingError](), list[ProviderError]()
+    failures: list[LemmingError] = []
+    ends: list[ProviderError] = []
     for key in (model,) if model else ("", *inputs.agent.model.fallback):
         try:
             entry = entry_for(inputs, config, key)
@@ -38,7 +33,7 @@ def ask_in_turn(
                 key, entry = reply.key, entry_for(inputs, config, reply.key)
             if failures:
                 reply = reply._replace(earlier=(*failures, *reply.earlier))
-            return Answered(key, entry, reply)
+            return key, entry, reply
         except (ProviderError, OutOfCredits) as error:
             if key in ("", model) and isinstance(error, OutOfCredits):
                 raise

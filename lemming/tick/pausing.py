@@ -30,7 +30,7 @@ class Pauses:
     """What files say of pauses now. One that has not changed since the tick looked at it is not opened."""
 
     def __init__(self, org: Organisation, config: Config, survey: Survey, began_ns: int) -> None:
-        self._base, self._of_all, self._of_one = org.base, config.org.paused, survey.paused
+        self._base, self._of_all, self._of_one = str(org.base), config.org.paused, survey.paused
         self._since_ns = began_ns - _CLOCKS_APART_NS
         self._clear = org.own(_Opened).clear
 
