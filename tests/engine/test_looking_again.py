@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import OWN_FOLDERS, require_own_folders, survey_agents
+from lemming.agents import OWN_FOLDERS, OwnFolders, survey_agents
 from lemming.config import load_config
 from lemming.engine import load_tick, run_once
 from lemming.errors import ConfigError
@@ -262,12 +262,13 @@ def test_a_link_in_the_place_of_a_folder_that_was_sound_is_seen(tmp_path: Path, 
         (above / own).mkdir(parents=True)
     while time.time_ns() - above.stat().st_ctime_ns <= 2 * FINE_GRANULE_NS:
         os.sched_yield()
+    own_folders = Organisation(tmp_path).own(OwnFolders)
     for _ in range(2):
-        require_own_folders(tmp_path, "ada")
+        own_folders.require("ada")
     (above / folder).rmdir()
     (above / folder).symlink_to(tmp_path)
     with pytest.raises(ConfigError, match="a symbolic link stands where the agent's"):
-        require_own_folders(tmp_path, "ada")
+        own_folders.require("ada")
 
 
 # --- idle agents -------------------------------------------------------------------------------

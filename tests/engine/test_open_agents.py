@@ -14,7 +14,7 @@ import pytest
 
 from lemming.engine import ticks
 from lemming.report import TickReport
-from lemming.testing import make_org, resume
+from lemming.testing import make_org, resume, say
 
 Running = Iterator[TickReport]
 
@@ -104,3 +104,18 @@ def test_of_many_agents_only_some_have_theirs_open(base: Path) -> None:
         reports.close()  # type: ignore[attr-defined]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_memory_that_comes_or_goes_beside_those_that_turns_write_is_noticed(base: Path) -> None:
+    reply = say("x", memory_updates=[{"key": "mine", "value": 1}])
+    reports = ticks(make_org(base, resume("ada"), script=[{"reply": reply}]), interval_s=0)
+    theirs, told = base / "agents/ada/memory/theirs.json", []
+    for tick in range(1, 6):
+        if tick == 3:
+            theirs.write_text('{"value": 2}')
+        if tick == 5:
+            theirs.unlink()
+        next(reports)
+        told.append("theirs" in (base / f"logs/ticks/{tick:08}.jsonl").read_text())
+    reports.close()  # type: ignore[attr-defined]
+    assert told == [False, False, True, True, False]
