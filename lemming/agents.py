@@ -116,6 +116,11 @@ class Survey:
         return any(agent.gates for agent in self.agents.values())
 
     @cached_property
+    def names_capabilities(self) -> bool:
+        """Whether a resume has a block for a capability that does not ship."""
+        return any(agent.capabilities for agent in self.agents.values())
+
+    @cached_property
     def paused(self) -> dict[str, str]:
         """The agents that are paused, and what their resumes say of that."""
         return {name: agent.paused for name, agent in self.agents.items() if agent.paused}

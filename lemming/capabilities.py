@@ -6,6 +6,8 @@ loaded where an organisation uses it. What it may take part in: `lemming.turn.se
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from importlib import import_module
@@ -13,10 +15,11 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from lemming.errors import ConfigError
-from lemming.plugins.registry import offered, register
+from lemming.plugins.registry import load_installed_plugins, offered, register
 
 Load = Callable[[], Any]
 NO_KEYS: Mapping[str, str] = {}
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
 
 class Listed(NamedTuple):
@@ -70,10 +73,15 @@ _REQUESTS = tuple((it.name, it.requests) for it in SHIPPED.values() if it.reques
 def register_capability(kind: Any) -> Any:
     """Make a class the capability that it names, for modules that are plugins. Usable as a decorator.
 
-    Raises `ValueError` for the name of one that ships.
+    Raises `ValueError` for the name of one that ships, and for what is no name or has settings of no shape.
     """
+    made = kind()
+    if not _NAME.match(made.name):
+        raise ValueError(f'"{made.name}" is no name of a capability: it is of a-z, 0-9, - and _')
+    if wrong := [it for it in (made.settings, made.resume_settings) if not dataclasses.is_dataclass(it)]:
+        raise ValueError(f"the settings of {made.name} are a dataclass, and {wrong[0]!r} is none")
     shipped = {name: listed.place for name, listed in SHIPPED.items()}
-    register("capability", kind.name, kind, defined_by=kind, shipped=shipped)
+    register("capability", made.name, made, defined_by=kind, shipped=shipped)
     return kind
 
 
@@ -84,19 +92,18 @@ def capability(name: str, plugins: Iterable[str] | None = None) -> Any:
     """
     if name in SHIPPED:
         return _shipped(name)
-    made = offered("capability", None if plugins is None else tuple(plugins), _made)
-    if name in made:
-        return made[name]
+    if (found := brought(plugins).get(name)) is not None:
+        return found
     raise ConfigError(
         f'no capability "{name}" is installed',
         hint="install what brings it, or name its module in plugins of config/org.json",
     )
 
 
-def capability_here(name: str) -> Any:
+def capability_here(name: str, plugins: Iterable[str] | None = None) -> Any:
     """Return a capability by its name; None where nobody brings it. For those who only look."""
     try:
-        return capability(name)
+        return capability(name, plugins)
     except ConfigError:
         return None
 
@@ -139,8 +146,17 @@ def _shipped(name: str) -> Any:
     return _loaded(SHIPPED[name].place)()
 
 
-def _made(registered: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: kind() for name, kind in registered.items()}
+def brought(plugins: Iterable[str] | None) -> Mapping[str, Any]:
+    """Return the capabilities that do not ship, by name: of these plugins, and of installed packages.
+
+    It is the very same value as long as nothing else is registered. Raises as `load_installed_plugins`.
+    """
+    load_installed_plugins()
+    return offered("capability", None if plugins is None else tuple(plugins), _as_registered)
+
+
+def _as_registered(registered: Mapping[str, Any]) -> Mapping[str, Any]:
+    return registered
 
 
 @cache
@@ -152,18 +168,25 @@ def why_missing(name: str) -> str:
     return "" if is_here else f'the capability "{name}" is not installed: {folder} is missing'
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def in_order(names: Iterable[str], plugins: Iterable[str] | None = None) -> list[str]:
     """Return capabilities so that each comes after those it names in `after`; else by name.
 
-    >>> in_order(["windows", "approvals", "quota"])
-    ['approvals', 'quota', 'windows']
+    Raises `ConfigError` for one that is not here, and for those that come after each other in a circle.
+
+    >>> in_order(["windows", "approvals"])
+    ['approvals', 'windows']
     """
-    wanted, ordered = set(names), dict[str, None]()
+    wanted, ordered, under_way = set(names), dict[str, None](), list[str]()
 
     def visit(name: str) -> None:
+        if name in under_way:
+            circle = ", ".join(f'"{it}"' for it in under_way)
+            raise ConfigError(f"capabilities that come after each other in a circle: {circle}")
         if name in wanted and name not in ordered:
-            for before in SHIPPED[name].after if name in SHIPPED else ():
+            under_way.append(name)
+            for before in SHIPPED[name].after if name in SHIPPED else capability(name, plugins).after:
                 visit(before)
+            under_way.pop()
             ordered[name] = None
 
     for name in sorted(wanted):

@@ -184,6 +184,12 @@ class Org:
             "Rules for all agents, asked in this order and before those of a resume: docs/gates.md."
         ),
     )
+    capabilities: dict[str, dict[str, Any]] = field(
+        default_factory=dict,
+        metadata=about(
+            "What capabilities that do not ship are told for all, by their names: docs/capabilities.md."
+        ),
+    )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     shell: ShellSettings = field(default_factory=ShellSettings)
     quota: Quota = field(default_factory=Quota)

@@ -327,6 +327,10 @@ class Agent:
         ),
     )
 
+    capabilities: dict[str, dict[str, Any]] = field(
+        default_factory=dict,
+        metadata=about("What capabilities that do not ship are told of this agent, by their names."),
+    )
     further: dict[str, Any] = field(default_factory=dict, metadata=INSIDE)
     """The values of keys that capabilities read, by key: those that the resume has."""
 
@@ -368,6 +372,7 @@ def _why_no_skills(pattern: str) -> str:
 _BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
 LATER_KEYS: dict[str, dict[str, Any]] = {
     "": {
+        "capabilities": {},
         "clock": False,
         "created_by": "",
         "gates": [],

@@ -13,6 +13,7 @@ from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
+from lemming.config import load_config
 from lemming.journal.file import journal_ticks
 from lemming.organisation import OrgPath
 from lemming.timeline import parse_ticks
@@ -56,7 +57,7 @@ def replay(
     chosen = parse_ticks(ticks, journal_ticks(base))
     try:
         if into is None:
-            _import_strategies(base)
+            _import_plugins(base)
             _follow(replay_in_place(base, chosen), as_json=as_json, quiet=quiet)
         else:
             again = ticks_to_rerun(base, chosen[-1] if chosen else None)
@@ -68,10 +69,11 @@ def replay(
         raise
 
 
-def _import_strategies(base: OrgPath) -> None:
-    """Import the plugins where an agent takes its turns by a strategy of theirs."""
-    named = {agent.turn.strategy for agent in survey_agents(base).agents.values()}
-    if not named <= {None, *SHIPPED}:
+def _import_plugins(base: OrgPath) -> None:
+    """Import the plugins where an agent takes its turns by a strategy of theirs, or with a capability."""
+    survey = survey_agents(base)
+    named = {agent.turn.strategy for agent in survey.agents.values()}
+    if not named <= {None, *SHIPPED} or survey.names_capabilities or load_config(base).org.capabilities:
         load_settings(base)
 
 

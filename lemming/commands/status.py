@@ -23,6 +23,7 @@ from lemming.organisation import OrgPath
 from lemming.tick.plan import said_of_pause
 from lemming.times.words import said_until
 
+FACTS_SHOWN = 8
 CHEAP_BYTES = 512 << 10
 """Findings are looked for in journals of so many bytes together: a tenth of a second."""
 
@@ -89,6 +90,10 @@ def _show(found: Standing, waits: str, findings: int | None) -> None:
         show(f"tick {found.last.tick}: {_totals(found.last)}")
     if waits:
         show(painted(one_line(waits, 400), "yellow"))
+    for name, facts in found.said.items():
+        told = "; ".join(f"{it.about} {it.text}".strip() for it in facts[:FACTS_SHOWN])
+        more = f"; and {len(facts) - FACTS_SHOWN} more" if len(facts) > FACTS_SHOWN else ""
+        show(f"{name}: {one_line(told, 400)}{more}")
     if findings:
         show(painted(f"{counted(findings, 'finding')}; `lemming findings` says which", "yellow"))
     if findings is None:

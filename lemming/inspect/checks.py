@@ -31,6 +31,7 @@ from lemming.config import (
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.files import fs
 from lemming.files.jsontext import locate, meant
+from lemming.inspect.capabilities import problems_of_capabilities
 from lemming.inspect.judge_checks import (
     problems_of_gates_judges,
     problems_of_judges,
@@ -58,7 +59,6 @@ from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns
 from lemming.tick.retention import longest_kept
 from lemming.tools import toolset_of
-from lemming.turn.parts import used_by
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
 """How many entries are opened where not all are wanted, and how many of each outbox at least."""
@@ -243,8 +243,7 @@ def problems_of_resume(
         yield from _about_context(place, agent, base)
         yield from problems_of_skills(base, agent, config)
         yield from problems_of_output(agent, config)
-        for used in used_by(agent, config):
-            yield from used.problems(agent, config)
+        yield from problems_of_capabilities(agent, config)
 
 
 def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:

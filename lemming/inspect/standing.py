@@ -11,6 +11,7 @@ from lemming.agents import Agent, Survey
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of, load_config
 from lemming.errors import LemmingError, Problem
+from lemming.inspect.capabilities import facts_of
 from lemming.inspect.health import Trouble, seconds_since_tick, troubles_of
 from lemming.inspect.next_turn import next_turn
 from lemming.inspect.under_way import has_been_interrupted, last_committed_tick, running_engine
@@ -25,6 +26,7 @@ from lemming.soundness.judged import sound_survey
 from lemming.tick.counter import load_counter, load_tick
 from lemming.tick.next_tick import find_next_tick, progress_of
 from lemming.tick.plan import Plan, make_plan
+from lemming.turn.seams import Fact
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Standing:
-    """One look at an organisation. `progress`: of a tick that was interrupted; `engine`: who runs it now."""
+    """One look at an organisation. `progress`: of a tick that was interrupted; `engine`: who runs it now.
+
+    `said`: what capabilities say, by their names.
+    """
 
     base: OrgPath
     tick: int
@@ -81,6 +86,7 @@ class Standing:
     troubles: list[Trouble]
     waiting: list[WaitsForPerson]
     misplaced: list[Problem]
+    said: dict[str, list[Fact]]
 
     @property
     def in_trouble(self) -> set[str]:
@@ -101,6 +107,7 @@ class Standing:
             "troubles": [asdict(trouble) for trouble in self.troubles],
             "waiting": len(self.waiting),
             "misplaced": [problem.as_json() for problem in self.misplaced],
+            "capabilities": {name: [it._asdict() for it in facts] for name, facts in self.said.items()},
         }
 
 
@@ -136,6 +143,7 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
         troubles=troubles,
         waiting=waiting(base),
         misplaced=list(misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
+        said=facts_of(base, config, survey),
     )
 
 

@@ -6,21 +6,20 @@ When two questions are the very same: `lemming.rehearsal.answers`.
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from lemming.config import Config
-from lemming.errors import ConfigError
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.models import ModelEntry
 from lemming.organisation import OrgPath
 from lemming.providers import Message, Request
 from lemming.rehearsal.answers import question_of
+from lemming.tick.edge import tried
 from lemming.tick.fallback import entry_for
 from lemming.tick.questions import question
 from lemming.timeline.record import RecordedTick
-from lemming.timeline.retake import RecordedAnswers, RecordEnds
+from lemming.timeline.retake import RecordedAnswers
 from lemming.turn.draft import Draft
 from lemming.turn.images import load_images
 from lemming.turn.inputs import from_record
@@ -60,8 +59,8 @@ class RecordedQuestions:
             return {}
         inputs = from_record(started, self.recorded.tick)
         noting = _Noting(self.recorded, inputs, self._base, self._config)
-        with suppress(RecordEnds, ConfigError):  # a turn that was cut off, or of a strategy that is gone
-            finish(Draft(inputs, noting), plugins=tuple(self._config.org.plugins))
+        plugins = tuple(self._config.org.plugins)
+        tried(lambda: finish(Draft(inputs, noting), plugins=plugins))  # cut off, broken, of what is gone
         return noting.asked
 
 

@@ -6,19 +6,21 @@ resume that is no JSON does; in the settings it stops the run. Whoever shows or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import is_
 from typing import Any, NamedTuple
 
 from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, Survey, survey_agents
+from lemming.capabilities import brought
 from lemming.config import CREDITS_FILE, ORG_FILE, Config, load_config
 from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.files.jsontext import locate
 from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import load_installed_plugins, not_imported
+from lemming.soundness.capabilities import wrong_with_blocks, wrong_with_order
 from lemming.soundness.gates import wrong_with
 from lemming.soundness.known import WhatIsThere, Wrong
 from lemming.soundness.rules import (
@@ -31,6 +33,7 @@ from lemming.tools import toolset_of
 from lemming.toolset import OwnToolset, Toolset
 
 CODE = "LMG-308"
+NONE_NAMED: Mapping[str, Any] = {}
 
 
 class Judged(NamedTuple):
@@ -80,9 +83,10 @@ class _Latest:
 
     def of(self, config: Config, survey: Survey) -> Judged:
         toolset = _toolset_of(self._org, config) if _is_about_tools(config, survey) else None
-        parts = (config, survey, toolset, _servers_of(self._org, config, survey))
+        capabilities = _capabilities_of(config, survey)
+        parts = (config, survey, toolset, _servers_of(self._org, config, survey), capabilities)
         if self._judged is None or not all(map(is_, parts, self._parts)):
-            self._judged = _judge(WhatIsThere(self._org, config, survey, toolset))
+            self._judged = _judge(WhatIsThere(self._org, config, survey, toolset, capabilities))
             self._parts = parts
         return self._judged
 
@@ -91,6 +95,13 @@ def _is_about_tools(config: Config, survey: Survey) -> bool:
     trust = config.org.trust
     is_named = bool(survey.by_tool or survey.has_gates or config.org.gates or (trust and trust.tools))
     return is_named or bool(config.org.tool_files)
+
+
+def _capabilities_of(config: Config, survey: Survey) -> Mapping[str, Any]:
+    """Return the capabilities that do not ship; who names none does not look for any."""
+    if not (config.org.capabilities or survey.names_capabilities):
+        return NONE_NAMED
+    return brought(config.org.plugins)
 
 
 def _servers_of(org: Organisation, config: Config, survey: Survey) -> object:
@@ -131,6 +142,8 @@ def _judge(known: WhatIsThere) -> Judged:
             out[name] = ConfigError(str(of_tools[0]), problems=tuple(of_tools))
             continue
         wrong = [*wrong_with_agent(agent, known)]
+        if agent.capabilities:
+            wrong += wrong_with_blocks(agent.capabilities, "resume_settings", known)
         for place, gate in enumerate(agent.gates):
             wrong += [it._replace(at=f"/gates/{place}{it.at}") for it in wrong_with(gate, known, agent)]
         if wrong:
@@ -148,6 +161,9 @@ def _wrong_with_settings(known: WhatIsThere) -> Iterator[Wrong]:
     for place, gate in enumerate(settings.gates):
         for it in wrong_with(gate, known, None):
             yield it._replace(at=f"/gates/{place}{it.at}")
+    if settings.capabilities or known.survey.names_capabilities:
+        yield from wrong_with_blocks(settings.capabilities, "settings", known)
+        yield from wrong_with_order(known)
     if settings.trust:
         yield from wrong_with_trust(settings.trust, known)
     yield from wrong_with_creators(known)
@@ -160,5 +176,8 @@ def _problems(org: Organisation, file: str, found: Iterable[Wrong]) -> Iterator[
             text = text or fs.read_bytes(org / file, RESUME_LIMIT_BYTES * 4).decode("utf-8", "replace")
         except OSError:  # it has gone since, or stands for the default
             text = " "
-        line, column = locate(text.removeprefix("\ufeff"), wrong.at)
+        text = text.removeprefix("\ufeff")
+        line, column = locate(text, wrong.at)
+        if not line:  # what is missing has the place of what should have it
+            line, column = locate(text, wrong.at.rpartition("/")[0])
         yield Problem(wrong.message, file, line, column, wrong.at, wrong.hint, code=CODE)

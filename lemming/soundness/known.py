@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -60,12 +60,16 @@ class Test(NamedTuple):
 
 @dataclass(frozen=True)
 class WhatIsThere:
-    """What there is; `toolset` is None where not all tools are known here."""
+    """What there is; `toolset` is None where not all tools are known here.
+
+    `capabilities` are those that do not ship, by name; none where nobody names any.
+    """
 
     org: Organisation
     config: Config
     survey: Survey
     toolset: Toolset | None
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> list[str]:

@@ -7,10 +7,11 @@ left out unless they are asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from lemming.errors import OUTCOME_CODES
+from lemming.errors import OUTCOME_CODES, ConfigError
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
 from lemming.mail.kept import notes_of
 from lemming.redaction import without_userinfo
@@ -195,9 +196,10 @@ class _Turn:
         if question and question.schema == VERDICT_SCHEMA:
             return "verdict"
         if question and started:
-            for purpose, messages in questions_of(started.given):
-                if question.messages == messages:
-                    return purpose
+            with suppress(ConfigError):  # of a capability that is not here, nobody knows what it asked
+                for purpose, messages in questions_of(started.given):
+                    if question.messages == messages:
+                        return purpose
         before = next((it for it in self._turn.calls if it.call == number - 1), None)
         return "correction" if before and before.problem else "reply"
 

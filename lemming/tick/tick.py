@@ -312,8 +312,7 @@ class Tick:
         return is_lost(self.runtime.org, self.plan.tick, starts)
 
     def _take(self, inputs: TurnInputs, *, again: bool) -> None:
-        answers = self._answers(inputs)
-        outcome = tried(lambda: take_turn(inputs, answers, self._plugins))
+        outcome = tried(lambda: take_turn(inputs, self._answers(inputs), self._plugins))
         if isinstance(outcome, Exception):
             outcome = self._broken_off(inputs.agent.name, outcome)
         self.commits.add(outcome, again=again, warned=inputs.warned)
@@ -333,7 +332,7 @@ class Tick:
         answers = [recorded_answer(record) for record in records if isinstance(record, ModelReplied)]
         finished, used = [it for it in records if isinstance(it, ToolFinished)], spending(answers)
         spent = state_after_spending(inputs, answers, used, "failed")
-        state = after_giving_up(spent, inputs.given, records)
+        state = after_giving_up(spent, inputs, records, self._plugins)
         results, tools, remarks = self._happened_outside(started.agent, records)
         results = kept_results(inputs, results, [record.trust for record in finished])
         state.results = newest((*state.results, *results))

@@ -252,7 +252,8 @@ class _Asked(NamedTuple):
 def _most_of_turn(inputs: TurnInputs, snapshot: Snapshot) -> Amount:
     """Return the most that a turn can come to by its settings: so many calls, each as dear as the last."""
     agent, models = inputs.agent, snapshot.config.models
-    asked_before = [messages for _, messages in questions_of(inputs.given)]
+    plugins = snapshot.config.org.plugins
+    asked_before = [messages for _, messages in questions_of(inputs.given, plugins)]
     calls = inputs.max_steps * (inputs.repairs + 1) + len(asked_before)
     entries = [inputs.model, *(models[key] for key in agent.model.fallback if key in models)]
     has_judges = inputs.verify or any(gate.by for gate in (*snapshot.config.org.gates, *agent.gates))

@@ -5,17 +5,17 @@ It is the turn's own code, over answers that are only read, with a draft that ta
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.contract import Keep, ToolCall, TurnReply
-from lemming.errors import ConfigError, ContractError, ProviderError
+from lemming.errors import ContractError, ProviderError
 from lemming.files.effects import FileEffect
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.messages import entry_effect
 from lemming.providers import Message
 from lemming.report import TurnReport
+from lemming.tick.edge import tried
 from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
@@ -104,8 +104,7 @@ class Retaken(Draft):
         self.args: dict[int, object] = {}
         self.not_begun: list[ToolCall] = []
         self.results_shown: dict[str, int] = {}
-        with contextlib.suppress(RecordEnds, ConfigError):  # of a strategy that no plugin brings here
-            finish(self)
+        tried(lambda: finish(self))  # the record ends, no plugin brings its strategy, or it broke, as then
 
     def writes(self, report: TurnReport | None) -> dict[str, FileEffect]:
         """Return the files the turn wrote, by place; of one under way, those it is about to write."""

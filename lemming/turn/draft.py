@@ -31,7 +31,7 @@ from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
 from lemming.turn.attachments import attach
 from lemming.turn.delegating import delegate
-from lemming.turn.parts import seams_of
+from lemming.turn.parts import PLAIN_LINE
 from lemming.turn.repeats import HINT, Repeats
 from lemming.turn.replies import read_reply
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
@@ -87,7 +87,7 @@ class Draft:
         self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
         self.untold: set[int] = set()
-        self.seams = seams_of(self)
+        self.seams = PLAIN_LINE  # until the turn is taken
         self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
         self.over: End | None = None
         self.left = ""

@@ -25,6 +25,7 @@ from lemming.report import ENDS, End
 from lemming.turn.draft import Draft
 from lemming.turn.ending import add_up
 from lemming.turn.named import strategy_of
+from lemming.turn.parts import seams_of
 from lemming.turn.strategies.react import react
 from lemming.turn.strategy import Act, Ask, NoMoreReplies, Step, Steps, Strategy, Turn
 from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
@@ -107,7 +108,12 @@ def _end_in(value: Any) -> End:
 def finish(
     draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ...] | None = None
 ) -> TurnOutcome:
-    """Take a turn to its end. A turn whose credits end on the way keeps what it has come to."""
+    """Take a turn to its end. A turn whose credits end on the way keeps what it has come to.
+
+    Raises `ConfigError` for one that was begun with a capability that is not here: it is not taken without.
+    """
+    if draft.inputs.given:
+        draft.seams = seams_of(draft, plugins)
     try:
         return add_up(draft, drive(draft, strategy, plugins), draft.stopped_by)
     except OutOfCredits as error:
@@ -132,6 +138,6 @@ def finish(
 def take_turn(inputs: TurnInputs, answers: Answers, plugins: tuple[str, ...] | None = None) -> TurnOutcome:
     """Take one turn. Whatever the model does, this returns; a failing disk or a stop is raised.
 
-    A strategy of somebody's own is one that `plugins` bring; None: any plugin of the process.
+    A strategy or a capability of somebody's own is one that `plugins` bring; None: any plugin of the process.
     """
     return finish(Draft(inputs, answers), plugins=plugins)

@@ -10,6 +10,7 @@ from lemming.agents import Agent
 from lemming.capabilities import SHIPPED, capability, in_order
 from lemming.config import Config
 from lemming.contract import NewEntry, ToolCall
+from lemming.errors import ConfigError
 from lemming.files.fields import Json
 from lemming.gates.asked import Asking
 from lemming.gates.gate import Gate, GateVerdict
@@ -134,29 +135,44 @@ PLAIN_LINE = Seams({})
 """Those of a turn in which no capability takes part."""
 
 
-def seams_of(draft: Draft) -> Seams:
-    """Return the parts of a turn, from what it was given; raise `ConfigError` for one that is not here."""
+def seams_of(draft: Draft, plugins: Sequence[str] | None = None) -> Seams:
+    """Return the parts of a turn, from what it was given; raise `ConfigError` for one that is not here.
+
+    `plugins`: those of the organisation; None: any of the process.
+    """
     given = draft.inputs.given
-    if not given:
-        return PLAIN_LINE
-    plugins = None
-    return Seams({it: capability(it, plugins).part(draft, given[it]) for it in in_order(given)})
+    return Seams({it.name: it.part(draft, given[it.name]) for it in begun_with(draft.inputs, plugins)})
+
+
+def begun_with(inputs: TurnInputs, plugins: Sequence[str] | None) -> list[Capability]:
+    """Return the capabilities that a turn was begun with; raise `ConfigError` for one that is not here."""
+    try:
+        return [capability(it, plugins) for it in in_order(inputs.given, plugins)]
+    except ConfigError as error:
+        turn = f"the turn of {inputs.agent.name} in tick {inputs.tick}"
+        message = f"{turn} was begun with {' and '.join(sorted(inputs.given))}: {error.message}"
+        raise ConfigError(message, where=error.where, hint=error.hint) from error
 
 
 def used_by(agent: Agent, config: Config) -> Sequence[Capability]:
     """Return the capabilities that may take part in turns of an agent, in their order."""
-    return [capability(it, config.org.plugins) for it in in_order(_used_by(agent, config))]
+    plugins = config.org.plugins
+    return [capability(it, plugins) for it in in_order(named_by(agent, config), plugins)]
 
 
 NOBODY: AbstractSet[str] = frozenset()
 
 
-def _used_by(agent: Agent, config: Config) -> AbstractSet[str]:
+def named_by(agent: Agent, config: Config) -> AbstractSet[str]:
+    """Return the names of the capabilities that a resume, or the settings, make use of."""
     gates = (*config.org.gates, *agent.gates)
+    own = NOBODY
+    if agent.capabilities or config.org.capabilities:
+        own = {*agent.capabilities, *config.org.capabilities}
     if not (agent.further or gates):
-        return NOBODY
+        return own
     words = {gate.then for gate in gates}
-    return {
+    return own | {
         it.name
         for it in SHIPPED.values()
         if not (it.resume.keys().isdisjoint(agent.further) and it.gates.isdisjoint(words))
@@ -166,23 +182,29 @@ def _used_by(agent: Agent, config: Config) -> AbstractSet[str]:
 def prepared_for(moment: Moment) -> Prepared:
     """Return what the capabilities have prepared for a turn; raise `ConfigError` for one that is not here.
 
-    Those take part that resume and settings use, and those of which the agent's ledger keeps something.
+    Those take part that resume and settings use, and those that ship of which the agent's ledger keeps
+    something: of one that does not, what it kept lies there until it is named again.
     """
-    names = _used_by(moment.agent, moment.now.config) | moment.state.kept.keys()
+    config = moment.now.config
+    names = named_by(moment.agent, config) | (moment.state.kept.keys() & SHIPPED.keys())
     for begun in moment.state.requests:
         names |= {name for asked in begun.asked for name in asked.held}
     if not names:
         return NOTHING_PREPARED
-    found = {it: capability(it).prepare(moment) for it in in_order(names)}
-    return Prepared({name: prepared for name, prepared in found.items() if prepared is not None})
+    plugins, found = config.org.plugins, dict[str, Preparation]()
+    for name in in_order(names, plugins):
+        asked: Capability = capability(name, plugins)
+        said = {"settings": asked.settings_in(config), "own": asked.settings_of(moment.agent)}
+        if (prepared := asked.prepare(moment._replace(**said))) is not None:
+            found[name] = prepared
+    return Prepared(found)
 
 
 def holder_of(now: Surroundings, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> Holder:
     """Return who says what becomes of a turn's calls that gates ask about."""
-    for name in in_order(inputs.given):
-        holder = capability(name).holder(now, inputs, finished)
-        if holder is not None:
-            return holder  # type: ignore[no-any-return]
+    for it in begun_with(inputs, now.config.org.plugins):
+        if (holder := it.holder(now, inputs, finished)) is not None:
+            return holder
     return _Nobody()
 
 
@@ -196,21 +218,31 @@ class _Nobody:
 
 def why_not_on(inputs: TurnInputs, now: Surroundings) -> str:
     """Return why a turn that a crash cut off may not go on; empty when it may."""
-    for name in in_order(inputs.given):
-        if why := capability(name).why_not(inputs, now):
-            return str(why)
+    for it in begun_with(inputs, now.config.org.plugins):
+        if why := it.why_not(inputs, now):
+            return why
     return ""
 
 
-def after_giving_up(state: AgentState, given: Iterable[str], records: Iterable[Record]) -> AgentState:
-    """Return the state of an agent whose turn is given up."""
+def after_giving_up(
+    state: AgentState, inputs: TurnInputs, records: Iterable[Record], plugins: Sequence[str]
+) -> AgentState:
+    """Return the state of an agent whose turn is given up; raise `ConfigError` as `begun_with`.
+
+    What the turn has used up only those know who took part in it: until they are back, it stays as it is.
+    """
     found = [*records]
-    for name in in_order(given):
-        state = capability(name).given_up(state, found)
+    for it in begun_with(inputs, plugins):
+        state = it.given_up(state, found)
     return state
 
 
-def questions_of(given: Mapping[str, Json]) -> Iterator[tuple[str, Sequence[Message]]]:
-    """Yield what capabilities ask in a turn before its own questions, each with what it is for."""
-    for name in in_order(given) if given else ():
-        yield from capability(name).questions(given[name]).items()
+def questions_of(
+    given: Mapping[str, Json], plugins: Sequence[str] | None = None
+) -> Iterator[tuple[str, Sequence[Message]]]:
+    """Yield what capabilities ask in a turn before its own questions, each with what it is for.
+
+    `plugins` as in `seams_of`. Raises `ConfigError` for one that is not here.
+    """
+    for name in in_order(given, plugins) if given else ():
+        yield from capability(name, plugins).questions(given[name]).items()

@@ -9,13 +9,16 @@ that one that is resumed, replayed or explained has the same. One without parts 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from lemming import paths
 from lemming.agents import Agent
-from lemming.config import Config
+from lemming.config import ORG_FILE, Config
 from lemming.contract import NewEntry, ToolCall
-from lemming.errors import Problem
+from lemming.errors import ConfigError, Problem
+from lemming.files.documents import value_of
 from lemming.files.fields import Json
 from lemming.gates.asked import Asking
 from lemming.gates.gate import Gate, GateVerdict
@@ -44,12 +47,18 @@ if TYPE_CHECKING:
 
 
 class Moment(NamedTuple):
-    """A turn as it is put together: the organisation as the tick found it, and where the agent stands."""
+    """A turn as it is put together: the organisation as the tick found it, and where the agent stands.
+
+    `settings` is what `config/org.json` says of the capability that is asked, `own` what the resume does,
+    each a value of the class that it names; None where nothing is said.
+    """
 
     now: Surroundings
     agent: Agent
     model: ModelEntry
     state: AgentState
+    settings: Any = None
+    own: Any = None
 
 
 class Showing(NamedTuple):
@@ -200,13 +209,51 @@ class TurnPart:
         return kept
 
 
+@dataclass(frozen=True)
+class NoSettings:
+    """The settings of a capability that has none: its block is `{}`."""
+
+
+class Fact(NamedTuple):
+    """A line that a capability has for screens: whom it is about, an agent most often, and what is so."""
+
+    about: str
+    text: str
+
+
+class InUse(NamedTuple):
+    """An organisation as a screen looks at it, to a capability that is in use.
+
+    `agents`: those that use it, by name; `kept`: what their ledgers keep of it. `at`: the moment of the look.
+    """
+
+    org: Organisation
+    config: Config
+    agents: Mapping[str, Agent]
+    kept: Mapping[str, Json]
+    at: str
+
+
 class Capability:
     """What a capability is to the engine: one value for a process, which keeps nothing.
 
-    `name` is its name in the table, in records and in ledgers.
+    `name` is its name in the table, in records and in ledgers. Of one that does not ship, `settings` is the
+    dataclass of its block in `config/org.json`, `resume_settings` that of its block in a resume, and `after`
+    names those that are asked before it.
     """
 
     name: str
+    settings: type[Any] = NoSettings
+    resume_settings: type[Any] = NoSettings
+    after: tuple[str, ...] = ()
+
+    def settings_in(self, config: Config) -> Any:
+        """Return what `config/org.json` says of it; None where nothing. Raises `ConfigError`."""
+        return _said(self.name, self.settings, config.org.capabilities, ORG_FILE)
+
+    def settings_of(self, agent: Agent) -> Any:
+        """Return what a resume says of it; None where nothing. Raises `ConfigError`."""
+        return _said(self.name, self.resume_settings, agent.capabilities, paths.resume_file(agent.name))
 
     def prepare(self, moment: Moment) -> Preparation | None:
         """Return what it has of what a turn starts from; None: it has nothing to do with this turn."""
@@ -267,3 +314,16 @@ class Capability:
     def problems(self, agent: Agent, config: Config) -> Iterator[Problem]:
         """Yield what is wrong with how an agent uses it, for `lemming validate`."""
         yield from ()
+
+    def facts(self, used: InUse) -> Iterable[Fact]:
+        """Return what screens say of it: a line of `lemming status`, a card of the page. Only to look."""
+        return ()
+
+
+def _said(name: str, kind: type[Any], blocks: Mapping[str, Json], file: str) -> Any:
+    if name not in blocks:
+        return None
+    try:
+        return value_of(kind, blocks[name])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"capabilities.{name}: {error}", where=file) from error

@@ -11,6 +11,7 @@ from lemming import paths
 from lemming.agents import Agent, Survey
 from lemming.config import Config, credits_of
 from lemming.errors import LemmingError
+from lemming.inspect.capabilities import facts_of
 from lemming.inspect.looking import settings_to_look_by
 from lemming.inspect.next_turn import next_turn
 from lemming.inspect.preview import Preview, preview_tick
@@ -26,6 +27,7 @@ from lemming.views.under_way import DoingNow, doing_in
 
 Json = dict[str, Any]
 MOST_ROWS = 200
+FACTS_SHOWN = 12
 WORDS_CHARS = 280
 
 
@@ -44,7 +46,20 @@ def agents(org: OrgPath, *, offset: int = 0, limit: int = 50, find: str = "") ->
         "offset": first,
         "tick": preview.tick,
         "rows": [look.row(name) for name in shown],
+        "capabilities": _said(org, config, preview.survey),
     }
+
+
+def _said(org: Organisation, config: Config, survey: Survey) -> list[Json]:
+    """Return what capabilities say, a card each."""
+    return [
+        {
+            "name": name,
+            "facts": [it._asdict() for it in facts[:FACTS_SHOWN]],
+            "left_out": max(0, len(facts) - FACTS_SHOWN),
+        }
+        for name, facts in facts_of(org, config, survey).items()
+    ]
 
 
 class _Look:

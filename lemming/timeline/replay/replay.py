@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming import paths
-from lemming.config import Config, Org
+from lemming.config import Config, Org, load_config
 from lemming.contract import ToolCall
 from lemming.engine import run_opened
 from lemming.errors import UsageError
@@ -79,7 +79,7 @@ def replay(base: OrgPath, ticks: list[int]) -> Iterator[Replayed]:
     """Work out the turns of these ticks again and yield each tick that came out the same.
 
     Raises `Difference` at the first turn that does not. Nothing is written. Turns that a tick under way has
-    not ended are passed over.
+    not ended are passed over. Raises `ConfigError` for a turn begun with a capability that is not here.
     """
     after, prompts = _After(), prompts_in(base)
     for tick in ticks:
@@ -90,7 +90,7 @@ def replay(base: OrgPath, ticks: list[int]) -> Iterator[Replayed]:
         for name in names:
             after.compare(recorded, name)
             if name not in lost:
-                after.states[name] = _retake(recorded, name)
+                after.states[name] = _retake(base, recorded, name)
         yield Replayed(tick, len(names) - len(lost), lost)
 
 
@@ -103,12 +103,13 @@ def _as_recorded(report: TurnReport, recorded: TurnReport) -> dict[str, Any]:
     return plain
 
 
-def _retake(recorded: RecordedTick, name: str) -> dict[str, Any]:
+def _retake(base: OrgPath, recorded: RecordedTick, name: str) -> dict[str, Any]:
     """Take one recorded turn again; return the agent's state after it."""
     started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
     answers = RecordedAnswers(recorded.records_of(name))
+    plugins = tuple(load_config(base).org.plugins) if started.given else None
     try:
-        outcome = take_turn(from_record(started, tick), answers)
+        outcome = take_turn(from_record(started, tick), answers, plugins)
     except RecordEnds as end:
         raise missing(recorded, name, str(end)) from None
     now = _as_recorded(outcome.report, ended.report)

@@ -36,10 +36,17 @@
       <div class="tools"><input data-search type="search" aria-label="find agents" placeholder="Find an agent  /"
         value=${find} onInput=${(event) => change(event.target.value)} />
         <span class="count" aria-live="polite">${amount(value.total)} ${value.total === 1 ? "agent" : "agents"}</span></div>
+      ${value.capabilities.length ? html`<ul class="cards" aria-label="what capabilities say">${value.capabilities.map((each) => html`<${Said} said=${each} />`)}</ul>` : null}
       ${value.total ? html`<div class="row heads" aria-hidden="true"><span>Agent</span><span>Now</span><span class="words">Last words</span><span class="next">Next</span><span class="money">Credits</span></div><${Rows} label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${HEIGHT}
         wanted=${wanted} row=${(each) => html`<${Row} agent=${each} tick=${value.tick} waiting=${header.waiting} />`} />`
         : html`<${Empty} title="No agents here">${params.find ? "None has this in its name or title." : "lemming agents new NAME makes one."}<//>`}
     </section>`;
+  }
+
+  // What one capability says: texts of its own code, shown as texts.
+  function Said({ said }) {
+    return html`<li class="card"><h3>${said.name}</h3><dl class="facts">${said.facts.map((each) => html`<div><dt>${each.about}</dt><dd dir="auto">${each.text}</dd></div>`)}</dl>
+      ${said.left_out ? html`<p class="note">and ${amount(said.left_out)} more; <code>lemming status --json</code> has all</p>` : null}</li>`;
   }
 
   function Row({ agent, tick, waiting }) {
