@@ -26,7 +26,7 @@ SAYS = {
 
 
 def test_every_example_is_tried() -> None:
-    assert {folder.name for folder in EXAMPLES.iterdir()} == SAYS.keys()
+    assert {folder.name for folder in EXAMPLES.iterdir() if (folder / "agents").is_dir()} == SAYS.keys()
 
 
 @pytest.mark.parametrize("name", SAYS)
