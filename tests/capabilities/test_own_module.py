@@ -1,0 +1,178 @@
+"""A capability in a module that an organisation names: whose it is, in which order, and when it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.cli import run
+from lemming.engine import run_once
+from lemming.errors import ConfigError
+from lemming.messages import read_outbox_entries
+from lemming.plugins.registry import unregister
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
+from lemming.timeline.replay.replay import replay
+
+HEAD = """
+from dataclasses import replace
+from lemming.capabilities import register_capability
+from lemming.contract import NewEntry
+from lemming.turn.seams import Capability, No, Preparation, TurnPart
+
+class Here(Preparation):
+    def given(self):
+        return {"is": "here"}
+"""
+SAYS = """
+class {kind}Part(TurnPart):
+    def leaving(self, new, at):
+        return NewEntry(new.kind, {{**new.payload, "text": new.payload["text"] + " {word}"}}, new.tags)
+
+@register_capability
+class {kind}(Capability):
+    name = "{name}"
+    after = {after}
+    def prepare(self, moment):
+        return Here(moment)
+    def part(self, draft, given):
+        return {kind}Part(self.name, draft, given)
+"""
+CALLS = """
+class Part(TurnPart):
+    def before_call(self, call):
+        return No("not in this house") if call.args["path"] == "secret.txt" else call
+
+@register_capability
+class House(Capability):
+    name = "house"
+    def prepare(self, moment):
+        return Here(moment)
+    def part(self, draft, given):
+        return Part(self.name, draft, given)
+"""
+BREAKS = """
+class Part(TurnPart):
+    def leaving(self, new, at):
+        raise KeyError("leaving")
+
+@register_capability
+class Breaks(Capability):
+    name = "breaks"
+    def prepare(self, moment):
+        return Here(moment) if moment.agent.name == "ada" else None
+    def part(self, draft, given):
+        return Part(self.name, draft, given)
+    def problems(self, agent, config):
+        raise KeyError("problems")
+    def facts(self, used):
+        raise KeyError("facts")
+"""
+NAMES = ("mark", "early", "late", "house", "breaks")
+
+
+@pytest.fixture(autouse=True)
+def _for_one_test() -> Iterator[None]:
+    yield
+    for name in NAMES:
+        unregister("capability", name)
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for modules that can be imported."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+def says(kind: str, name: str, word: str, after: tuple[str, ...] = ()) -> str:
+    return SAYS.format(kind=kind, name=name, word=word, after=after)
+
+
+def org_with(base: Path, code: Path, text: str, *names: str, script: Any = None, **ada: Any) -> Path:
+    """Return an organisation of ada and bob with a module of its own, whose capabilities all agents use."""
+    module = f"own_{base.parent.name}_{base.name}".replace("-", "_")
+    (code / f"{module}.py").write_text(HEAD + text)
+    settings = {"plugins": [module], "capabilities": {name: {} for name in names}}
+    return make_org(base, resume("ada", **ada), resume("bob"), org=settings, script=script)
+
+
+def texts(base: Path, name: str = "ada") -> list[str]:
+    return [str(entry.payload["text"]) for entry in read_outbox_entries(base, name)]
+
+
+def test_each_organisation_has_its_own_of_a_name(tmp_path: Path, code: Path) -> None:
+    one = org_with(tmp_path / "one", code, says("Mark", "mark", "(one)"), "mark")
+    two = org_with(tmp_path / "two", code, says("Mark", "mark", "(two)"), "mark")
+    for base in (one, two):
+        run_once(base, clock=FrozenClock())
+    assert (texts(one), texts(two)) == (["hello (one)"], ["hello (two)"])
+    assert [it.turns for base in (one, two) for it in replay(base, [1])] == [2, 2]
+
+
+def test_the_order_is_the_one_that_they_declare(tmp_path: Path, code: Path) -> None:
+    both = says("Early", "early", "early", after=("late",)) + says("Late", "late", "late")
+    base = org_with(tmp_path / "org", code, both, "early", "late")
+    run_once(base, clock=FrozenClock())
+    assert texts(base) == ["hello late early"]
+    (started, _) = (it for it in journal_lines(base, 1) if it["type"] == "turn_started")
+    assert started["given"] == {"early": {"is": "here"}, "late": {"is": "here"}}
+
+
+def test_those_that_come_after_each_other_are_refused(tmp_path: Path, code: Path) -> None:
+    both = says("Early", "early", "", after=("late",)) + says("Late", "late", "", after=("early",))
+    base = org_with(tmp_path / "org", code, both, "early", "late")
+    with pytest.raises(ConfigError, match=r'in a circle: "early", "late"'):
+        run_once(base, clock=FrozenClock())
+
+
+def test_a_call_is_refused_before_it_is_made_and_the_model_is_told(tmp_path: Path, code: Path) -> None:
+    calls = [{"tool": "file_write", "args": {"path": it, "content": "x"}} for it in ("secret.txt", "b.txt")]
+    script, may = [{"reply": say("hello", tool_calls=calls)}], {"tools": ["file_write"], "read_outboxes": []}
+    base = org_with(tmp_path / "org", code, CALLS, "house", script=script, permissions=may)
+    run_once(base, clock=FrozenClock())
+    assert [it.name for it in base.glob("agents/ada/workspace/*")] == ["b.txt"]
+    run_once(base, clock=FrozenClock())
+    started = next(it for it in journal_lines(base, 2) if it["type"] == "turn_started")
+    assert "not in this house" in started["prompt"][-1]["content"]
+
+
+def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
+    tmp_path: Path, code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = org_with(tmp_path / "org", code, BREAKS, "breaks")
+    ada, bob = run_once(base, clock=FrozenClock()).turns
+    assert (ada.status, bob.status) == ("failed", "done")
+    assert "KeyError: 'leaving'" in ada.reason
+    run(["-C", str(base), "status"])
+    assert "breaks: broke: KeyError: 'facts', at " in capsys.readouterr().out
+    run(["-C", str(base), "validate"])
+    assert "capability \"breaks\" broke: KeyError: 'problems', at " in capsys.readouterr().err
+
+
+def test_a_look_does_not_import_what_nobody_has_agreed_to(
+    tmp_path: Path, code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = org_with(tmp_path / "org", code, says("Mark", "mark", "(one)"), "mark")
+    assert run(["-C", str(base), "status"]) == 0
+    assert 'mark: says nothing here: no capability "mark" is installed' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (says("Mark", "Not a name", ""), "is no name of a capability"),
+        (says("Mark", "windows", ""), "that name is taken by"),
+        (says("Mark", "mark", "") + "    settings = dict\n", "the settings of mark are a dataclass"),
+    ],
+)
+def test_what_cannot_be_one_is_refused_as_it_is_registered(
+    tmp_path: Path, code: Path, text: str, words: str
+) -> None:
+    base = org_with(tmp_path / "org", code, text, "mark")
+    with pytest.raises(ConfigError, match=words):
+        run_once(base, clock=FrozenClock())

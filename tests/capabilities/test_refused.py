@@ -1,0 +1,126 @@
+"""What nobody brings, or its class does not understand, is refused with its place; none runs without it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quota_site import install, lemming, python, writers, written
+
+from lemming.testing import journal_lines
+from lemming.timeline.verify.root import state_root
+
+UP_TO = """
+import shutil, sys
+from pathlib import Path
+from lemming.engine import run_once
+from lemming.testing import Crash, FrozenClock, crash_at, journal_lines
+
+base, kind, number = Path(sys.argv[1]), sys.argv[2], 1
+start = shutil.copytree(base, base.parent / "start")
+while not any(it["type"] == kind for it in journal_lines(base, 1)):
+    number += 1
+    shutil.rmtree(base)
+    shutil.copytree(start, base)
+    try:
+        with crash_at(number):
+            run_once(base, clock=FrozenClock())
+    except Crash:
+        pass
+"""
+BEGUN = 'the turn of ada in tick 1 was begun with quota: no capability "quota"'
+WRONG: list[tuple[Any, str, str]] = [
+    ({"quotta": {"per_day": 4}}, "/capabilities/quotta", 'did you mean "quota"?'),
+    ({"quota": {"per_dya": 4, "per_day": 4}}, "/capabilities/quota/per_dya", 'did you mean "per_day"?'),
+    ({"quota": {"per_day": "4"}}, "/capabilities/quota/per_day", "write 4"),
+    ({"quota": {"per_day": 0}}, "/capabilities/quota/per_day", "at least 1"),
+    ({"quota": {}}, "/capabilities/quota/per_day", "this key is required"),
+    ({"quota": 4}, "/capabilities/quota", "expected an object"),
+    ({"windows": {"max_tokens": 100}}, "/capabilities/windows", 'its keys in a resume: "memory"'),
+]
+"""Blocks, the place of what is wrong with each, and what is said of it."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("installed") / "site")
+
+
+@pytest.mark.parametrize(("blocks", "place", "words"), WRONG, ids=lambda it: json.dumps(it)[:40])
+def test_in_the_settings_it_stops_the_run(
+    base: Path, site: Path, blocks: Any, place: str, words: str
+) -> None:
+    writers(base, "ada", settings=blocks)
+    for command in ("run-once", "validate"):
+        found = lemming(base, command, sites=(site,))
+        assert found.returncode == 3
+        said = found.stdout + found.stderr
+        assert f" {place}" in said
+        assert "config/org.json:" in said
+        assert words in said
+    assert written(base) == 0
+
+
+@pytest.mark.parametrize(("blocks", "place", "words"), WRONG, ids=lambda it: json.dumps(it)[:40])
+def test_in_a_resume_it_takes_that_agent_out(
+    base: Path, site: Path, blocks: Any, place: str, words: str
+) -> None:
+    writers(base, "ada", "bob", ada=blocks)
+    for command in ("run-once", "validate"):
+        found = lemming(base, command, sites=(site,))
+        said = found.stdout + found.stderr
+        assert f" {place}" in said
+        assert "agents/ada/resume.json:" in said
+        assert words in said
+    assert (written(base, "ada"), written(base, "bob")) == (0, 3)
+
+
+def test_taken_out_it_is_missed_in_words(base: Path, site: Path) -> None:
+    writers(base, "ada")
+    assert lemming(base, "run-once", sites=(site,)).returncode == 0
+    root = state_root(base)
+    for command in ("run-once", "validate"):
+        said = lemming(base, command)
+        assert said.returncode == 3
+        assert 'config/org.json:3:5 /capabilities/quota: no capability "quota" is installed' in (
+            said.stdout + said.stderr
+        )
+    assert 'quota: says nothing here: no capability "quota" is installed' in lemming(base, "status").stdout
+    replayed = lemming(base, "replay")
+    assert replayed.returncode == 3
+    assert f"{BEGUN} is installed" in replayed.stderr
+    assert lemming(base, "verify").returncode == 0  # which takes no turn again
+    assert state_root(base) == root
+
+
+def test_a_turn_in_mid_air_waits_until_it_is_back(base: Path, site: Path) -> None:
+    writers(base, "ada")
+    python("-c", UP_TO, str(base), "model_replied", sites=(site,))
+    before = journal_lines(base, 1)
+    assert lemming(base, "run-once").returncode == 3
+    assert journal_lines(base, 1) == before
+    assert lemming(base, "run-once", sites=(site,)).returncode == 0
+    assert written(base) == 3
+
+
+def test_a_turn_in_mid_air_is_never_finished_without_it(base: Path, site: Path) -> None:
+    writers(base, "ada")
+    python("-c", UP_TO, str(base), "model_replied", sites=(site,))
+    (base / "config/org.json").write_text("{}")
+    assert lemming(base, "run-once").returncode == 1
+    (ended,) = (it for it in journal_lines(base, 1) if it["type"] == "turn_committed")
+    assert f"{BEGUN} is installed" in ended["reason"]
+    assert written(base) == 0
+
+
+def test_a_turn_that_has_ended_in_a_tick_that_has_not_waits_too(base: Path, site: Path) -> None:
+    writers(base, "ada", "bob")
+    python("-c", UP_TO, str(base), "turn_committed", sites=(site,))
+    (base / "config/org.json").write_text("{}")
+    stopped = lemming(base, "run-once")
+    assert (stopped.returncode, written(base, "bob")) == (3, 0)
+    assert f"{BEGUN} is installed" in stopped.stderr
+    assert lemming(base, "run-once", sites=(site,)).returncode == 0
+    assert (written(base, "ada"), written(base, "bob")) == (3, 3)
