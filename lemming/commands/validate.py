@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from lemming.agents import agent_folders, survey_agents
-from lemming.capabilities import SHIPPED, capability_here
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
@@ -15,6 +14,7 @@ from lemming.commands.screen import counted, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.config import Config
 from lemming.errors import ConfigError, CorruptState, LemmingError, Problem
+from lemming.inspect.capabilities import capability_problems_of_org
 from lemming.inspect.case_checks import problems_of_cases
 from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
 from lemming.inspect.gate_checks import problems_of_gates
@@ -86,9 +86,7 @@ def problems_in(base: OrgPath, agent: str | None = None, opened: Opened | None =
     if config:
         found += problems_of_gates(base, config, agent)
         found += problems_of_strangers(base, config, agent)
-        for name in SHIPPED:
-            if (known := capability_here(name)) is not None:
-                found += known.problems_of_org(base, config, agent)
+        found += capability_problems_of_org(base, config, agent)
         found += problems_of_structure(base, config, agent)
     try:
         return [*found, *problems_of_requests(base, agent)]

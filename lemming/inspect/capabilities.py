@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from lemming import paths
 from lemming.agents import Agent, Survey
-from lemming.capabilities import capability
+from lemming.capabilities import SHIPPED, capability
 from lemming.clock import SystemClock, timestamp
-from lemming.config import Config
+from lemming.config import ORG_FILE, Config
 from lemming.errors import ConfigError, CorruptState, Problem
 from lemming.files.fields import Json
 from lemming.journal.ledger import read_state
@@ -29,11 +29,22 @@ def problems_of_capabilities(agent: Agent, config: Config) -> Iterator[Problem]:
     """Yield what capabilities find wrong with how an agent uses them, beside what stops it from running."""
     for name in sorted(named_by(agent, config)):
         found = _told(name, config, lambda asked: [*asked.problems(agent, config)])
-        if isinstance(found, list):
-            yield from found
-        elif not isinstance(found, ConfigError):  # that is told where it stands
-            hint = "a mistake in the capability, for who wrote it to mend"
-            yield Problem(f'capability "{name}" broke: {found}', paths.resume_file(agent.name), hint=hint)
+        yield from _problems(name, found, paths.resume_file(agent.name))
+
+
+def capability_problems_of_org(base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+    """Yield what capabilities find wrong with how the organisation uses them; `only`: about one agent."""
+    for name in {**SHIPPED, **config.org.capabilities}:
+        found = _told(name, config, lambda asked: [*asked.problems_of_org(base, config, only)])
+        yield from _problems(name, found, ORG_FILE)
+
+
+def _problems(name: str, found: list[Problem] | ConfigError | str, file: str) -> Iterator[Problem]:
+    if isinstance(found, list):
+        yield from found
+    elif isinstance(found, str):  # else it is told where it stands that it is not here
+        hint = "a mistake in the capability, for who wrote it to mend"
+        yield Problem(f'capability "{name}" broke: {found}', file, hint=hint)
 
 
 def facts_of(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[Fact]]:

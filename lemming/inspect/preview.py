@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from lemming.agents import AgentCredits, Survey
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of
-from lemming.errors import LemmingError, UsageError, name_of
+from lemming.errors import UsageError
 from lemming.journal.file import journal_ticks, read_journal
 from lemming.journal.found import plan_in
 from lemming.journal.records import TurnEnded, TurnStarted
@@ -15,6 +15,7 @@ from lemming.messages import read_outbox_entries
 from lemming.organisation import Organisation, OrgPath
 from lemming.report import Reason
 from lemming.tick.counter import load_tick
+from lemming.tick.edge import tried, why_not_begun
 from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading
 from lemming.tick.snapshot import Snapshot, take_snapshot
@@ -63,10 +64,8 @@ class Preview:
             return self.plan.reasons[name]
         if name in self.started and name in self.survey.agents:
             return Reason("begun", "its turn was interrupted, and goes on")
-        try:
-            return self.snapshot.reason_of(name)
-        except LemmingError as error:
-            return Reason("failing", str(error), name_of(error))
+        found = tried(lambda: self.snapshot.reason_of(name))
+        return why_not_begun(found) if isinstance(found, Exception) else found
 
     def inputs_regardless(self, name: str) -> TurnInputs:
         """Return what an agent's turn would start from even if it would take none now.

@@ -15,6 +15,7 @@ from lemming.messages import read_outbox_entries
 from lemming.plugins.registry import unregister
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
+from lemming.views import view
 
 HEAD = """
 from dataclasses import replace
@@ -62,6 +63,8 @@ class Part(TurnPart):
 class Breaks(Capability):
     name = "breaks"
     def prepare(self, moment):
+        if moment.agent.name == "cid":
+            raise KeyError("prepare")
         return Here(moment) if moment.agent.name == "ada" else None
     def part(self, draft, given):
         return Part(self.name, draft, given)
@@ -93,12 +96,14 @@ def says(kind: str, name: str, word: str, after: tuple[str, ...] = ()) -> str:
     return SAYS.format(kind=kind, name=name, word=word, after=after)
 
 
-def org_with(base: Path, code: Path, text: str, *names: str, script: Any = None, **ada: Any) -> Path:
+def org_with(
+    base: Path, code: Path, text: str, *names: str, script: Any = None, more: Any = (), **ada: Any
+) -> Path:
     """Return an organisation of ada and bob with a module of its own, whose capabilities all agents use."""
     module = f"own_{base.parent.name}_{base.name}".replace("-", "_")
     (code / f"{module}.py").write_text(HEAD + text)
     settings = {"plugins": [module], "capabilities": {name: {} for name in names}}
-    return make_org(base, resume("ada", **ada), resume("bob"), org=settings, script=script)
+    return make_org(base, resume("ada", **ada), resume("bob"), *more, org=settings, script=script)
 
 
 def texts(base: Path, name: str = "ada") -> list[str]:
@@ -144,10 +149,14 @@ def test_a_call_is_refused_before_it_is_made_and_the_model_is_told(tmp_path: Pat
 def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     tmp_path: Path, code: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    base = org_with(tmp_path / "org", code, BREAKS, "breaks")
-    ada, bob = run_once(base, clock=FrozenClock()).turns
-    assert (ada.status, bob.status) == ("failed", "done")
+    base = org_with(tmp_path / "org", code, BREAKS, "breaks", more=[resume("cid")])
+    ada, bob, cid = run_once(base, clock=FrozenClock()).turns
+    assert (ada.status, bob.status, cid.status) == ("failed", "done", "failed")
     assert "KeyError: 'leaving'" in ada.reason
+    assert "KeyError: 'prepare'" in cid.reason
+    rows = {row["name"]: row for row in view(base, "agents")["rows"]}
+    assert "KeyError: 'prepare'" in rows["cid"]["text"]
+    assert run(["-C", str(base), "plan"]) == 0
     run(["-C", str(base), "status"])
     assert "breaks: broke: KeyError: 'facts', at " in capsys.readouterr().out
     run(["-C", str(base), "validate"])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from quota_site import install, lemming, python, writers, written
 
+from lemming.journal.ledger import read_state
 from lemming.testing import journal_lines
 from lemming.timeline.verify.root import state_root
 
@@ -95,32 +96,27 @@ def test_taken_out_it_is_missed_in_words(base: Path, site: Path) -> None:
     assert state_root(base) == root
 
 
-def test_a_turn_in_mid_air_waits_until_it_is_back(base: Path, site: Path) -> None:
-    writers(base, "ada")
-    python("-c", UP_TO, str(base), "model_replied", sites=(site,))
-    before = journal_lines(base, 1)
-    assert lemming(base, "run-once").returncode == 3
-    assert journal_lines(base, 1) == before
-    assert lemming(base, "run-once", sites=(site,)).returncode == 0
-    assert written(base) == 3
-
-
-def test_a_turn_in_mid_air_is_never_finished_without_it(base: Path, site: Path) -> None:
-    writers(base, "ada")
-    python("-c", UP_TO, str(base), "model_replied", sites=(site,))
-    (base / "config/org.json").write_text("{}")
-    assert lemming(base, "run-once").returncode == 1
-    (ended,) = (it for it in journal_lines(base, 1) if it["type"] == "turn_committed")
-    assert f"{BEGUN} is installed" in ended["reason"]
-    assert written(base) == 0
-
-
-def test_a_turn_that_has_ended_in_a_tick_that_has_not_waits_too(base: Path, site: Path) -> None:
+@pytest.mark.parametrize("settings", ["as they were", "taken out"])
+@pytest.mark.parametrize("kind", ["model_replied", "turn_committed"])
+def test_a_tick_in_mid_air_waits_until_it_is_back(base: Path, site: Path, settings: str, kind: str) -> None:
     writers(base, "ada", "bob")
-    python("-c", UP_TO, str(base), "turn_committed", sites=(site,))
-    (base / "config/org.json").write_text("{}")
+    python("-c", UP_TO, str(base), kind, sites=(site,))
+    if settings == "taken out":
+        (base / "config/org.json").write_text("{}")
+    before, left = journal_lines(base, 1), written(base)
     stopped = lemming(base, "run-once")
-    assert (stopped.returncode, written(base, "bob")) == (3, 0)
-    assert f"{BEGUN} is installed" in stopped.stderr
+    assert stopped.returncode == 3
+    words = BEGUN if settings == "taken out" else 'no capability "quota"'
+    assert f"{words} is installed" in stopped.stderr
+    assert (journal_lines(base, 1), written(base), written(base, "bob")) == (before, left, 0)
     assert lemming(base, "run-once", sites=(site,)).returncode == 0
     assert (written(base, "ada"), written(base, "bob")) == (3, 3)
+
+
+def test_taken_out_in_order_it_is_gone(base: Path, site: Path) -> None:
+    writers(base, "ada")
+    assert lemming(base, "run-once", sites=(site,)).returncode == 0
+    (base / "config/org.json").write_text("{}")
+    assert lemming(base, "run-once").returncode == 0
+    assert written(base) == 6
+    assert read_state(base, "ada").kept["quota"]["written"] == 3

@@ -77,9 +77,9 @@ class Counting(TurnPart):
             return new
         return No(f"the quota of {self.given['per_day']} entries a day is used up; write tomorrow")
 
-    def closes(self, *, is_applied: bool) -> dict[str, Any]:
+    def closes(self, *, is_applied: bool, holds_all: bool) -> dict[str, Any]:
         """Return what the ledger keeps as `kept.quota`; a turn that failed has written nothing."""
-        written = len(self.draft.entries) if is_applied else 0
+        written = len(self.draft.entries) if holds_all else 0
         return {"day": self.given["day"], "written": self.given["written"] + written}
 
 
