@@ -93,7 +93,7 @@ def _show(found: Standing, waits: str, findings: int | None) -> None:
     for name, facts in found.said.items():
         told = "; ".join(f"{it.about} {it.text}".strip() for it in facts[:FACTS_SHOWN])
         more = f"; and {len(facts) - FACTS_SHOWN} more" if len(facts) > FACTS_SHOWN else ""
-        show(f"{name}: {one_line(told, 400)}{more}")
+        show(f"{one_line(f'{name}: {told}', 400)}{more}")
     if findings:
         show(painted(f"{counted(findings, 'finding')}; `lemming findings` says which", "yellow"))
     if findings is None:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from quota_site import EXAMPLE, install, lemming, writers
+from quota_site import EXAMPLE, lemming, writers
 
 from lemming.turn.seams import Capability, Preparation, TurnPart
 
@@ -33,13 +33,12 @@ def test_its_metadata_are_the_examples() -> None:
     assert len(MODULE.splitlines()) == int(re.findall(r"(\d+) lines and its tests", PAGE)[0])
 
 
-def test_what_it_has_typed_says_what_it_says(base: Path, tmp_path: Path) -> None:
+def test_what_it_has_typed_says_what_it_says(base: Path, site: Path) -> None:
     (block,) = of_kind("json")
     writers(base, "ada", settings=json.loads(f"{{{block}}}")["capabilities"])
     (typed,) = of_kind("sh")
     installs, *commands = typed.splitlines()
     assert installs == "pip install ./examples/entry-quota"
-    site = install(tmp_path / "site")
     found = [lemming(base, *line.split()[1:], sites=(site,)) for line in commands]
     assert [it.returncode for it in found] == [0, 0, 0]
     assert re.findall(r"`(quota: .*?)`", PAGE)[0] in found[-1].stdout

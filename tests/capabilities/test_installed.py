@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-from quota_site import EXAMPLE, install, lemming, python, writers, written
+from quota_site import EXAMPLE, lemming, python, writers, written
 
 from lemming.testing import journal_lines, tree
 from lemming.timeline.verify.root import state_root
@@ -43,11 +42,6 @@ while not is_over:
     roots.add(state_root(tried))
 print(number, *roots)
 """
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(tmp_path_factory.mktemp("installed") / "site")
 
 
 def ran(base: Path, site: Path) -> Path:

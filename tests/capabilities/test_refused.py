@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quota_site import install, lemming, python, writers, written
+from quota_site import lemming, python, writers, written
 
 from lemming.journal.ledger import read_state
 from lemming.testing import journal_lines
@@ -42,11 +42,6 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"windows": {"max_tokens": 100}}, "/capabilities/windows", 'its keys in a resume: "memory"'),
 ]
 """Blocks, the place of what is wrong with each, and what is said of it."""
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(tmp_path_factory.mktemp("installed") / "site")
 
 
 @pytest.mark.parametrize(("blocks", "place", "words"), WRONG, ids=lambda it: json.dumps(it)[:40])
