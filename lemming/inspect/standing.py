@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent, Survey
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of, load_config
 from lemming.errors import LemmingError, Problem
-from lemming.inspect.capabilities import facts_of
 from lemming.inspect.health import Trouble, seconds_since_tick, troubles_of
 from lemming.inspect.next_turn import next_turn
 from lemming.inspect.under_way import has_been_interrupted, last_committed_tick, running_engine
@@ -26,7 +25,9 @@ from lemming.soundness.judged import sound_survey
 from lemming.tick.counter import load_counter, load_tick
 from lemming.tick.next_tick import find_next_tick, progress_of
 from lemming.tick.plan import Plan, make_plan
-from lemming.turn.seams import Fact
+
+if TYPE_CHECKING:
+    from lemming.turn.seams import Fact
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,16 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
         troubles=troubles,
         waiting=waiting(base),
         misplaced=list(misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
-        said=facts_of(base, config, survey),
+        said=_said(base, config, survey),
     )
+
+
+def _said(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[Fact]]:
+    if not (config.org.capabilities or survey.names_capabilities):
+        return {}
+    from lemming.inspect.capabilities import facts_of  # with it comes all that takes turns
+
+    return facts_of(base, config, survey)
 
 
 def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Line]:

@@ -186,7 +186,9 @@ def prepared_for(moment: Moment) -> Prepared:
     something: of one that does not, what it kept lies there until it is named again.
     """
     config = moment.now.config
-    names = named_by(moment.agent, config) | (moment.state.kept.keys() & SHIPPED.keys())
+    names = named_by(moment.agent, config)
+    if moment.state.kept:
+        names |= moment.state.kept.keys() & SHIPPED.keys()
     for begun in moment.state.requests:
         names |= {name for asked in begun.asked for name in asked.held}
     if not names:
