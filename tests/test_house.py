@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from package import FILES, MODULES, PACKAGE, TREES, imports, module_of, nodes, own_imports, room_of
 
+from lemming.capabilities import SHIPPED
+
 LONGEST_FILE = 400
 
 # From the ground up. A room is a folder, or a module beside the folders; it imports from floors below only.
@@ -71,6 +73,7 @@ FLOORS = (
     {"cli"},
     {"__main__", "reference"},
 )
+SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
 # It names the classes that `from lemming.providers import OpenAIProvider` finds, and imports none of them.
 FOR_TYPES_FROM_ABOVE = {"providers.py": {"llm"}, "toolset.py": {"tools"}}
@@ -227,6 +230,19 @@ def not_below(name: str, *, types_only: bool) -> set[str]:
         return set()
     used = {room_of(module) for module in own_imports(name, types_only=types_only)} - {own, "lemming"}
     return {room for room in used if FLOOR_OF[room] >= FLOOR_OF[own]}
+
+
+def test_only_screens_import_a_capability_and_it_only_what_it_needs() -> None:
+    folders = {listed.folder.removeprefix("lemming.") for listed in SHIPPED.values()}
+    found = {
+        (room, used)
+        for name in TREES
+        for types_only in (False, True)
+        for used in {room_of(it) for it in own_imports(name, types_only=types_only)} & folders
+        if (room := room_of(module_of(name))) != used
+    }
+    assert {room for room, _ in found} <= SCREENS
+    assert not folders & SCREENS
 
 
 def test_imports_form_no_circle() -> None:
