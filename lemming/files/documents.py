@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming.errors import ConfigError, Problem
-from lemming.files.fitting import Misfit, fields_of, fit, further_of, key_of, types_by_key
+from lemming.files.fitting import Misfit, fields_of, fit, further_of, further_types, key_of, types_by_key
 from lemming.files.jsontext import JsonProblem, compact, locate, nearest, parse
 from lemming.files.unknown import Unknown, keys_of, must_be_known, unknown_keys
 
@@ -92,7 +92,7 @@ def whole_of(kind: Any) -> Any:
         return kind
     hints = types_by_key(kind)
     own = [(field.name, hints[key_of(field)], _copy_of(field)) for field in fields_of(kind)]
-    others = [(key, load() | None, dataclasses.field(default=None)) for key, load in further_of(kind).items()]
+    others = [(key, found | None, dataclasses.field(default=None)) for key, found in further_types(kind)]
     namespace = {"__doc__": kind.__doc__, "__post_init__": kind.__post_init__}
     return dataclasses.make_dataclass(
         kind.__name__, [*own, *others], frozen=True, kw_only=True, namespace=namespace
@@ -109,7 +109,7 @@ def as_validated(kind: Any, found: Any) -> Any:
     """Return what the validator of a type found as a value of the type."""
     if not further_of(kind):
         return found
-    told = {key: value for key in further_of(kind) if (value := getattr(found, key)) is not None}
+    told = {key: value for key, _ in further_types(kind) if (value := getattr(found, key)) is not None}
     return kind(**{field.name: getattr(found, field.name) for field in fields_of(kind)}, further=told)
 
 

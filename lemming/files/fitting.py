@@ -12,9 +12,11 @@ import dataclasses
 import operator
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
+
+from lemming.errors import ConfigError
 
 LARGEST_AMOUNT = 1e12
 """The most credits, tokens or dollars that any file may say: sums of such stay far from where floats end."""
@@ -50,6 +52,13 @@ def further_of(kind: Any) -> Mapping[str, Callable[[], Any]]:
     """
     found: Mapping[str, Callable[[], Any]] = getattr(kind, "FURTHER", {})
     return found
+
+
+def further_types(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the keys that a dataclass leaves to others, with their types, as far as these are here."""
+    for key, load in further_of(kind).items():
+        with contextlib.suppress(ConfigError):
+            yield key, load()
 
 
 def fields_of(kind: Any) -> list[dataclasses.Field[Any]]:

@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import Any, Literal
 
 from lemming.errors import Problem
-from lemming.files.fitting import further_of, types_by_key
+from lemming.files.fitting import further_of, further_types, types_by_key
 from lemming.files.jsontext import escaped, meant, nearest
 
 Unknown = Literal["kept", "at the top", "none"]
@@ -93,9 +93,9 @@ def _paths_in(kind: Any, above: str = "") -> Iterator[str]:
         yield f"{above}{key}"
         if inner and typing.get_origin(types_by_key(kind)[key]) is not list:
             yield from _paths_in(inner, f"{above}{key}.")
-    for key, load in further_of(kind).items():
+    for key, inner in further_types(kind):
         yield f"{above}{key}"
-        yield from _paths_in(load(), f"{above}{key}.")
+        yield from _paths_in(inner, f"{above}{key}.")
 
 
 def _dataclass_in(hint: Any) -> Any:
