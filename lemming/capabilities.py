@@ -18,6 +18,7 @@ from lemming.errors import ConfigError
 from lemming.plugins.registry import load_installed_plugins, offered, register
 
 Load = Callable[[], Any]
+REQUESTS = "requests"
 NO_KEYS: Mapping[str, str] = {}
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
@@ -28,7 +29,9 @@ class Listed(NamedTuple):
     `place`, and each class, are a module and a name in it. `gates`: the words of a gate's `then` that it
     answers, `turn` the keys of a resume's `turn` that are its own, `commands` those that need it.
     `requests`: a path in the payload of a request; who writes there makes a request of its. `after`:
-    those that are asked before it, at every moment at which both take part.
+    those that are asked before it, at every moment at which both take part. `used` says of an agent and the
+    settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
+    payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
     """
 
     name: str
@@ -39,6 +42,9 @@ class Listed(NamedTuple):
     commands: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    used: Callable[[Any, Any], Any] | None = None
+    is_asked_for: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    takes_part: Callable[[Any], Any] | None = None
 
     @property
     def folder(self) -> str:
@@ -61,11 +67,53 @@ SHIPPED: Mapping[str, Listed] = {
             "windows",
             "lemming.windows.capability:Windows",
             resume={"memory": "lemming.windows.settings:MemoryWindow"},
-            after=("approvals",),  # a turn that only makes calls sums up nothing
+            # a turn that only makes calls sums up nothing; a strategy may look at what is not shown
+            after=("approvals", "strategies"),
         ),
     )
 }
+"""Those that are a folder each, which may be absent."""
 
+
+def _has_judges(asker: Any, payload: Mapping[str, Any]) -> bool:
+    return "verify" in payload or (asker.team is not None and any(it.verify for it in asker.team.members))
+
+
+def _may_ask(inputs: Any) -> Any:
+    """Return whether a turn is asked for something, was, or may ask: its team, or persons for a part."""
+    is_begun = inputs.task or inputs.open_requests or inputs.state.requests
+    return is_begun or inputs.agent.team or inputs.given
+
+
+WITHIN: Mapping[str, Listed] = {
+    it.name: it
+    for it in (
+        Listed(
+            "judges",
+            "lemming.turn.judged:Judges",
+            used=lambda agent, _: agent.verify,
+            is_asked_for=_has_judges,
+        ),
+        Listed(
+            "forms",
+            "lemming.turn.held_to:Forms",
+            takes_part=lambda inputs: inputs.wanted or inputs.agent.output,
+        ),
+        Listed(REQUESTS, "lemming.turn.requested:Requests", takes_part=_may_ask),
+        Listed(
+            "strategies",
+            "lemming.turn.strategies.capability:Strategies",
+            used=lambda agent, _: agent.turn.strategy,
+        ),
+        Listed(
+            "trust", "lemming.turn.trusted:TrustOfTurns", used=lambda _, settings: settings.trust is not None
+        ),
+    )
+}
+"""Those that take part in turns as the others do, and whose files and keys are still the engine's own."""
+LISTED = {**SHIPPED, **WITHIN}
+TAKING_PART = {name: it.takes_part for name, it in LISTED.items() if it.takes_part}
+ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked_for}
 
 _REQUESTS = tuple((it.name, it.requests) for it in SHIPPED.values() if it.requests)
 
@@ -80,7 +128,7 @@ def register_capability(kind: Any) -> Any:
         raise ValueError(f'"{made.name}" is no name of a capability: it is of a-z, 0-9, - and _')
     if wrong := [it for it in (made.settings, made.resume_settings) if not dataclasses.is_dataclass(it)]:
         raise ValueError(f"the settings of {made.name} are a dataclass, and {wrong[0]!r} is none")
-    shipped = {name: listed.place for name, listed in SHIPPED.items()}
+    shipped = {name: listed.place for name, listed in LISTED.items()}
     register("capability", made.name, made, defined_by=kind, shipped=shipped)
     return kind
 
@@ -90,7 +138,7 @@ def capability(name: str, plugins: Iterable[str] | None = None) -> Any:
 
     `plugins`: those that the organisation names; None: any of the process.
     """
-    if name in SHIPPED:
+    if name in LISTED:
         return _shipped(name)
     if (found := brought(plugins).get(name)) is not None:
         return found
@@ -143,7 +191,7 @@ def _shipped(name: str) -> Any:
     why = why_missing(name)
     if why:
         raise ConfigError(why, hint="install lemming-engine again")
-    return _loaded(SHIPPED[name].place)()
+    return _loaded(LISTED[name].place)()
 
 
 def brought(plugins: Iterable[str] | None) -> Mapping[str, Any]:
@@ -162,14 +210,14 @@ def _as_registered(registered: Mapping[str, Any]) -> Mapping[str, Any]:
 @cache
 def why_missing(name: str) -> str:
     """Return in words that a capability of ours is not here; empty where it is."""
-    folder = SHIPPED[name].folder
+    folder = LISTED[name].folder
     found = find_spec(folder)
     is_here = found is not None and found.origin is not None  # an empty folder has none
     return "" if is_here else f'the capability "{name}" is not installed: {folder} is missing'
 
 
 def in_order(names: Iterable[str], plugins: Iterable[str] | None = None) -> list[str]:
-    """Return capabilities so that each comes after those it names in `after`; else by name.
+    """Return capabilities so that each comes after those it names in `after`; requests first, others by name.
 
     Raises `ConfigError` for one that is not here, and for those that come after each other in a circle.
 
@@ -184,12 +232,12 @@ def in_order(names: Iterable[str], plugins: Iterable[str] | None = None) -> list
             raise ConfigError(f"capabilities that come after each other in a circle: {circle}")
         if name in wanted and name not in ordered:
             under_way.append(name)
-            for before in SHIPPED[name].after if name in SHIPPED else capability(name, plugins).after:
+            for before in LISTED[name].after if name in LISTED else capability(name, plugins).after:
                 visit(before)
             under_way.pop()
             ordered[name] = None
 
-    for name in sorted(wanted):
+    for name in sorted(wanted, key=lambda it: (it != REQUESTS, it)):  # of what is given up, nothing is done
         visit(name)
     return [*ordered]
 

@@ -21,6 +21,8 @@ LEFT_UNPASSED = ("unverified: ", "let through: ")
 """How remarks begin on what left without having passed: with a tag, or without one."""
 DEFAULT_POLICY = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
 """What is judged by where nobody says otherwise."""
+JUDGES = "judges"
+"""What judges are called where it is by capability: in `AgentState.aside`, what they cost."""
 _KINDS = ("agent", "model", "command")
 
 

@@ -12,10 +12,11 @@ from lemming.contract import NewEntry, ToolCall
 from lemming.files.documents import value_of
 from lemming.files.fields import Json
 from lemming.gates.gate import Gate, GateVerdict
-from lemming.journal.begun import Asked, Begun
+from lemming.journal.begun import Asked
+from lemming.journal.ledger import AgentState
 from lemming.mail.closing import last_tick, not_after_in
 from lemming.messages import OutboxEntry
-from lemming.report import End
+from lemming.report import End, Status
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import results_message
@@ -130,9 +131,20 @@ class ApprovalsPart(TurnPart):
         """Take note of the entries that these have become."""
         self._written = entries
 
-    def after_failure(self, requests: tuple[Begun, ...]) -> tuple[Begun, ...]:
-        """Return what the agent has begun, once what was made outside is known not to wait any more."""
-        return having_made(requests, {word["id"] for word, is_outside in self._used if is_outside})
+    def waits_for(self) -> str:
+        """Return who has to decide before anything is shown to anybody."""
+        if not self.draft.only_asks:
+            return ""
+        if self.draft.asks_persons:
+            return self.draft.held_up
+        asked = sorted({name for entry in self._written for name in entry.targets})
+        return f"nothing is shown before {' or '.join(asked)} decides"
+
+    def amends(self, state: AgentState, status: Status, end: End) -> None:
+        """Have what was made outside wait no more, though the turn failed."""
+        if status == "failed":
+            made = {word["id"] for word, is_outside in self._used if is_outside}
+            state.requests = having_made(state.requests, made)
 
     def closes(self, *, is_applied: bool, holds_all: bool) -> Json:
         """Return what stands of what was asked beside calls, and which approvals in advance were used."""

@@ -27,6 +27,7 @@ from lemming.soundness.judged import sound_survey
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
 from lemming.times.cron import explained
+from lemming.verification import JUDGES
 
 app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 
@@ -109,7 +110,8 @@ def _when(agent: Agent, config: Config) -> str:
 
 
 def _of_judges(state: AgentState) -> str:
-    return f"{state.judged:g} of them on judges, " if state.judged else ""
+    judged = state.aside.get(JUDGES)
+    return f"{judged:g} of them on judges, " if judged else ""
 
 
 def _passed_on(state: AgentState) -> str:

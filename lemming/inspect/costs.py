@@ -24,6 +24,7 @@ from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.spent import CallSpent, SpentReader, TickSpent, TurnSpent
 from lemming.organisation import OrgPath
 from lemming.times.cron import zone
+from lemming.verification import JUDGES
 
 By = Literal["agent", "model", "request", "tick", "day"]
 ZERO = Decimal(0)
@@ -163,7 +164,7 @@ def _costs_by(base: OrgPath, costs: Costs, since: int) -> Costs:
                 _add(costs, turn, life.owner, day_in)
                 costs.gone = costs.gone if life.owner else costs.gone.plus(turn.cost)
     if not since:
-        costs.judged = sum((Decimal(str(state.judged)) for state in states.values()), ZERO)
+        costs.judged = sum((Decimal(str(state.aside.get(JUDGES, 0.0))) for state in states.values()), ZERO)
         costs.before = _sum(rest for rest in rests.values() if any(rest.amounts))
         if costs.by == "agent":
             for name, rest in rests.items():

@@ -25,6 +25,7 @@ from lemming.soundness.judged import sound_survey
 from lemming.tick.counter import load_counter, load_tick
 from lemming.tick.next_tick import find_next_tick, progress_of
 from lemming.tick.plan import Plan, make_plan
+from lemming.verification import JUDGES
 
 if TYPE_CHECKING:
     from lemming.turn.seams import Fact
@@ -61,7 +62,7 @@ class Line:
             "turns": state.turns,
             "failed_turns": state.failed,
             "credits": state.credits,
-            "judged_credits": state.judged,
+            "judged_credits": state.aside.get(JUDGES, 0.0),
             "max_credits": self.max_credits,
             "cost_usd": state.cost_usd,
             "problem": self.problem,

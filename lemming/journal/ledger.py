@@ -32,11 +32,11 @@ ROTATE_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 8 << 20
 FILE_LIMIT_BYTES = 64 << 20  # it is cut back long before
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
-_SPENT = ("credits", "judged", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
+_SPENT = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
 _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
-    "expired_unread", "passed_on", "serving", "requests", "end", "judged", "lost", "failed", "in_vain",
+    "expired_unread", "passed_on", "serving", "requests", "end", "aside", "lost", "failed", "in_vain",
     "kept",
 )  # fmt: skip
 _PLAIN: dict[str, Callable[[Any], Any]] = {
@@ -55,10 +55,10 @@ class AgentState:
     """Where an agent stands after its latest turn. All numbers are totals, never differences.
 
     `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
-    turn ended, where that is not the usual way of its status. `judged`: of the credits, what judges cost.
-    `lost`: what limits count beside `credits` and `cost_usd`. `turns`: those that were done, `failed`: those
-    that failed. `in_vain`: how often calls gave the same, while `results` wait. `kept`: what capabilities
-    keep for the next turn, by their names.
+    turn ended, where that is not the usual way of its status. `aside`: of the credits, what questions of
+    capabilities cost, by their names. `lost`: what limits count beside `credits` and `cost_usd`. `turns`:
+    those that were done, `failed`: those that failed. `in_vain`: how often calls gave the same, while
+    `results` wait. `kept`: what capabilities keep for the next turn, by their names.
     """
 
     tick: int = field(default=-1, metadata={"le": 10**12 - 2})  # after it there must be another one
@@ -78,7 +78,7 @@ class AgentState:
     serving: str = ""
     requests: tuple[Begun, ...] = ()
     end: str = ""
-    judged: float = _amount(0.0)
+    aside: dict[str, float] = field(default_factory=dict)
     lost: Lost = NONE_LOST
     failed: int = _amount(0)
     in_vain: dict[str, int] = field(default_factory=dict)
@@ -120,7 +120,10 @@ class AgentState:
         spent = {name: max(getattr(self, name), getattr(other, name)) for name in _SPENT}
         dollars = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         lost = max(self.lost, other.lost, key=lambda it: it.calls)
-        return replace(self, **spent, cost_usd=max(dollars, default=None), lost=lost)
+        aside = {
+            name: max(it.aside.get(name, 0.0) for it in (self, other)) for name in self.aside | other.aside
+        }
+        return replace(self, **spent, cost_usd=max(dollars, default=None), lost=lost, aside=aside)
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> AgentState:

@@ -118,6 +118,7 @@ class StateJson(TypedDict):
     serving: NotRequired[str]
     requests: NotRequired[list[BegunJson]]
     end: NotRequired[str]
+    aside: NotRequired[dict[str, Amount]]
     lost: NotRequired[LostJson]
     kept: NotRequired[dict[str, Json]]
 

@@ -34,7 +34,6 @@ from lemming.journal.parts import (
     ImageJson,
     Inputs,
     Item,
-    JudgeJson,
     MessageJson,
     ModelJson,
     Read,
@@ -43,7 +42,6 @@ from lemming.journal.parts import (
     State,
     TaskJson,
     TotalsJson,
-    TrustJson,
 )
 from lemming.kinds import OnError
 from lemming.report import MAY_SAY_NOTHING, LostJson, TurnReport, VerdictJson
@@ -118,14 +116,11 @@ class TurnStarted(Record):
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
     images: Annotated[list[dict[str, str]], list[ImageJson]] = []  # noqa: RUF012
     given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012
-    for_strategy: Annotated[Json, {"description": "What its strategy needs beside the prompt."}] = {}  # noqa: RUF012
     wanted: dict[str, Json] = {}  # noqa: RUF012
-    trust: Annotated[Json, TrustJson] = {}  # noqa: RUF012
     gates: Annotated[list[Json], list[RuleJson]] = []  # noqa: RUF012
     said_before: list[str] = []  # noqa: RUF012
     channels: list[AgentName] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
-    verify: Annotated[list[Json], list[JudgeJson]] = []  # noqa: RUF012
 
     if not TYPE_CHECKING:
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import GenericAlias
 from typing import Any, Literal
 
-from lemming.capabilities import SHIPPED, in_order
+from lemming.capabilities import LISTED, in_order
 from lemming.errors import ConfigError
 from lemming.files.documents import problems_of, value_of
 from lemming.files.jsontext import escaped, nearest
@@ -22,9 +22,10 @@ def wrong_with_blocks(
     plugins = known.config.org.plugins
     for name, plain in blocks.items():
         at = f"/capabilities/{escaped(name)}"
-        if name in SHIPPED:
-            keys = ", ".join(f'"{key}"' for key in SHIPPED[name].resume)
-            yield Wrong(at, f'"{name}" ships, and has no block here', f"its keys in a resume: {keys}")
+        if name in LISTED:
+            keys = ", ".join(f'"{key}"' for key in LISTED[name].resume)
+            hint = f"its keys in a resume: {keys}" if keys else "it has keys of its own"
+            yield Wrong(at, f'"{name}" ships, and has no block here', hint)
         elif name in known.capabilities:
             yield from _misfits(name, getattr(known.capabilities[name], kind), plain)
         elif not not_imported(plugins):

@@ -21,6 +21,7 @@ from lemming.journal.records import ModelReplied, ToolFinished, TurnEnded
 from lemming.organisation import Organisation
 from lemming.report import STATUSES, Why
 from lemming.telemetry.exposition import Family, Sample, text_of
+from lemming.verification import JUDGES
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """How long things take is told of so many journals, or of fewer that have so many answers."""
@@ -31,7 +32,10 @@ _COUNTERS: Mapping[str, tuple[str, Callable[[AgentState], float | int | None]]] 
     "lemming_turns_total": ("Turns of the agent that were done.", lambda state: state.turns),
     "lemming_failed_turns_total": ("Turns of the agent that failed.", lambda state: state.failed),
     "lemming_credits_total": ("Credits the agent has spent.", lambda state: state.credits),
-    "lemming_judging_credits_total": ("Of the credits, those of judges.", lambda state: state.judged),
+    "lemming_judging_credits_total": (
+        "Of the credits, those of judges.",
+        lambda state: state.aside.get(JUDGES, 0.0),
+    ),
     "lemming_credits_passed_on_total": (
         "Credits that agents it created got out of its own.",
         lambda state: state.passed_on,

@@ -138,7 +138,7 @@ def _may_have_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> 
 
 def _has_something(snapshot: Snapshot, agent: Agent, found: FoundFirst) -> bool:
     tools = snapshot.toolset.of(agent.name)
-    if any(is_news(result, tools.get(result["tool"])) for result in found.state.results):
+    if any(is_news(result, tools.get(result["tool"])) for result in found.moment.state.results):
         return True
     return _names_it(found.view, agent, found.tasks) or found.asks
 

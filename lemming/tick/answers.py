@@ -47,6 +47,7 @@ from lemming.tick.snapshot import Snapshot
 from lemming.toolbox.left_over import is_left_by, without_secrets
 from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.toolset import Toolset
+from lemming.trust.order import TRUST
 from lemming.turn.parts import holder_of
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.seams import Holder
@@ -85,7 +86,7 @@ class JournaledAnswers:
         self._limits, self._spent = limits, inputs.state.used_up
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._tracing: Tracing | None = None
-        if inputs.trust and self._settings.trust:
+        if TRUST in inputs.given and self._settings.trust:
             from lemming.tick.traced import Tracing
 
             self._tracing = Tracing(snapshot, inputs)

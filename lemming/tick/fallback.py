@@ -48,10 +48,9 @@ def entry_for(inputs: TurnInputs, config: Config, key: str) -> ModelEntry:
     """Return what a key stands for; that of a program that judges the turn is no line of a file."""
     if not key:
         return inputs.model
-    if inputs.verify or inputs.gates:
-        from lemming.turn.judges import entry_of_command
+    if inputs.given or inputs.gates:
+        from lemming.turn.judges import entry_of_command, judges_in
 
-        of_gates = [rule["judge"] for rule in inputs.gates if "judge" in rule]
-        if entry := entry_of_command([*inputs.verify, *of_gates], key):
+        if entry := entry_of_command(judges_in(inputs), key):
             return entry
     return config.model(key)

@@ -18,6 +18,7 @@ from lemming.tick.recorded import recorded_result
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolContext
 from lemming.turn.inputs import from_record
+from lemming.turn.named import STRATEGIES
 from lemming.turn.values import TurnInputs
 
 NO_LONGER_ALLOWED = "NoLongerAllowed"
@@ -61,7 +62,7 @@ def _why_no_critic(inputs: TurnInputs, now: Agent, snapshot: Snapshot) -> str:
     if (begun.strategy, begun.options) != (now.turn.strategy, now.turn.options):
         return f"the strategy of {now.name} has changed during its turn: no model is asked"
     critic = snapshot.survey.agents.get(str(begun.options.get("agent")))
-    key = inputs.for_strategy.get("model")
+    key = inputs.given.get(STRATEGIES, {}).get("needs", {}).get("model")
     if key and (critic is None or critic.model.key != key):
         return f"the critic of {now.name} has changed during its turn: no model is asked"
     return ""

@@ -37,6 +37,7 @@ from lemming.tick.spent_before import NotKnown, amount_lost, amount_of
 from lemming.turn.parts import questions_of
 from lemming.turn.results import RESULTS_CHARS
 from lemming.turn.values import TurnInputs
+from lemming.verification import JUDGES
 
 if TYPE_CHECKING:
     from lemming.tick.limits import TickSpending
@@ -256,7 +257,8 @@ def _most_of_turn(inputs: TurnInputs, snapshot: Snapshot) -> Amount:
     asked_before = [messages for _, messages in questions_of(inputs.given, plugins)]
     calls = inputs.max_steps * (inputs.repairs + 1) + len(asked_before)
     entries = [inputs.model, *(models[key] for key in agent.model.fallback if key in models)]
-    has_judges = inputs.verify or any(gate.by for gate in (*snapshot.config.org.gates, *agent.gates))
+    by_gates = any(gate.by for gate in (*snapshot.config.org.gates, *agent.gates))
+    has_judges = JUDGES in inputs.given or by_gates
     if agent.turn.strategy is not None or has_judges:
         calls, entries = OTHERS_PER_REPLY * (calls + OTHERS_PER_REPLY), [*entries, *models.values()]
     shown = [*inputs.prompt, *chain.from_iterable(asked_before)]

@@ -116,10 +116,12 @@ class Retaken(Draft):
         settled = {place: effect for place, effect in self.settled.items() if not effect.removes}
         return {**settled, **staged}
 
-    def ask(self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
+    def ask(
+        self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None, by: str = ""
+    ) -> Answer:
         """Ask, and note what was asked."""
         self.questions_asked[self.questions] = Question([*messages], model, schema)
-        return super().ask(messages, model, schema)
+        return super().ask(messages, model, schema, by)
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Read an answer, and note why it is no reply."""

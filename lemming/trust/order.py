@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+TRUST = "trust"
+"""What it is called where it is by capability."""
 AGENT = "agent"
 """What an agent's own texts are; what is trusted less is written down, what is not needs no word."""
 TAG = "trust:"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from lemming.contract import NewEntry, ToolCall
 from lemming.errors import ToolError
 from lemming.tools import ToolResult
-from lemming.turn.results import tool_used
 from lemming.turn.serving import OWN_ACCOUNT
 from lemming.turn.team import TeamTool
 
@@ -15,37 +14,29 @@ if TYPE_CHECKING:
     from lemming.turn.draft import Draft
 
 
-def delegate(draft: Draft, call: ToolCall, at: str) -> ToolResult | None:
-    """Ask one of the team, or hand the request on to it: stage the entry, or return why there is none."""
-    tool = draft.team[call.tool]
+def delegate(draft: Draft, tool: TeamTool, call: ToolCall, at: str) -> None:
+    """Ask one of the team, or hand the request on to it: stage the entry, or tell the model why not."""
     try:
         args = tool.check(call.args)
     except ToolError as error:
-        return _refuse(draft, call, ToolResult(False, str(error), outcome=error.outcome))
+        draft.refuse(call, ToolResult(False, str(error), outcome=error.outcome))
+        return
     if why := _why_not(draft, tool):
-        return _refuse(draft, call, ToolResult(False, why, outcome="refused"))
+        draft.refuse(call, ToolResult(False, why, outcome="refused"))
+        return
     message = args.pop("message")
     if tool.hands_on:
         assert draft.task, "only a request is handed on"
         handed = draft.write(draft.task.hand_on(message, tool.target, draft.inputs.tick), at)
         draft.is_handed_on = handed is not None
-        return None
+        return
     path = None if draft.task else [draft.inputs.agent.name]
     further = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
     payload = {key: value for key, value in further.items() if value is not None}
     entry = draft.write(NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at)
     if entry is not None:
-        draft.add_result(call.tool, call.args, ToolResult(True), call.id)
+        draft.add_result(call.tool, call.args, ToolResult(True), call.id, is_entry=True)
         draft.asked[entry.identity] = len(draft.results)
-    return None
-
-
-def _refuse(draft: Draft, call: ToolCall, refused: ToolResult) -> ToolResult:
-    """Tell the model, and whoever looks at the turn, that a call asks nobody."""
-    draft.add_result(call.tool, call.args, refused, call.id)
-    draft.used.append(tool_used(call.tool, refused))
-    draft.remarks.append(f"{call.tool}: {refused.output}"[:500])
-    return refused
 
 
 def _why_not(draft: Draft, tool: TeamTool) -> str:
@@ -59,8 +50,6 @@ def _why_not(draft: Draft, tool: TeamTool) -> str:
     if tool.hands_on:
         if not task.request:
             return "nothing was asked of you that could be handed on"
-        if asker := next((judge["asker"] for judge in draft.inputs.verify if "asker" in judge), ""):
-            return f"refused: {asker} has your answer judged; answer it yourself"
         return f"refused: it was handed on {task.hops} times" if task.hops >= team.max_hops else ""
     if len(task.path) + 1 >= team.max_depth:
         return f"refused: {len(task.path) + 1} agents wait for each other already; answer it yourself"

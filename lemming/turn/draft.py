@@ -26,22 +26,17 @@ from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.plans.format import PROVIDER
 from lemming.plans.proposals import proposal_in
 from lemming.providers import Message
-from lemming.report import STATUS_OF, End, Judgement, Status, ToolUsed
+from lemming.report import STATUS_OF, End, Status, ToolUsed
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
 from lemming.turn.attachments import attach
-from lemming.turn.delegating import delegate
-from lemming.turn.parts import PLAIN_LINE
+from lemming.turn.parts import PLAIN_LINE, asking
 from lemming.turn.repeats import HINT, Repeats
 from lemming.turn.replies import read_reply
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.seams import No
 from lemming.turn.serving import answering
-from lemming.turn.team import team_tools
-from lemming.turn.tracked import trust_of_turn
 from lemming.turn.values import Answer, Answers, TurnInputs
-from lemming.turn.wanted import PayloadCheck
-from lemming.turn.withdrawing import Own
 
 if TYPE_CHECKING:
     from lemming.turn.gated_out import OutGates
@@ -59,6 +54,8 @@ class Draft:
     def __init__(self, inputs: TurnInputs, source: Answers) -> None:
         self.inputs, self.source, self.task = inputs, source, inputs.task
         self.answers: list[Answer] = []
+        self.aside: dict[str, list[Answer]] = {}  # of these, those to questions of capabilities
+        self.noted: dict[str, Any] = {}  # what its report says beside what the engine knows
         self.entries: list[OutboxEntry] = []
         self.staged: dict[str, FileEffect] = {}
         self.settled: dict[str, FileEffect] = {}
@@ -69,7 +66,7 @@ class Draft:
         self.outside: list[dict[str, Any]] = []
         self.passed_on: dict[str, float] = {}  # by the resume that says so
         self.shown = self.accepted = 0
-        self.in_vain = self.beforehand = 0
+        self.in_vain = 0
         self.remarks: list[str] = []
         self.gates: OutGates | None = None
         if inputs.gates:
@@ -78,14 +75,11 @@ class Draft:
             self.gates = OutGates(self)
         self.verdicts: list[dict[str, Any]] = [*inputs.verdicts]
         self.notes = ""
-        self.team = team_tools(inputs.agent)
         self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
         self.held: dict[str, dict[str, Any]] = {}  # what capabilities keep until an entry is answered
-        is_held = (inputs.agent.output or inputs.wanted) and not self.may_rest
-        self.wanted = PayloadCheck(inputs) if is_held else None
+        self.misfit = ""  # why the answer in the last reply is not what was asked for
         self.is_handed_on = False
         self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
-        self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
         self.untold: set[int] = set()
         self.seams = PLAIN_LINE  # until the turn is taken
         self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
@@ -93,20 +87,9 @@ class Draft:
         self.left = ""
         self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
         self.asks_persons = False  # because a question was stopped
-        self.standing: list[OutboxEntry] = []  # what capabilities write, after its own entries
         self.stopped_by: LemmingError | None = None
         self.held_up = ""  # why no more may be asked, where that is not for its credits
-        self.tracked = trust_of_turn(inputs) if inputs.trust else None
-        self.own: Own | None = None  # where what replies write is judged before it leaves
-        self.judging: list[Answer] = []  # of the answers, those of judges
-        self.judgements: list[Judgement] = []
-        self.has_passed = True
         self.lost = NONE_LOST
-
-    @property
-    def trust(self) -> str:
-        """The word for how far the turn is trusted by now; empty where nobody tracks that."""
-        return self.tracked.word if self.tracked else ""
 
     @property
     def unshown(self) -> list[dict[str, Any]]:
@@ -142,11 +125,6 @@ class Draft:
         return self.task is not None and self.task.is_answered(self.entries)
 
     @property
-    def misfit(self) -> str:
-        """Why the answer in the last reply is not what was asked for; empty when it is, or there is none."""
-        return self.wanted.misfit if self.wanted else ""
-
-    @property
     def questions(self) -> int:
         """How many questions were asked, those without an answer included."""
         return len(self.answers) + self.in_vain
@@ -160,15 +138,6 @@ class Draft:
         """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
         return "skipped" if end in ("out_of_credits", "paused") and not self.answers else STATUS_OF[end]
 
-    def given_up(self, why: str, at: str = "") -> list[OutboxEntry]:
-        """Return the entries with one that says that the request has failed, `at` a moment if it is known."""
-        assert self.task, "only a request is given up"
-        new, tick, name = self.task.failed(why), self.inputs.tick, self.inputs.agent.name
-        identity = self._next_id()
-        at = at or (self.answers[-1].at if self.answers else self.task.at)
-        self.remarks.append(f"the request has failed: {why}"[:500])
-        return [*self.entries, OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)]
-
     @property
     def cost(self) -> float:
         """The credits that the turn has spent so far."""
@@ -178,8 +147,13 @@ class Draft:
         """Have the turn begin with another prompt."""
         self.inputs = replace(self.inputs, prompt=prompt)
 
-    def ask(self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
-        """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`."""
+    def ask(
+        self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None, by: str = ""
+    ) -> Answer:
+        """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`.
+
+        `by`: the capability that asks, for itself; what it gives is no reply.
+        """
         if self.task and self.task.budget is not None and self.task.spent + self.cost >= self.task.budget:
             raise RequestOverLimit(f"the request's budget of {self.task.budget:g} credits is used up")
         try:
@@ -196,6 +170,8 @@ class Draft:
                         stopped(error.verdicts[-1])
             raise
         self.answers.append(answer)
+        if by:
+            self.aside.setdefault(by, []).append(answer)
         self.verdicts += answer.verdicts
         self.lost = self.lost.plus(Lost.of(answer.lost)) if answer.lost else self.lost
         return answer
@@ -222,12 +198,12 @@ class Draft:
                 self.remarks.append(f"{call.tool}: not called, {why}")
             else:
                 self.use(call, at)
-        before = {**self.staged} if self.own is not None else {}
+        before = {**self.staged} if self.seams.replied else {}
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
         attach(self, first, at)
-        if self.own is not None and has_seen:  # else it is a strategy's, for itself
-            self.own.note(self, first, written, before)
+        for replied in self.seams.replied if has_seen else ():  # else it is a strategy's, for itself
+            replied(self.entries[first : first + written], before)
         if reply.left_out:
             self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
@@ -263,8 +239,8 @@ class Draft:
             if passed is None:
                 return None
             new = passed
-        identity = self._next_id(WAITING_FROM if self.waits_until(new.payload, at) else 0)
-        entry = OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
+        identity = self.next_id(WAITING_FROM if self.waits_until(new.payload, at) else 0)
+        entry = self.as_entry(new, identity, at)
         is_asked = new.kind == "request" and "hands_on" not in new.payload
         if self.task and is_asked and (why := self.task.why_not(name, entry.targets)):
             self.add_result("outbox_entries", {"target": sorted(entry.targets)}, ToolResult(False, why))
@@ -272,11 +248,17 @@ class Draft:
         self.entries.append(entry)
         return entry
 
-    def _next_id(self, first: int = 0) -> str:
-        """Return the id of the next entry."""
-        if self.own is not None:
-            return self.own.next_id(self, first)
-        return entry_id(self.inputs.tick, self.inputs.agent.name, first + len(self.entries))
+    def as_entry(self, new: NewEntry, identity: str, at: str) -> OutboxEntry:
+        """Return the entry that something new becomes."""
+        tick, name = self.inputs.tick, self.inputs.agent.name
+        return OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
+
+    def next_id(self, first: int = 0) -> str:
+        """Return the id of the next entry; those of entries that were taken back are free."""
+        number, taken = first + len(self.entries), [entry.id for entry in self.entries]
+        while (identity := entry_id(self.inputs.tick, self.inputs.agent.name, number)) in taken:
+            number += 1
+        return identity
 
     def waits_until(self, payload: dict[str, Any], at: str) -> str:
         """Return the moment to come that an entry is to wait for; empty when it is to be shown as others."""
@@ -305,24 +287,20 @@ class Draft:
 
     def use(self, call: ToolCall, at: str) -> None:
         """Call a tool, and stage the files that it wants written."""
-        if call.tool in self.team:
-            if refused := delegate(self, call, at):
-                self._notice(len(self.results) - 1, call, refused)
-            return
         for before_call in self.seams.before_call:
             if isinstance(allowed := before_call(call), No):
-                self.add_result(
-                    call.tool, call.args, ToolResult(False, allowed.why, outcome="refused"), call.id
-                )
+                self.refuse(call, ToolResult(False, allowed.why, outcome="refused"))
                 return
             call = allowed
+        if any(takes(call, at) for takes in self.seams.takes):
+            return
         index = len(self.results)
-        staged = self.tracked.borne(self.staged) if self.tracked else dict(self.staged)
+        staged = dict(self.staged)
+        for writes in self.seams.writes:
+            staged = writes(staged)
         call = self.gates.judged_call(call) if self.gates else call
         result = self.source.use(index, call, at, staged)
         result = self.gates.judged_result(call, result) if self.gates else result
-        if self.tracked and result.trust:
-            self.tracked.take(result.trust)
         self.add_result(call.tool, call.args, result, call.id)
         self._notice(index, call, result)
         if self.source.reached_outside(index):  # they are written, and were the tool's to change
@@ -348,13 +326,21 @@ class Draft:
             alone = self.is_answered and new.kind == "request"  # else it would be over with what is answered
             entry = self.write(new, at, by_engine=bool(result.entries_by), alone=alone)
             if entry and result.outcome == "pending":  # answered in its place
+                self.seams = asking(self)
                 self.asked[entry.identity] = len(self.results)
                 if by := result.entries_by:
                     self.held[entry.identity] = {by: self.seams.parts[by].holds(new)}
 
-    def stop(self, why: str, *, is_gates: bool = False) -> None:
-        """End the turn: it has failed, by a call or by a gate."""
-        self.over, self.stopped_by = "failed", (StoppedByGate if is_gates else ToolError)(why[:2000])
+    def refuse(self, call: ToolCall, refused: ToolResult) -> None:
+        """Tell the model, and whoever looks at the turn, that a call is not made."""
+        self.add_result(call.tool, call.args, refused, call.id)
+        self.remarks.append(f"{call.tool}: {refused.output}"[:500])
+        self._notice(len(self.results) - 1, call, refused)
+
+    def stop(self, error: LemmingError) -> End:
+        """End the turn: it has failed."""
+        self.over, self.stopped_by = "failed", error
+        return "failed"
 
     def _notice(self, index: int, call: ToolCall, result: ToolResult) -> None:
         """Notice what a result means for the turn: that it is over, or that it goes round in circles."""
@@ -365,7 +351,8 @@ class Draft:
                 self.over = "deadline"
             else:
                 is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
-                self.stop(f"{call.tool} ends the turn when it fails: {result.output}", is_gates=is_gates)
+                why = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
+                self.stop(StoppedByGate(why) if is_gates else ToolError(why))
         elif self.repeats.is_stuck(index, call, result) and self._may_go_on:
             self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
@@ -373,13 +360,19 @@ class Draft:
     @property
     def _may_go_on(self) -> bool:
         """Whether another reply would be asked for now: a turn that is on record went on as it did."""
-        went_on = self.own is None and not self.gates and self.source.knows(self.questions)  # no judge's
+        asks_else = self.inputs.given or self.gates  # a question that is on record may be another's
+        went_on = not asks_else and self.source.knows(self.questions)
         return self.accepted < self.inputs.max_steps and not went_on
 
-    def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:
-        """Add a result to those that the model is shown next; `call` is the call's id, if it has one."""
+    def add_result(
+        self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "", *, is_entry: bool = False
+    ) -> None:
+        """Add a result to those that the model is shown next; `call` is the call's id, if it has one.
+
+        `is_entry`: no tool was called, an entry asks somebody.
+        """
         room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
         self.results.append(as_shown(tool, args, result, room))
         self.calls.append(call)
-        if tool not in self.team:
+        if not is_entry:
             self.used.append(tool_used(tool, result))

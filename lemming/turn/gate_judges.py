@@ -26,6 +26,7 @@ from lemming.turn.judges import (
     verdict_of,
 )
 from lemming.turn.opening import Surroundings
+from lemming.turn.tracked import trust_by_now
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
@@ -138,7 +139,7 @@ class GateJudges:
         return self._draft.inputs.agent.name
 
     def _facts(self, call: ToolCall, rule: Rule) -> Json:
-        draft, trust = self._draft, self._draft.trust
+        draft, trust = self._draft, trust_by_now(self._draft)
         told = {"agent": draft.inputs.agent.name, "tick": draft.inputs.tick, "tool": call.tool}
         told["class"] = self._tools[rule.line][call.tool]
         return {**told, "trust": trust} if trust else told

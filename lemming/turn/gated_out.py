@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming import paths
 from lemming.contract import NewEntry, ToolCall
-from lemming.errors import ToolError
+from lemming.errors import StoppedByGate, ToolError
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import Gate, Rule
@@ -17,6 +17,7 @@ from lemming.memory import decode_memory, memory_effect
 from lemming.messages import targets_in
 from lemming.tools import ToolResult
 from lemming.turn.results import OUTBOX_ENTRIES
+from lemming.turn.tracked import trust_by_now
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
@@ -130,7 +131,7 @@ class OutGates:
         self._earlier = {*self._draft.inputs.said_before, *kept}
 
     def _facts(self) -> dict[str, Any]:
-        draft, trust = self._draft, self._draft.trust
+        draft, trust = self._draft, trust_by_now(self._draft)
         told = {"agent": draft.inputs.agent.name, "tick": draft.inputs.tick}
         return {**told, "trust": trust} if trust else told
 
@@ -146,7 +147,7 @@ class OutGates:
         )
         self._draft.verdicts += [verdict.as_json() for verdict in looked.verdicts]
         if looked.then == "stop":
-            self._draft.stop(looked.told(), is_gates=True)
+            self._draft.stop(StoppedByGate(looked.told()[:2000]))
         return looked
 
     def judged_call(self, call: ToolCall) -> ToolCall:

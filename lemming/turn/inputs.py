@@ -34,8 +34,8 @@ from lemming.plans.format import PROVIDER, wake_of
 from lemming.report import Reason
 from lemming.schedule import Wake
 from lemming.skills.guides import Guide, read_guides
-from lemming.turn.beforehand import given_to, judged_by, memory_shown, time_lines, warnings_of
-from lemming.turn.labels import PLAIN, Labels
+from lemming.turn.beforehand import memory_shown, time_lines, warnings_of
+from lemming.turn.labels import Labels
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.parts import Prepared, prepared_for
@@ -45,7 +45,6 @@ from lemming.turn.reach import out_of_reach
 from lemming.turn.seams import Moment, Showing
 from lemming.turn.serving import Serving, serving_of
 from lemming.turn.team import answered_results
-from lemming.turn.tracked import Tracker
 from lemming.turn.values import TurnInputs
 from lemming.turn.wanted import told, wanted_of
 
@@ -53,8 +52,8 @@ Held = Mapping[str, bytes]
 Tell = Callable[[Task | None], Sequence[Mapping[str, Any]]]
 NOTHING: Held = {}
 MAY_BE_EMPTY = (
-    "out_of_reach", "open_requests", "images", "given", "for_strategy", "wanted", "trust", "gates",
-    "said_before", "channels", "verdicts", "verify",
+    "out_of_reach", "open_requests", "images", "given", "wanted", "gates",
+    "said_before", "channels", "verdicts",
 )  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 
@@ -80,19 +79,17 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     found = find(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
-    entry, state, allocation, memories, context, fingerprint, view, tasks, outside, guides, prepared, _ = (
-        found
-    )
-    settings = now.config.org
+    moment, allocation, memories, context, fingerprint, view, tasks, outside, guides, prepared, _ = found
+    entry, state, settings = moment.model, moment.state, now.config.org
     task = tasks.next(state.serving) if tasks else None
+    prepared = prepared.and_for(task, moment)
     inbox = NO_INBOX
     if not task:
         inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
     asked: list[OutboxEntry] = []
     if agent.turn.take == "all" and tasks and not task:
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
-    tracker = Tracker(now, agent, entry, memories, held) if settings.trust else None
-    labels = tracker.labels if tracker else PLAIN
+    labels = prepared.labels()
     tell: Callable[[Task | None], Sequence[Mapping[str, Any]]] = partial(
         _results_told, state.results, prepared, labels
     )
@@ -118,7 +115,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         jobs=now.jobs_for(agent.name) if entry.provider == CLOCK else (),
         task=task,
         asked=asked,
-        memory=memory_shown(opening.toolset.of(agent.name), agent, shown.memories.values, entry, task),
+        memory=memory_shown(opening.toolset.of(agent.name), shown.memories.values, entry, task),
         outside=outside.as_json(),
         context=context,
         added=added,
@@ -131,7 +128,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         before=shown.before,
         labels=labels,
     )
-    trust = tracker.track(seen, shown) if tracker else {}
+    prepared.tells(seen, shown)
     if wanted or agent.output:
         seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
     situation = SITUATIONS[entry.prompt](seen)
@@ -160,11 +157,8 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         out_of_reach=out_of_reach(now, agent, task) if agent.team else {},
         images=images,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
-        trust=trust,
         given=prepared.given(),
-        for_strategy=given_to(now, agent, memories, task) if agent.turn.strategy else {},
         **gates,
-        verify=judged_by(now, agent, task, held),
     )
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, ids, (*memories.problems, *inbox.problems))
@@ -210,9 +204,10 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     found = find(now, agent, digest)
     if isinstance(found, Reason):
         return found
-    if _is_due_always(_wake(agent, found.model, now.config), found.state):
+    state = found.moment.state
+    if _is_due_always(_wake(agent, found.moment.model, now.config), state):
         return Reason("due")
-    news = _news(now, found.state, found.fingerprint, found.view, found.tasks)
+    news = _news(now, state, found.fingerprint, found.view, found.tasks)
     return Reason("news", f"new to it: {', '.join(news)}")
 
 
@@ -223,8 +218,7 @@ def _is_due_always(wake: Wake, state: AgentState) -> bool:
 class FoundFirst(NamedTuple):
     """What an agent finds before it opens its inbox."""
 
-    model: ModelEntry
-    state: AgentState
+    moment: Moment
     allocation: AgentCredits
     memories: Memories
     context: list[tuple[str, str]]
@@ -263,7 +257,8 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
         )
     view = now.mail.view(agent, state.read)
     is_asked = entry.provider != CLOCK
-    prepared, tasks = prepared_for(Moment(now, agent, entry, state)), None
+    moment = Moment(now, agent, entry, state, held)
+    prepared, tasks = prepared_for(moment), None
     if is_asked:
         rests = {"resting": outside.resting, "led": outside.led}
         tasks = tasks_of(view, asked, state.requests, wake, **rests, holds=prepared)
@@ -276,7 +271,7 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
     if not (is_news or asks):
         return Reason("nothing_new", _why_nothing(wake, state, outside))
     return FoundFirst(
-        entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides, prepared, asks
+        moment, allocation, memories, shown, fingerprint, view, tasks, outside, guides, prepared, asks
     )
 
 

@@ -26,12 +26,23 @@ from lemming.models import FREE, ModelEntry
 from lemming.plans.format import is_planner
 from lemming.providers import Message, require_reply
 from lemming.quoting import fenced, mark_for, quoted
+from lemming.report import Judged, Judgement
 from lemming.turn.opening import Surroundings
 from lemming.turn.prompt import correction
-from lemming.verification import DEFAULT_POLICY, JudgedBy, NamedJudge, Then, judge_named, judged_by_in
+from lemming.turn.spending import spending
+from lemming.verification import (
+    DEFAULT_POLICY,
+    JUDGES,
+    JudgedBy,
+    NamedJudge,
+    Then,
+    judge_named,
+    judged_by_in,
+)
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
+    from lemming.turn.values import TurnInputs
 
 VERDICT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -170,6 +181,12 @@ def _model_of(now: Surroundings, by: NamedJudge) -> tuple[str, str]:
     raise ConfigError(f'verify.by: there is no {what} "{by.name}"', hint=nearest(by.name, known))
 
 
+def judges_in(inputs: TurnInputs) -> list[dict[str, Any]]:
+    """Return who may judge in a turn: its drafts, or what its gates look at."""
+    of_gates = [rule["judge"] for rule in inputs.gates if "judge" in rule]
+    return [*inputs.given.get(JUDGES, {}).get("by", ()), *of_gates]
+
+
 def entry_of_command(judges: Iterable[Mapping[str, Any]], key: str) -> ModelEntry | None:
     """Return the line of `config/models.json` that a judging program would have; None where none is meant.
 
@@ -260,8 +277,7 @@ def verdict_of(draft: Draft, judge: Judge, messages: list[Message]) -> tuple[boo
     """Ask a judge, with corrections where the limits allow; a program is asked once. Raises `NoVerdict`."""
     for corrections_left in range(0 if judge.command else draft.inputs.repairs, -1, -1):
         try:
-            answer = draft.ask(messages, judge.model, VERDICT_SCHEMA)
-            draft.judging.append(answer)
+            answer = draft.ask(messages, judge.model, VERDICT_SCHEMA, by=JUDGES)
             require_reply(answer.finish)
             passes, reason = verdict_in(answer.text)
         except (OutOfCredits, ProviderError, ContractError) as error:
@@ -270,11 +286,24 @@ def verdict_of(draft: Draft, judge: Judge, messages: list[Message]) -> tuple[boo
                 messages += [{"role": "assistant", "content": said}, correction(str(error)[:2000])]
                 continue
             why = f"no verdict: {error}"[:REASON_CHARS]
-            draft.judgements.append({"by": judge.by, "passes": False, "reason": why})
+            _note(draft, {"by": judge.by, "passes": False, "reason": why})
             raise NoVerdict(why) from error
-        draft.judgements.append({"by": judge.by, "passes": passes, "reason": reason})
+        _note(draft, {"by": judge.by, "passes": passes, "reason": reason})
         return passes, reason
     raise AssertionError("unreachable: the last correction returns or raises")
+
+
+def _note(draft: Draft, said: Judgement) -> None:
+    """Have the report say what a judge has said, and what judges have cost by now."""
+    before: Judged = draft.noted.get("judged", {"passed": True, "verdicts": []})
+    used = spending(draft.aside.get(JUDGES, ()))
+    draft.noted["judged"] = {
+        "passed": before["passed"],
+        "verdicts": [*before["verdicts"], said],
+        "calls": used["calls"],
+        "credits": round(used["credits"], 6),
+        "cost_usd": used["cost_usd"],
+    }
 
 
 def lines_of(values: Iterable[Mapping[str, Any]]) -> str:

@@ -13,7 +13,6 @@ from lemming.errors import (
     ContractError,
     LemmingError,
     LimitReached,
-    NotVerified,
     OutOfCredits,
     Paused,
     ProviderError,
@@ -24,8 +23,8 @@ from lemming.plugins.errors import place_of, words_of
 from lemming.report import ENDS, End
 from lemming.turn.draft import Draft
 from lemming.turn.ending import add_up
-from lemming.turn.named import strategy_of
-from lemming.turn.parts import seams_of
+from lemming.turn.parts import Seams, seams_of
+from lemming.turn.seams import Drive
 from lemming.turn.strategies.react import react
 from lemming.turn.strategy import Act, Ask, NoMoreReplies, Step, Steps, Strategy, Turn
 from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
@@ -37,26 +36,25 @@ MOST_ANSWERS = 1000
 def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ...] | None = None) -> End:
     """Do what a strategy says until it is over, and return how it ended. Raises what it lets through.
 
-    Without one it is the agent's own, out of what these plugins bring.
+    Without one it is the turn's own, out of what these plugins bring.
     """
-    if draft.task and (why := draft.task.why_given_up):
-        draft.entries = draft.given_up(why)
-        return "done"
     for opens in draft.seams.opens:
         if end := opens():
             return end
-    limits = draft.inputs.agent.turn
-    options = None
-    if strategy is None and limits.strategy is not None:
-        known = strategy_of(limits.strategy, plugins)
-        strategy, options = known.steps, known.options_of(limits.options)
-    turn = Turn(draft, options)
-    steps = (strategy or react)(turn)
-    if draft.inputs.verify:
-        from lemming.turn.verified import verified  # who is not judged does not look at how
+    turn = Turn(draft)
+    steps = strategy(turn) if strategy else _steps_of(turn, draft.seams, plugins)
+    drive_steps: Drive = partial(_driven, draft)
+    for drives in draft.seams.drives:
+        drive_steps = partial(drives, turn, drive_steps)
+    return drive_steps(steps)
 
-        return verified(draft, turn, partial(_driven, draft), steps)
-    return _driven(draft, steps)
+
+def _steps_of(turn: Turn, seams: Seams, plugins: tuple[str, ...] | None) -> Steps:
+    """Return the steps of a turn: a capability's, or to ask, and to do what the reply says."""
+    for steps_of in seams.steps:
+        if (steps := steps_of(turn, plugins)) is not None:
+            return steps
+    return react(turn)
 
 
 def _driven(draft: Draft, steps: Steps) -> End:
@@ -112,8 +110,7 @@ def finish(
 
     Raises `ConfigError` for one that was begun with a capability that is not here: it is not taken without.
     """
-    if draft.inputs.given:
-        draft.seams = seams_of(draft, plugins)
+    draft.seams = seams_of(draft, plugins)
     try:
         return add_up(draft, drive(draft, strategy, plugins), draft.stopped_by)
     except OutOfCredits as error:
@@ -123,7 +120,7 @@ def finish(
             return add_up(draft, "waits")
         if not (draft.answers or draft.results):
             return add_up(draft, end, error)
-        if len(draft.answers) == draft.beforehand:
+        if len(draft.answers) == sum(map(len, draft.aside.values())):
             return add_up(draft, "no_answer", error)
         draft.remarks.append(str(error))
         return add_up(draft, end)
@@ -131,7 +128,7 @@ def finish(
         return add_up(draft, "bad_reply", error)
     except ProviderError as error:
         return add_up(draft, "no_answer", error)
-    except (NotVerified, StoppedByGate, StrategyFailed) as error:
+    except (StoppedByGate, StrategyFailed) as error:
         return add_up(draft, "failed", error)
 
 

@@ -14,6 +14,8 @@ from lemming.plugins.registry import offered, register
 from lemming.resume import Agent
 from lemming.turn.strategy import Strategy
 
+STRATEGIES = "strategies"
+"""What they are called among capabilities."""
 SHIPPED = {
     "react": "lemming.turn.strategies.named:REACT",
     "plan_execute": "lemming.turn.strategies.named:PLAN_EXECUTE",

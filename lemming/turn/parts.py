@@ -7,10 +7,11 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
-from lemming.capabilities import SHIPPED, capability, in_order
+from lemming.capabilities import ASKED_FOR, REQUESTS, SHIPPED, TAKING_PART, WITHIN, capability, in_order
 from lemming.config import Config
-from lemming.contract import NewEntry, ToolCall
-from lemming.errors import ConfigError
+from lemming.contract import NewEntry, ToolCall, TurnReply
+from lemming.errors import ConfigError, LemmingError
+from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.gates.asked import Asking
 from lemming.gates.gate import Gate, GateVerdict
@@ -22,14 +23,32 @@ from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry, entry_id
 from lemming.providers import Message
-from lemming.report import End
+from lemming.report import End, Status
 from lemming.tools import ToolContext, ToolResult
+from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
+from lemming.turn.seams import (
+    Capability,
+    Drive,
+    Held,
+    Holder,
+    Moment,
+    No,
+    Preparation,
+    Showing,
+    TurnPart,
+)
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
-from lemming.turn.seams import Capability, Held, Holder, Moment, No, Preparation, Showing, TurnPart
+    from lemming.turn.prompt import Seen
+    from lemming.turn.strategy import Steps, Turn
+
+Fits = Callable[[list[NewEntry]], list[NewEntry | list[str]]]
+Files = dict[str, FileEffect]
+StepsOf = Callable[["Turn", tuple[str, ...] | None], "Steps | None"]
+Replied = Callable[[Sequence[OutboxEntry], Mapping[str, FileEffect]], None]
 
 
 class Prepared:
@@ -38,6 +57,7 @@ class Prepared:
     def __init__(self, by_name: Mapping[str, Preparation]) -> None:
         self._by_name = by_name
         self._all = tuple(by_name.values())
+        self.names = by_name.keys()
         self.may_withhold = any(type(it).withholds is not Preparation.withholds for it in self._all)
 
     def withholds(self, entry: OutboxEntry) -> bool:
@@ -76,6 +96,27 @@ class Prepared:
             shown = each.shows(shown)
         return shown
 
+    def labels(self) -> Labels:
+        """Return how the parts of the prompt are told apart."""
+        return next((found for it in self._all if (found := it.labels()) is not PLAIN), PLAIN)
+
+    def tells(self, seen: Seen, shown: Showing) -> None:
+        """Have the prompt say what parts have to say of it."""
+        for each in self._all:
+            each.tells(seen, shown)
+
+    def and_for(self, task: Task | None, moment: Moment) -> Prepared:
+        """Return these, with those that whoever asked brings into a turn for a request."""
+        request = task.request if task else None
+        asker = moment.now.mail.resumes.get(request.agent) if request else None
+        if request is None or asker is None:
+            return self
+        names = {it for it, is_asked in ASKED_FOR.items() if is_asked(asker, request.payload)} - self.names
+        if not names:
+            return self
+        both = {**self._by_name, **_prepared(names, moment)}
+        return Prepared({name: both[name] for name in in_order(both, moment.now.config.org.plugins)})
+
     def given(self) -> dict[str, Json]:
         """Return what the parts of the turn start from, by capability."""
         return {name: given for name, each in self._by_name.items() if (given := each.given())}
@@ -96,6 +137,18 @@ class Seams:
         self.stopped: tuple[Callable[[Json], None], ...] = self._at("stopped")
         self.leaving: tuple[Callable[[NewEntry, str], NewEntry | No], ...] = self._at("leaving")
         self.closes = self._at("closes")
+        self.drives: tuple[Callable[[Turn, Drive, Steps], End], ...] = self._at("drives")
+        self.writes: tuple[Callable[[Files], Files], ...] = self._at("writes")
+        self.told: tuple[Callable[[Json], Json], ...] = self._at("told")
+        self.seals: tuple[Callable[[], None], ...] = self._at("seals")
+        self.concludes: tuple[Callable[[End, LemmingError | None], End], ...] = self._at("concludes")
+        self.waits_for: tuple[Callable[[], str], ...] = self._at("waits_for")
+        self.amends: tuple[Callable[[AgentState, Status, End], None], ...] = self._at("amends")
+        self.takes: tuple[Callable[[ToolCall, str], bool], ...] = self._at("takes")
+        self.fits: tuple[Fits, ...] = self._at("fits")
+        self.steps: tuple[StepsOf, ...] = self._at("steps")
+        self.reads: tuple[Callable[[TurnReply], None], ...] = self._at("reads")
+        self.replied: tuple[Replied, ...] = self._at("replied")
 
     def _at(self, hook: str) -> tuple[Callable[..., Any], ...]:
         own = (it for it in self.parts.values() if getattr(type(it), hook) is not getattr(TurnPart, hook))
@@ -116,12 +169,6 @@ class Seams:
                 entries += made
         return entries
 
-    def after_failure(self, requests: tuple[Begun, ...]) -> tuple[Begun, ...]:
-        """Return what the agent has begun after a turn that failed."""
-        for part in self.parts.values():
-            requests = part.after_failure(requests)
-        return requests
-
     def kept_after(self, *, is_applied: bool, holds_all: bool) -> dict[str, Json]:
         """Return what ledgers keep of capabilities after the turn; of those without a part, what they had."""
         before = next(iter(self.parts.values())).draft.inputs.state.kept
@@ -140,14 +187,29 @@ def seams_of(draft: Draft, plugins: Sequence[str] | None = None) -> Seams:
 
     `plugins`: those of the organisation; None: any of the process.
     """
-    given = draft.inputs.given
-    return Seams({it.name: it.part(draft, given[it.name]) for it in begun_with(draft.inputs, plugins)})
+    inputs = draft.inputs
+    given: Mapping[str, Json] = inputs.given
+    also = [name for name, takes_part in TAKING_PART.items() if takes_part(inputs)]
+    if not (also or given):
+        return PLAIN_LINE
+    known = begun_with(inputs, plugins, also)
+    return Seams({it.name: it.part(draft, given.get(it.name, {})) for it in known})
 
 
-def begun_with(inputs: TurnInputs, plugins: Sequence[str] | None) -> list[Capability]:
+def asking(draft: Draft) -> Seams:
+    """Return the parts of a turn in which a tool asks somebody: requests are among them, if only from now."""
+    parts = draft.seams.parts
+    if REQUESTS in parts:
+        return draft.seams
+    return Seams({REQUESTS: capability(REQUESTS).part(draft, {}), **parts})
+
+
+def begun_with(
+    inputs: TurnInputs, plugins: Sequence[str] | None, also: Iterable[str] = ()
+) -> list[Capability]:
     """Return the capabilities that a turn was begun with; raise `ConfigError` for one that is not here."""
     try:
-        return [capability(it, plugins) for it in in_order(inputs.given, plugins)]
+        return [capability(it, plugins) for it in in_order({*inputs.given, *also}, plugins)]
     except ConfigError as error:
         turn = f"the turn of {inputs.agent.name} in tick {inputs.tick}"
         message = f"{turn} was begun with {' and '.join(sorted(inputs.given))}: {error.message}"
@@ -160,15 +222,12 @@ def used_by(agent: Agent, config: Config) -> Sequence[Capability]:
     return [capability(it, plugins) for it in in_order(named_by(agent, config), plugins)]
 
 
-NOBODY: AbstractSet[str] = frozenset()
-
-
 def named_by(agent: Agent, config: Config) -> AbstractSet[str]:
     """Return the names of the capabilities that a resume, or the settings, make use of."""
     gates = (*config.org.gates, *agent.gates)
-    own = NOBODY
+    own = {name for name, it in WITHIN.items() if it.used and it.used(agent, config.org)}
     if agent.capabilities or config.org.capabilities:
-        own = {*agent.capabilities, *config.org.capabilities}
+        own |= {*agent.capabilities, *config.org.capabilities}
     if not (agent.further or gates):
         return own
     words = {gate.then for gate in gates}
@@ -193,13 +252,18 @@ def prepared_for(moment: Moment) -> Prepared:
         names |= {name for asked in begun.asked for name in asked.held}
     if not names:
         return NOTHING_PREPARED
+    return Prepared(_prepared(names, moment))
+
+
+def _prepared(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
+    config = moment.now.config
     plugins, found = config.org.plugins, dict[str, Preparation]()
     for name in in_order(names, plugins):
         asked: Capability = capability(name, plugins)
         said = {"settings": asked.settings_in(config), "own": asked.settings_of(moment.agent)}
         if (prepared := asked.prepare(moment._replace(**said))) is not None:
             found[name] = prepared
-    return Prepared(found)
+    return found
 
 
 def holder_of(now: Surroundings, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> Holder:

@@ -15,6 +15,8 @@ from lemming.turn.values import Answer
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
 
+NOT_ANSWERED = "the request is not answered: write one entry of kind response"
+
 
 def read_reply(draft: Draft, answer: Answer, *, keep: Keep = "all") -> TurnReply:
     """Return the reply that an answer is; raise `ContractError` for what is none."""
@@ -24,9 +26,10 @@ def read_reply(draft: Draft, answer: Answer, *, keep: Keep = "all") -> TurnReply
     try:
         reply = _parsed(draft, answer, kinds, keep)
         is_asked = draft.task is not None and draft.task.request and keep == "all" and not draft.may_rest
-        has_said = draft.entries and not (draft.own and draft.own.is_sent_back)
-        if is_asked and not (reply.outbox_entries or reply.tool_calls or has_said):
-            raise ContractError("the request is not answered: write one entry of kind response")
+        if is_asked and not (reply.outbox_entries or reply.tool_calls or draft.entries):
+            raise ContractError(NOT_ANSWERED)
+        for reads in draft.seams.reads if keep == "all" else ():
+            reads(reply)
         return reply
     except ContractError as error:
         if answer.finish == "length":
@@ -38,7 +41,7 @@ def read_reply(draft: Draft, answer: Answer, *, keep: Keep = "all") -> TurnReply
 def _parsed(draft: Draft, answer: Answer, kinds: Iterable[str], keep: Keep) -> TurnReply:
     """Return what an answer asks for by text and calls; beside calls, other text is a note."""
     limit, kinds = draft.inputs.agent.turn.max_entries, tuple(kinds)
-    fit = draft.wanted.fit if draft.wanted else None
+    fit = draft.seams.fits[0] if draft.seams.fits else None
     if draft.inputs.model.prompt == "tools":
         said = as_reply(answer.text, kinds)
         return parse_reply(said, kinds=kinds, max_entries=limit, keep=keep, fit=fit)

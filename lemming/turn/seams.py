@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from lemming import paths
 from lemming.agents import Agent
 from lemming.config import ORG_FILE, Config
-from lemming.contract import NewEntry, ToolCall
-from lemming.errors import ConfigError, Problem
+from lemming.contract import NewEntry, ToolCall, TurnReply
+from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import value_of
+from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.gates.asked import Asking
 from lemming.gates.gate import Gate, GateVerdict
@@ -36,7 +37,7 @@ from lemming.messages import OutboxEntry
 from lemming.models import ModelEntry
 from lemming.organisation import Organisation, OrgPath
 from lemming.providers import Message
-from lemming.report import End
+from lemming.report import End, Status
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
@@ -44,6 +45,11 @@ from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
+    from lemming.turn.prompt import Seen
+    from lemming.turn.strategy import Steps, Turn
+
+Drive = Callable[["Steps"], End]
+"""Does what a strategy says, to its end."""
 
 
 class Moment(NamedTuple):
@@ -51,12 +57,14 @@ class Moment(NamedTuple):
 
     `settings` is what `config/org.json` says of the capability that is asked, `own` what the resume does,
     each a value of the class that it names; None where nothing is said.
+    `held`: files that earlier turns wrote and that are not on the disk yet, by place.
     """
 
     now: Surroundings
     agent: Agent
     model: ModelEntry
     state: AgentState
+    held: Mapping[str, bytes] = MappingProxyType({})
     settings: Any = None
     own: Any = None
 
@@ -115,6 +123,10 @@ class Preparation:
     def __init__(self, moment: Moment) -> None:
         self.moment = moment
 
+    def labels(self) -> Labels:
+        """Return how the parts of the prompt are told apart; of several, the first counts that says so."""
+        return PLAIN
+
     def withholds(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is not to be shown yet: it stays unread."""
         return False
@@ -143,6 +155,12 @@ class Preparation:
         """Return what the turn is to be shown; those asked later see what this one leaves."""
         return shown
 
+    def tells(self, seen: Seen, shown: Showing) -> None:
+        """Say in what the prompt is made from, in place, what there is to be said of the rest of it.
+
+        Asked once all of it is known, and before the prompt is made.
+        """
+
     def given(self) -> Json:
         """Return what the part starts from, which is recorded as `given.<name>`; empty: it takes no part.
 
@@ -167,12 +185,54 @@ class TurnPart:
         """
         return None
 
+    def steps(self, turn: Turn, plugins: tuple[str, ...] | None) -> Steps | None:
+        """Return what is asked and done in this turn, in place of `react`; None: this part has none.
+
+        Asked after `opens`; the first that has any counts. `plugins`: those whose strategies there are.
+        """
+        return None
+
+    def drives(self, turn: Turn, drive: Drive, steps: Steps) -> End:
+        """Have `drive` do what a strategy says, and return how the turn ends: judge it, have it go on.
+
+        Asked once, after `opens`. Whatever it asks and does is recorded as the strategy's own is.
+        """
+        return drive(steps)
+
+    def reads(self, reply: TurnReply) -> None:
+        """Raise `ContractError` for a reply that will not do now: the model is asked again, if it may be."""
+
+    def fits(self, entries: list[NewEntry]) -> list[NewEntry | list[str]]:
+        """Return each entry of a reply as it is kept, or what is wrong in its payload; one part does."""
+        return [*entries]
+
+    def replied(self, entries: Sequence[OutboxEntry], before: Mapping[str, FileEffect]) -> None:
+        """Take note of what a reply wrote; `before`: the files that were staged before its memories.
+
+        All of it is staged, not written.
+        """
+
     def before_call(self, call: ToolCall) -> ToolCall | No:
         """Let a call be made, changed or not. Nothing has happened yet; gates look at what this leaves."""
         return call
 
+    def takes(self, call: ToolCall, at: str) -> bool:
+        """Return whether a call is this part's own: it does what there is to do, and no tool is called."""
+        return False
+
     def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
         """Take note of what the turn's call number `index` gave. It is recorded, and is not made again."""
+
+    def writes(self, files: dict[str, FileEffect]) -> dict[str, FileEffect]:
+        """Return files, by place, as they are written: with marks, which come before their files.
+
+        Asked before a call that may reach outside, of what is staged by then. Nothing is written yet.
+        """
+        return files
+
+    def told(self, result: Json) -> Json:
+        """Return a result of a call as the model is told of it within the turn; what is kept is not that."""
+        return result
 
     def asks(self, new: NewEntry, verdict: GateVerdict, gate: Gate, at: str) -> None:
         """See to an entry that a gate stops with "ask": it is not written, the model is told by a result."""
@@ -184,6 +244,12 @@ class TurnPart:
     def stopped(self, verdict: Json) -> None:
         """Take note that a limit which says "ask" keeps a question from being asked."""
 
+    def seals(self) -> None:
+        """Have what is staged, and what is left for the next turn, say in the draft what it has to.
+
+        Asked once, when the turn is over and nothing of it changes any more; nothing is written yet.
+        """
+
     def adds(self) -> list[Json]:
         """Return the payloads of requests that the turn writes after its own entries, if it comes off."""
         return []
@@ -191,9 +257,22 @@ class TurnPart:
     def added(self, entries: Sequence[OutboxEntry]) -> None:
         """Take note of the entries that these have become, as far as there was room."""
 
-    def after_failure(self, requests: tuple[Begun, ...]) -> tuple[Begun, ...]:
-        """Return what the agent has begun after a turn that failed; what happened outside has happened."""
-        return requests
+    def concludes(self, end: End, error: LemmingError | None) -> End:
+        """Return how the turn ends that comes to this, by `error` or of itself, and see to what it writes.
+
+        Asked first of all once it is over; what it leaves is what is written, and looked at by no gate.
+        """
+        return end
+
+    def waits_for(self) -> str:
+        """Return what a turn that waits is waiting for, as far as this part knows; empty: it does not."""
+        return ""
+
+    def amends(self, state: AgentState, status: Status, end: End) -> None:
+        """Put down in the agent's state, in place, what the turn makes of it beside `kept`.
+
+        Asked last, and once more, with "failed", should the files turn out not to be writable.
+        """
 
     def leaving(self, new: NewEntry, at: str) -> NewEntry | No:
         """Let an entry leave, changed or not; it is staged, not written. `at`: when its reply came."""

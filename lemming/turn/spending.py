@@ -46,7 +46,7 @@ def state_after_spending(
         passed_on=before.passed_on,
         serving=before.serving,
         requests=before.requests,
-        judged=before.judged,
+        aside=before.aside,
         lost=before.lost,
         kept=before.kept,
         failed=before.failed + (status == "failed"),

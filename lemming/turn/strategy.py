@@ -19,6 +19,7 @@ from lemming.turn.actions import responses
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import correction, native_results, results_message, results_values
 from lemming.turn.repeats import HINT
+from lemming.turn.team import team_tools
 from lemming.turn.values import Answer
 
 REPLY_CHARS_QUOTED = 4000
@@ -63,11 +64,16 @@ class NoMoreReplies(Exception):
 
 
 class Turn:
-    """A turn as its strategy sees it: what it starts from, and what it has come to."""
+    """A turn as its strategy sees it: what it starts from, and what it has come to.
 
-    def __init__(self, draft: Draft, options: Any = None) -> None:
+    `options`: those that the resume gives the strategy; `given`: what it said beforehand that it needs beside
+    the prompt. Not to be changed.
+    """
+
+    def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self.options = options
+        self.options: Any = None
+        self.given: Mapping[str, Any] = {}
         self.replies_left = draft.inputs.max_steps
         self.conversation: list[Message] = []
 
@@ -80,11 +86,6 @@ class Turn:
     def max_steps(self) -> int:
         """How many replies may be asked for, corrections not counted."""
         return self._draft.inputs.max_steps
-
-    @property
-    def given(self) -> Mapping[str, Any]:
-        """What the strategy said beforehand that it needs beside the prompt. Not to be changed."""
-        return self._draft.inputs.for_strategy
 
     @property
     def request(self) -> str:
@@ -144,7 +145,7 @@ class Turn:
     def call(self, tool: str, args: dict[str, Any]) -> Generator[Step, Any, Called]:
         """Call a tool by the agent's permissions; what it gave is for the strategy, the model is not told."""
         draft = self._draft
-        if tool in draft.team:
+        if tool in team_tools(draft.inputs.agent):
             raise ValueError(f"{tool} asks another agent: that is for a reply")
         before = len(draft.results)
         draft.untold.add(before)
@@ -211,11 +212,11 @@ class Turn:
         natively = native_results(calls, given)
         return [*natively, *([results_message(others, [*messages, *natively])] if others else [])]
 
-    def _told(self, place: int) -> Mapping[str, Any]:
+    def _told(self, place: int) -> dict[str, Any]:
         """Return a result as the model is told of it within the turn."""
         result = self._draft.results[place]
-        if self._draft.tracked:
-            result = self._draft.tracked.told(result)
+        for told in self._draft.seams.told:
+            result = told(result)
         if place in self._draft.untold:
             return {**result, "success": True, "output": "(no result)"}
         if place in self._draft.repeats.hinted:

@@ -54,10 +54,6 @@ class TurnInputs:
     """Images attached to what the prompt shows, `{"path", "sha256"}`, for a model that takes them."""
     given: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What capabilities start from that take part in the turn, by their names (`lemming.turn.seams`)."""
-    for_strategy: dict[str, Any] = field(default_factory=dict)
-    """What the turn's strategy needs beside the prompt."""
-    trust: dict[str, Any] = field(default_factory=dict)
-    """How far what the prompt shows is trusted, and what made it so; empty: nobody tracks that."""
     gates: list[dict[str, Any]] = field(default_factory=list)
     """The rules for what the turn writes, each with the line that says it (`lemming.gates.gate.Rule`)."""
     channels: list[str] = field(default_factory=list)
@@ -66,8 +62,6 @@ class TurnInputs:
     """The digests of the payloads that the agent wrote before, where a gate asks for what is new."""
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     """What gates said of what the prompt shows."""
-    verify: list[dict[str, Any]] = field(default_factory=list)
-    """Who must pass what the turn would publish (`judges`)."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 

@@ -7,11 +7,12 @@ written, what its tools did stands. Rules: docs/judges.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from lemming.errors import ContractError, NotVerified, OutOfCredits, ProviderError
+from lemming.files.fields import Json
 from lemming.memory import decode_memory
 from lemming.messages import REMINDERS_FROM, OutboxEntry, entry_id
 from lemming.providers import Message
@@ -27,11 +28,12 @@ from lemming.turn.judges import (
     recorded_judge,
     verdict_of,
 )
+from lemming.turn.requested import given_up
+from lemming.turn.seams import Drive
 from lemming.turn.strategy import Act, Steps, Turn
 from lemming.turn.withdrawing import Own
 from lemming.verification import LEFT_UNPASSED, UNVERIFIED
 
-Drive = Callable[[Steps], End]
 SHOWN_CHARS = 40_000
 """So much of what the author was shown, and of what its tools gave, a judge is shown of each."""
 NOT_READ = (OutOfCredits, ProviderError, ContractError)
@@ -55,17 +57,16 @@ class _Rejected(Exception):
         self.by, self.why, self.may_be_better = by, why, may_be_better
 
 
-def verified(draft: Draft, turn: Turn, drive: Drive, steps: Steps) -> End:
+def verified(draft: Draft, own: Own, judges: Iterable[Json], turn: Turn, drive: Drive, steps: Steps) -> End:
     """Drive a strategy to its end and have judged what it would publish; return how the turn ended then.
 
     Raises `NotVerified` where the turn is to fail, and what a strategy lets through.
     """
-    draft.own = Own()
-    judged = _Verified(draft, turn, drive)
+    judged = _Verified(draft, own, judges, turn, drive)
     try:
         end = drive(steps)
     except OutOfCredits as error:
-        if draft.own.says_anything:
+        if own.says_anything:
             judged.leave_unjudged(str(error))
         raise
     return judged.until_it_passes(end)
@@ -74,11 +75,9 @@ def verified(draft: Draft, turn: Turn, drive: Drive, steps: Steps) -> End:
 class _Verified:
     """The judging of one turn."""
 
-    def __init__(self, draft: Draft, turn: Turn, drive: Drive) -> None:
-        self._draft, self._turn, self._drive = draft, turn, drive
-        assert draft.own is not None
-        self._own = draft.own
-        self._judging = [_Judging(recorded_judge(plain)) for plain in draft.inputs.verify]
+    def __init__(self, draft: Draft, own: Own, judges: Iterable[Json], turn: Turn, drive: Drive) -> None:
+        self._draft, self._own, self._turn, self._drive = draft, own, turn, drive
+        self._judging = [_Judging(recorded_judge(plain)) for plain in judges]
         self._is_flagged = self._is_given_up = False
 
     def until_it_passes(self, end: End) -> End:
@@ -200,7 +199,9 @@ class _Verified:
     def _settle(self, rejected: _Rejected) -> None:
         """Do with a draft that did not pass what its judge's `then` says."""
         draft, judge = self._draft, rejected.by.judge
-        rejected.by.is_settled, draft.has_passed = True, False
+        rejected.by.is_settled = True
+        if "judged" in draft.noted:
+            draft.noted["judged"]["passed"] = False
         why = f"{judge.by} did not pass it: {rejected.why}"
         if judge.then == "fail":
             self._own.withdraw(draft)
@@ -208,7 +209,7 @@ class _Verified:
                 self._close()
                 raise NotVerified(why[:2000])
             if not draft.is_handed_on:
-                draft.entries, self._is_given_up = draft.given_up(why[:2000]), True
+                draft.entries, self._is_given_up = given_up(draft, why[:2000]), True
             return
         draft.remarks.append(f"{LEFT_UNPASSED[judge.then != 'flag']}{why}"[:500])
         self._is_flagged |= judge.then == "flag"

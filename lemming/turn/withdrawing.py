@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING
 
 from lemming.files.effects import FileEffect
-from lemming.messages import entry_id
 
 if TYPE_CHECKING:
+    from lemming.messages import OutboxEntry
     from lemming.turn.draft import Draft
 
 
@@ -30,9 +30,9 @@ class Own:
         """Whether there is anything to judge."""
         return bool(self.entries or self.memories)
 
-    def note(self, draft: Draft, first: int, written: int, before: dict[str, FileEffect]) -> None:
-        """Take note of a reply: of the entries from `first` on it wrote so many; `before`: the files then."""
-        self.entries.update(entry.identity for entry in draft.entries[first : first + written])
+    def note(self, draft: Draft, entries: Iterable[OutboxEntry], before: Mapping[str, FileEffect]) -> None:
+        """Take note of what a reply wrote; `before`: the files that were staged before its memories."""
+        self.entries.update(entry.identity for entry in entries)
         for place, effect in draft.memory.items():
             if draft.staged.get(place) is effect and before.get(place) is not effect:
                 self.memories.setdefault(place, before.get(place))
@@ -69,10 +69,3 @@ class Own:
             key = place.rpartition("/")[2].removesuffix(".json")
             draft.remarks.append(f"memory {key} was not kept: it is {tag}")
         self.forget(draft)
-
-    def next_id(self, draft: Draft, first: int) -> str:
-        """Return the first id from `first` on that no entry has: those that were taken back are free."""
-        tick, name = draft.inputs.tick, draft.inputs.agent.name
-        taken = {entry.id for entry in draft.entries}
-        ids = (entry_id(tick, name, number) for number in count(first))
-        return next(identity for identity in ids if identity not in taken)

@@ -19,6 +19,7 @@ from lemming.journal.ledger import AgentState, read_state
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.plan import takes_turns
 from lemming.times.cron import zone
+from lemming.verification import JUDGES
 from lemming.views.glances import Glance, Spent, glances_at
 
 TICKS = 120
@@ -159,7 +160,7 @@ def _row(name: str, state: AgentState, most: float | None, soft: float | None) -
         "unpriced_calls": state.unpriced_calls,
         "input_tokens": state.input_tokens,
         "output_tokens": state.output_tokens,
-        "judged": state.judged,
+        "judged": state.aside.get(JUDGES, 0.0),
     }
 
 

@@ -85,7 +85,7 @@ class WindowPreparation(Preparation):
             left_out=found.left_out,
             before=[summary_section(found.summary)] if found.summary else [],
             also=found.fallen,
-            also_memories=[key] if found.summary or found.recap else [],
+            also_memories=[*shown.also_memories, *([key] if found.summary or found.recap else ())],
         )
 
     def given(self) -> Json:
@@ -101,7 +101,7 @@ class SummingUp(TurnPart):
         draft, text = self.draft, self.given["before"]
         prompt = draft.inputs.prompt
         try:
-            answer = draft.ask(self.given["messages"], schema={})
+            answer = draft.ask(self.given["messages"], schema={}, by=self.name)
             require_reply(answer.finish)
             if not (said := answer.text.strip()):
                 raise ContractError("the answer is empty")
@@ -110,6 +110,5 @@ class SummingUp(TurnPart):
         else:
             text = said[: 4 * self.given["most"]]
             draft.stage_memory(self.given["key"], {"through": self.given["through"], "text": text}, answer.at)
-        draft.beforehand = len(draft.answers)
         if text:
             draft.show([*prompt[:-1], recap_message(text), prompt[-1]])

@@ -60,7 +60,7 @@ def test_an_entry_is_written_when_its_judge_passes_it(
     assert (turn.calls, turn.credits, texts(base), turn.model) == (2, 2, left, "scripted")
     assert turn.judged is not None
     assert (turn.judged["calls"], turn.judged["credits"]) == (1, 1)
-    assert read_state(base, "ada").judged == 1
+    assert read_state(base, "ada").aside == {"judges": 1}
     assert [it["line"] for it in turn.verdicts] == ([] if left else ["config/org.json#/gates/0"])
     assert replays(base)
 

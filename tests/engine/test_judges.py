@@ -74,7 +74,8 @@ def test_a_draft_goes_back_with_the_reason_until_it_passes(base: Path) -> None:
     assert (turn.calls, texts(base), entries(base)[0]["tags"]) == (4, ["a longer one"], [])
     assert turn.judged is not None
     assert [said["passes"] for said in turn.judged["verdicts"]] == [False, True]
-    asked = next(line for line in journal_lines(base, 1) if line["type"] == "turn_started")["verify"]
+    started = next(line for line in journal_lines(base, 1) if line["type"] == "turn_started")
+    asked = started["given"]["judges"]["by"]
     assert asked[0]["instructions"] == "Only poems pass."
     assert replays(base)
 
@@ -113,7 +114,7 @@ def test_a_turn_fails_with_the_reason_and_writes_nothing(base: Path) -> None:
     assert (turn.status, turn.end, turn.error) == ("failed", "failed", "NotVerified")
     assert "critic did not pass it: too short" in turn.reason
     assert (texts(base), load_memory(base, "ada", "k")) == ([], None)
-    assert read_state(base, "ada").judged == 3
+    assert read_state(base, "ada").aside == {"judges": 3}
     assert replays(base)
 
 
@@ -125,7 +126,7 @@ def test_what_judges_cost_is_part_of_the_turn_and_shown_apart(
     assert turn.judged is not None
     assert (turn.credits, turn.judged["credits"], turn.judged["calls"]) == (12, 10, 2)
     state = read_state(base, "ada")
-    assert (state.credits, state.judged) == (12, 10)
+    assert (state.credits, state.aside) == (12, {"judges": 10})
     assert run(["-C", str(base), "agents", "show", "ada"]) == 0
     assert "12 spent, 10 of them on judges" in capsys.readouterr().out
     assert run(["-C", str(base), "cost"]) == 0
@@ -309,7 +310,7 @@ def test_a_policy_is_a_text_or_a_file(base: Path) -> None:
     turn_of(base, GOOD, DRAFT, verify=verify, permissions=access)
     assert entries(base)[0]["tags"] == []
     started = next(line for line in journal_lines(base, 1) if line["type"] == "turn_started")
-    assert started["verify"][0]["policy"] == "Nothing about the weather."
+    assert started["given"]["judges"]["by"][0]["policy"] == "Nothing about the weather."
     (base / "shared/policy.md").unlink()
     (turn,) = (turn for turn in run_once(base, clock=FrozenClock()).turns if turn.agent == "ada")
     assert (turn.status, turn.calls) == ("failed", 0)
@@ -399,9 +400,9 @@ def test_an_answer_that_was_asked_for_is_judged_for_who_asked(base: Path) -> Non
     (bob,) = (turn for turn in turns if turn.agent == "bob" and turn.calls)
     assert (bob.calls, texts(base, "bob")) == (4, ["because of the tide"])
     started = [line for line in journal_lines(base, bob_tick(base)) if line["type"] == "turn_started"]
-    judge = next(line["verify"][0] for line in started if line["agent"] == "bob")
+    judge = next(line["given"]["judges"]["by"][0] for line in started if line["agent"] == "bob")
     assert (judge["asker"], judge["policy"]) == ("ada", "Give a reason.")
-    assert all("verify" not in line for line in started if line["agent"] != "bob")
+    assert all("given" not in line for line in started if line["agent"] != "bob")
     assert replays(base)
 
 

@@ -64,7 +64,7 @@ def test_totals_are_those_of_the_ledgers(ran: Path) -> None:
         assert found["lemming_credits_total", name] == state.credits
         assert found["lemming_input_tokens_total", name] == state.input_tokens
         assert found["lemming_turns_total", name] == state.turns
-    assert found["lemming_judging_credits_total", "bob"] == read_state(ran, "bob").judged > 0
+    assert found["lemming_judging_credits_total", "bob"] == read_state(ran, "bob").aside["judges"] > 0
     assert found["lemming_last_tick_turns", "failed"] == 1
     assert found["lemming_agent_trouble", "cyd"] == 1
     assert found["lemming_agents", "due"] == 4

@@ -197,7 +197,7 @@ def test_results_that_wait_for_the_next_turn(base: Path) -> None:
     first = tick(base)["ada"]
     assert first.trust == {"is": "outside", "from": [{"is": "outside", "of": "what http_get gives"}]}
     assert [result["trust"] for result in read_state(base, "ada").results] == ["outside"]
-    assert started(base, 1, "ada")["trust"]["is"] == "agent"
+    assert started(base, 1, "ada")["given"]["trust"]["is"] == "agent"
     assert tick(base)["ada"].trust["from"] == [{"is": "outside", "of": "what http_get gave before"}]
 
 

@@ -17,6 +17,7 @@ from lemming.files.jsontext import JsonProblem, parse
 from lemming.messages import names_of
 from lemming.paths import place_of
 from lemming.timeline.record import TurnRecord
+from lemming.trust.order import TRUST
 
 # A section's mark is made from its text, so nothing inside the text can end it.
 _SECTION = re.compile(r"^# ([^\n]*)\n<<<DATA ([0-9a-f]{10}|[0-9a-f]{32})\n(.*?)\n\2 DATA>>>", re.M | re.S)
@@ -68,7 +69,7 @@ def sight_of(turn: TurnRecord, agents: Collection[str]) -> Shown:
     files = list(_context_files(turn))
     if not last.startswith("# Your memory\n"):
         return _brief_sight(turn, last, files, agents)
-    is_tracked = bool(turn.started.trust)
+    is_tracked = TRUST in turn.started.given
     sections = [
         (_TITLE.sub("", match[1]) if is_tracked else match[1], match[3]) for match in _SECTION.finditer(last)
     ]
@@ -140,7 +141,7 @@ def _context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
 def _brief_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]) -> Shown:
     labels = {label: path for path, label in files}
     shown: dict[str, str] = {}
-    is_tracked = bool(turn.started and turn.started.trust)
+    is_tracked = turn.started is not None and TRUST in turn.started.given
     for line in text.split("\n"):
         name, colon, rest = (_LABEL.sub("", line, count=1) if is_tracked else line).partition(": ")
         name = _TITLE.sub("", name) if is_tracked else name
