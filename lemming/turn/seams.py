@@ -156,10 +156,7 @@ class Preparation:
         return shown
 
     def tells(self, seen: Seen, shown: Showing) -> None:
-        """Say in what the prompt is made from, in place, what there is to be said of the rest of it.
-
-        Asked once all of it is known, and before the prompt is made.
-        """
+        """Say what there is to be said of the prompt in what it is made from, in place: it is all known."""
 
     def given(self) -> Json:
         """Return what the part starts from, which is recorded as `given.<name>`; empty: it takes no part.
@@ -207,10 +204,7 @@ class TurnPart:
         return [*entries]
 
     def replied(self, entries: Sequence[OutboxEntry], before: Mapping[str, FileEffect]) -> None:
-        """Take note of what a reply wrote; `before`: the files that were staged before its memories.
-
-        All of it is staged, not written.
-        """
+        """Take note of what a reply has staged; `before`: the files that were there before its memories."""
 
     def before_call(self, call: ToolCall) -> ToolCall | No:
         """Let a call be made, changed or not. Nothing has happened yet; gates look at what this leaves."""
@@ -245,10 +239,7 @@ class TurnPart:
         """Take note that a limit which says "ask" keeps a question from being asked."""
 
     def seals(self) -> None:
-        """Have what is staged, and what is left for the next turn, say in the draft what it has to.
-
-        Asked once, when the turn is over and nothing of it changes any more; nothing is written yet.
-        """
+        """Have what is staged and what is left say what it has to, now that nothing of it changes any more."""
 
     def adds(self) -> list[Json]:
         """Return the payloads of requests that the turn writes after its own entries, if it comes off."""
@@ -269,10 +260,7 @@ class TurnPart:
         return ""
 
     def amends(self, state: AgentState, status: Status, end: End) -> None:
-        """Put down in the agent's state, in place, what the turn makes of it beside `kept`.
-
-        Asked last, and once more, with "failed", should the files turn out not to be writable.
-        """
+        """Put down in the agent's state, in place, what the turn makes of it; "failed": nothing is written."""
 
     def leaving(self, new: NewEntry, at: str) -> NewEntry | No:
         """Let an entry leave, changed or not; it is staged, not written. `at`: when its reply came."""
