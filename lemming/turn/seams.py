@@ -239,7 +239,7 @@ class TurnPart:
         """Take note that a limit which says "ask" keeps a question from being asked."""
 
     def seals(self) -> None:
-        """Have what is staged and what is left say what it has to, now that nothing of it changes any more."""
+        """Have what is staged and what is left say what it has to: nothing of it changes any more."""
 
     def adds(self) -> list[Json]:
         """Return the payloads of requests that the turn writes after its own entries, if it comes off."""
@@ -260,7 +260,7 @@ class TurnPart:
         return ""
 
     def amends(self, state: AgentState, status: Status, end: End) -> None:
-        """Put down in the agent's state, in place, what the turn makes of it; "failed": nothing is written."""
+        """Put down in the agent's state, in place, what the turn makes of it; "failed": nothing counts."""
 
     def leaving(self, new: NewEntry, at: str) -> NewEntry | No:
         """Let an entry leave, changed or not; it is staged, not written. `at`: when its reply came."""
