@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
@@ -128,31 +129,31 @@ NOTHING_PREPARED = Prepared({})
 class Seams:
     """The parts of one turn, moment by moment, in their order; who does not override a hook is not asked."""
 
+    opens: tuple[Callable[[], End | None], ...] = ()
+    steps: tuple[StepsOf, ...] = ()
+    drives: tuple[Callable[[Turn, Drive, Steps], End], ...] = ()
+    fits: tuple[Fits, ...] = ()
+    reads: tuple[Callable[[TurnReply], None], ...] = ()
+    replied: tuple[Replied, ...] = ()
+    told: tuple[Callable[[Json], Json], ...] = ()
+    before_call: tuple[Callable[[ToolCall], ToolCall | No], ...] = ()
+    takes: tuple[Callable[[ToolCall, str], bool], ...] = ()
+    writes: tuple[Callable[[Files], Files], ...] = ()
+    after_call: tuple[Callable[[int, ToolCall, ToolResult], None], ...] = ()
+    leaving: tuple[Callable[[NewEntry, str], NewEntry | No], ...] = ()
+    asks: tuple[Callable[[NewEntry, GateVerdict, Gate, str], None], ...] = ()
+    stopped: tuple[Callable[[Json], None], ...] = ()
+    concludes: tuple[Callable[[End, LemmingError | None], End], ...] = ()
+    seals: tuple[Callable[[], None], ...] = ()
+    waits_for: tuple[Callable[[], str], ...] = ()
+    closes: tuple[Callable[..., Json], ...] = ()
+    amends: tuple[Callable[[AgentState, Status, End], None], ...] = ()
+
     def __init__(self, parts: Mapping[str, TurnPart]) -> None:
         self.parts = parts
-        self.opens: tuple[Callable[[], End | None], ...] = self._at("opens")
-        self.before_call: tuple[Callable[[ToolCall], ToolCall | No], ...] = self._at("before_call")
-        self.after_call: tuple[Callable[[int, ToolCall, ToolResult], None], ...] = self._at("after_call")
-        self.asks: tuple[Callable[[NewEntry, GateVerdict, Gate, str], None], ...] = self._at("asks")
-        self.stopped: tuple[Callable[[Json], None], ...] = self._at("stopped")
-        self.leaving: tuple[Callable[[NewEntry, str], NewEntry | No], ...] = self._at("leaving")
-        self.closes = self._at("closes")
-        self.drives: tuple[Callable[[Turn, Drive, Steps], End], ...] = self._at("drives")
-        self.writes: tuple[Callable[[Files], Files], ...] = self._at("writes")
-        self.told: tuple[Callable[[Json], Json], ...] = self._at("told")
-        self.seals: tuple[Callable[[], None], ...] = self._at("seals")
-        self.concludes: tuple[Callable[[End, LemmingError | None], End], ...] = self._at("concludes")
-        self.waits_for: tuple[Callable[[], str], ...] = self._at("waits_for")
-        self.amends: tuple[Callable[[AgentState, Status, End], None], ...] = self._at("amends")
-        self.takes: tuple[Callable[[ToolCall, str], bool], ...] = self._at("takes")
-        self.fits: tuple[Fits, ...] = self._at("fits")
-        self.steps: tuple[StepsOf, ...] = self._at("steps")
-        self.reads: tuple[Callable[[TurnReply], None], ...] = self._at("reads")
-        self.replied: tuple[Replied, ...] = self._at("replied")
-
-    def _at(self, hook: str) -> tuple[Callable[..., Any], ...]:
-        own = (it for it in self.parts.values() if getattr(type(it), hook) is not getattr(TurnPart, hook))
-        return tuple(getattr(part, hook) for part in own)
+        for part in parts.values():
+            for hook in _hooks_of(type(part)):
+                setattr(self, hook, (*getattr(self, hook), getattr(part, hook)))
 
     def adds(self, first: int, room: int) -> list[OutboxEntry]:
         """Return the entries that parts write after a turn's own, which are `first`, in so much room."""
@@ -176,6 +177,12 @@ class Seams:
             name: part.closes(is_applied=is_applied, holds_all=holds_all) for name, part in self.parts.items()
         }
         return {name: value for name, value in {**before, **kept}.items() if value}
+
+
+@cache
+def _hooks_of(kind: Any) -> list[str]:
+    """Return the hooks that a class has of its own."""
+    return [it for it in Seams.__annotations__ if getattr(kind, it) is not getattr(TurnPart, it)]
 
 
 PLAIN_LINE = Seams({})
