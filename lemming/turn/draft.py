@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from lemming.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.errors import (
     LemmingError,
+    LimitReached,
     OutOfCredits,
+    Paused,
     ProviderError,
     RequestOverLimit,
     StoppedByGate,
@@ -53,43 +55,46 @@ class Draft:
 
     def __init__(self, inputs: TurnInputs, source: Answers) -> None:
         self.inputs, self.source, self.task = inputs, source, inputs.task
+        self.seams = PLAIN_LINE  # until the turn is taken
         self.answers: list[Answer] = []
         self.aside: dict[str, list[Answer]] = {}  # of these, those to questions of capabilities
-        self.noted: dict[str, Any] = {}  # what its report says beside what the engine knows
+        self.accepted = self.in_vain = 0
+        self.lost = NONE_LOST
+        # What it writes.
         self.entries: list[OutboxEntry] = []
         self.staged: dict[str, FileEffect] = {}
         self.settled: dict[str, FileEffect] = {}
         self.memory: dict[str, FileEffect] = {}
+        self.passed_on: dict[str, float] = {}  # by the resume that says so
+        # What its calls gave.
         self.results: list[dict[str, Any]] = []
         self.calls: list[str] = []  # of the results, what the backend calls them
+        self.shown = 0
+        self.untold: set[int] = set()
         self.used: list[ToolUsed] = []
         self.outside: list[dict[str, Any]] = []
-        self.passed_on: dict[str, float] = {}  # by the resume that says so
-        self.shown = self.accepted = 0
-        self.in_vain = 0
+        self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
+        # What is said of it.
         self.remarks: list[str] = []
+        self.notes = self.left = ""
+        self.verdicts: list[dict[str, Any]] = [*inputs.verdicts]
+        self.noted: dict[str, Any] = {}  # by capabilities, as fields of its report
+        # How it ends.
+        self.over: End | None = None
+        self.stopped_by: LemmingError | None = None
+        # Where it asks, or was asked.
+        self.asked: dict[str, int] = {}  # entries that ask, with the number of the result
+        self.held: dict[str, dict[str, Any]] = {}  # what capabilities keep until an entry is answered
+        self.is_handed_on = False
+        self.misfit = ""  # why the answer in the last reply is not what was asked for
+        self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
+        self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
+        self.asks_persons = False  # because a question was stopped
         self.gates: OutGates | None = None
         if inputs.gates:
             from lemming.turn.gated_out import OutGates  # only where there are any
 
             self.gates = OutGates(self)
-        self.verdicts: list[dict[str, Any]] = [*inputs.verdicts]
-        self.notes = ""
-        self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
-        self.held: dict[str, dict[str, Any]] = {}  # what capabilities keep until an entry is answered
-        self.misfit = ""  # why the answer in the last reply is not what was asked for
-        self.is_handed_on = False
-        self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
-        self.untold: set[int] = set()
-        self.seams = PLAIN_LINE  # until the turn is taken
-        self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
-        self.over: End | None = None
-        self.left = ""
-        self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
-        self.asks_persons = False  # because a question was stopped
-        self.stopped_by: LemmingError | None = None
-        self.held_up = ""  # why no more may be asked, where that is not for its credits
-        self.lost = NONE_LOST
 
     @property
     def unshown(self) -> list[dict[str, Any]]:
@@ -123,6 +128,11 @@ class Draft:
     def is_answered(self) -> bool:
         """Whether the request that the turn is for has its answer."""
         return self.task is not None and self.task.is_answered(self.entries)
+
+    @property
+    def held_up(self) -> str:
+        """Why no more may be asked, where that is not for the agent's credits; empty where it may."""
+        return str(self.stopped_by) if isinstance(self.stopped_by, (LimitReached, Paused)) else ""
 
     @property
     def questions(self) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 from lemming.errors import (
     ContractError,
     LemmingError,
-    LimitReached,
     OutOfCredits,
     Paused,
     ProviderError,
@@ -115,7 +114,7 @@ def finish(
         return add_up(draft, drive(draft, strategy, plugins), draft.stopped_by)
     except OutOfCredits as error:
         end: End = "paused" if isinstance(error, Paused) else "out_of_credits"
-        draft.held_up = str(error) if isinstance(error, (LimitReached, Paused)) else ""
+        draft.stopped_by = error
         if draft.only_asks:
             return add_up(draft, "waits")
         if not (draft.answers or draft.results):

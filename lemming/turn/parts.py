@@ -152,7 +152,8 @@ class Seams:
     def __init__(self, parts: Mapping[str, TurnPart]) -> None:
         self.parts = parts
         for part in parts.values():
-            for hook in _hooks_of(type(part)):
+            kind: Any = type(part)
+            for hook in _hooks_of(kind):
                 setattr(self, hook, (*getattr(self, hook), getattr(part, hook)))
 
     def adds(self, first: int, room: int) -> list[OutboxEntry]:
@@ -180,7 +181,7 @@ class Seams:
 
 
 @cache
-def _hooks_of(kind: Any) -> list[str]:
+def _hooks_of(kind: type[TurnPart]) -> list[str]:
     """Return the hooks that a class has of its own."""
     return [it for it in Seams.__annotations__ if getattr(kind, it) is not getattr(TurnPart, it)]
 
