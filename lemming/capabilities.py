@@ -95,6 +95,11 @@ WITHIN: Mapping[str, Listed] = {
             is_asked_for=_has_judges,
         ),
         Listed(
+            "gates",
+            "lemming.turn.gated:Gates",
+            used=lambda agent, settings: settings.gates or agent.gates,
+        ),
+        Listed(
             "forms",
             "lemming.turn.held_to:Forms",
             takes_part=lambda inputs: inputs.wanted or inputs.agent.output,

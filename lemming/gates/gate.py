@@ -27,6 +27,8 @@ At = Literal["in", "call", "result", "out", "spend"]
 """Where a gate stands. `in`: what a turn is shown. `call`: a tool call. `result`: what it gave, before it is
 cut. `out`: entries and memories. `spend`: a question to a model, before it is asked."""
 
+GATES = "gates"
+"""What they are called where it is by capability."""
 Then = Literal["pass", "warn", "rewrite", "block", "ask", "stop"]
 """What a gate does. `pass`, `block`, `stop` (the turn) settle it. `warn`, `rewrite` and `ask` let the next
 one look: a person is asked only about what none of those behind blocks."""

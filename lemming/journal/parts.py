@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
 from lemming.kinds import MessageKind
@@ -10,7 +10,6 @@ from lemming.report import LostJson
 
 # Written so because of keys that are words of Python's own.
 SourceJson = TypedDict("SourceJson", {"is": str, "of": str})
-TrustJson = TypedDict("TrustJson", {"is": str, "order": list[str], "from": NotRequired[list[SourceJson]]})
 GivenTrustJson = TypedDict(
     "GivenTrustJson",
     {
@@ -162,19 +161,6 @@ class ImageJson(TypedDict):
     sha256: Digest
 
 
-class JudgeJson(TypedDict):
-    """One who judges what the turn would publish: `lemming.turn.judges`."""
-
-    by: str
-    model: NotRequired[str]
-    command: NotRequired[list[str]]
-    instructions: NotRequired[str]
-    policy: NotRequired[str]
-    max: Annotated[int, {"minimum": 1, "maximum": 10}]
-    then: Literal["flag", "fail", "pass"]
-    asker: NotRequired[AgentName]
-
-
 class FailedAttempt(TypedDict):
     """Why a model that was asked again had not answered before."""
 
@@ -200,15 +186,6 @@ class EmittedJson(TypedDict):
     kind: MessageKind
     payload: Json
     tags: list[str]
-
-
-class RuleJson(TypedDict):
-    """A gate, and the line that says it."""
-
-    line: str
-    gate: Json
-    judge: NotRequired[JudgeJson]
-    tools: NotRequired[dict[str, str]]
 
 
 class Item(TypedDict):

@@ -38,7 +38,6 @@ from lemming.journal.parts import (
     ModelJson,
     Read,
     ResumeJson,
-    RuleJson,
     State,
     TaskJson,
     TotalsJson,
@@ -117,10 +116,6 @@ class TurnStarted(Record):
     images: Annotated[list[dict[str, str]], list[ImageJson]] = []  # noqa: RUF012
     given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012
     wanted: dict[str, Json] = {}  # noqa: RUF012
-    gates: Annotated[list[Json], list[RuleJson]] = []  # noqa: RUF012
-    said_before: list[str] = []  # noqa: RUF012
-    channels: list[AgentName] = []  # noqa: RUF012
-    verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
 
     if not TYPE_CHECKING:
 

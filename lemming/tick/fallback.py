@@ -48,7 +48,7 @@ def entry_for(inputs: TurnInputs, config: Config, key: str) -> ModelEntry:
     """Return what a key stands for; that of a program that judges the turn is no line of a file."""
     if not key:
         return inputs.model
-    if inputs.given or inputs.gates:
+    if inputs.given:
         from lemming.turn.judges import entry_of_command, judges_in
 
         if entry := entry_of_command(judges_in(inputs), key):

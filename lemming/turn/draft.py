@@ -7,7 +7,7 @@ strategy to say (`lemming.turn.loop`); whatever comes from outside comes from it
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.errors import (
@@ -39,9 +39,6 @@ from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.seams import No
 from lemming.turn.serving import answering
 from lemming.turn.values import Answer, Answers, TurnInputs
-
-if TYPE_CHECKING:
-    from lemming.turn.gated_out import OutGates
 
 
 class Draft:
@@ -77,7 +74,7 @@ class Draft:
         # What is said of it.
         self.remarks: list[str] = []
         self.notes = self.left = ""
-        self.verdicts: list[dict[str, Any]] = [*inputs.verdicts]
+        self.verdicts: list[dict[str, Any]] = []
         self.noted: dict[str, Any] = {}  # by capabilities, as fields of its report
         # How it ends.
         self.over: End | None = None
@@ -90,11 +87,6 @@ class Draft:
         self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
         self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
         self.asks_persons = False  # because a question was stopped
-        self.gates: OutGates | None = None
-        if inputs.gates:
-            from lemming.turn.gated_out import OutGates  # only where there are any
-
-            self.gates = OutGates(self)
 
     @property
     def unshown(self) -> list[dict[str, Any]]:
@@ -244,8 +236,8 @@ class Draft:
                 self.add_result("outbox_entries", told, ToolResult(False, may.why, outcome="refused"))
                 return None
             new = may
-        if self.gates and not by_engine:
-            passed = self.gates.look_at_entry(new, at, is_approved=is_approved)
+        if self.seams.watch and not by_engine:
+            passed = self.seams.watch.look_at_entry(new, at, is_approved=is_approved)
             if passed is None:
                 return None
             new = passed
@@ -283,9 +275,9 @@ class Draft:
         try:
             if key in self.inputs.damaged:
                 raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
-            if self.gates:
-                value = self.gates.look_at_memory(key, value)
-            is_from_reply = self.gates is None
+            if self.seams.watch:
+                value = self.seams.watch.look_at_memory(key, value)
+            is_from_reply = self.seams.watch is None
             effect = memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
@@ -308,9 +300,9 @@ class Draft:
         staged = dict(self.staged)
         for writes in self.seams.writes:
             staged = writes(staged)
-        call = self.gates.judged_call(call) if self.gates else call
+        call = self.seams.watch.judged_call(call) if self.seams.watch else call
         result = self.source.use(index, call, at, staged)
-        result = self.gates.judged_result(call, result) if self.gates else result
+        result = self.seams.watch.judged_result(call, result) if self.seams.watch else result
         self.add_result(call.tool, call.args, result, call.id)
         self._notice(index, call, result)
         if self.source.reached_outside(index):  # they are written, and were the tool's to change
@@ -322,7 +314,7 @@ class Draft:
                 self.remarks.append(f"{call.tool}: {result.output}")
         for after_call in self.seams.after_call:
             after_call(index, call, result)
-        effects = self.gates.look_at_effects(result.effects, at) if self.gates else result.effects
+        effects = self.seams.watch.look_at_effects(result.effects, at) if self.seams.watch else result.effects
         self.staged |= {effect.place: effect for effect in effects}
         if result.verdicts:
             self.verdicts += map(GateVerdict.as_json, result.verdicts)
@@ -370,8 +362,8 @@ class Draft:
     @property
     def _may_go_on(self) -> bool:
         """Whether another reply would be asked for now: a turn that is on record went on as it did."""
-        asks_else = self.inputs.given or self.gates  # a question that is on record may be another's
-        went_on = not asks_else and self.source.knows(self.questions)
+        # A question that is on record may be a capability's, where there are any.
+        went_on = not self.inputs.given and self.source.knows(self.questions)
         return self.accepted < self.inputs.max_steps and not went_on
 
     def add_result(

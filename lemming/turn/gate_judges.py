@@ -14,7 +14,7 @@ from lemming.access.named import as_written, is_any_absolute, places_among, writ
 from lemming.agents import Agent
 from lemming.contract import ToolCall
 from lemming.gates.foresee import may_hold
-from lemming.gates.gate import Gate, Rule
+from lemming.gates.gate import GATES, Gate, Rule
 from lemming.gates.look import AskingStopped, Found, FunctionBroke, look
 from lemming.gates.placed import placed
 from lemming.tools import ToolResult
@@ -61,7 +61,7 @@ class GateJudges:
 
     def __init__(self, draft: Draft, rules: Mapping[str, Gate]) -> None:
         self._draft = draft
-        recorded = draft.inputs.gates
+        recorded = draft.inputs.given[GATES]["rules"]
         self._judges = {
             plain["line"]: recorded_judge(plain["judge"]) for plain in recorded if "judge" in plain
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming import paths
 from lemming.agents import Agent
@@ -19,15 +19,12 @@ from lemming.messages import OutboxEntry, read_outbox_entries
 from lemming.trust.authors import Authors, channels_among
 from lemming.trust.order import AGENT
 from lemming.turn.opening import Surroundings
+from lemming.turn.places import LetsIn, ToShow
 
 SAID_BEFORE = 200
 """So many of an agent's newest entries count where a gate asks for what is new."""
 WITHHELD = "withheld"
 """The key of a payload that says why gates do not show the rest of it."""
-
-
-LetsIn = Callable[[OutboxEntry], bool]
-"""Says whether a person has let an entry in."""
 
 
 def nobody(entry: OutboxEntry) -> bool:
@@ -167,17 +164,6 @@ class InGates:
         return looked
 
 
-class ToShow(NamedTuple):
-    """What a turn is to be shown, before it is put into a prompt; its results once the rest has passed."""
-
-    task: Task | None
-    inbox: Inbox
-    asked: list[OutboxEntry]
-    memories: Memories
-    context: list[tuple[str, str]]
-    tell: Callable[[Task | None], Sequence[Mapping[str, Any]]]
-
-
 def in_gates(now: Surroundings, agent: Agent, rules: Sequence[Rule], lets_in: LetsIn = nobody) -> InGates:
     """Return these gates, as one turn asks them."""
     settings = now.config.org
@@ -189,17 +175,17 @@ def in_gates(now: Surroundings, agent: Agent, rules: Sequence[Rule], lets_in: Le
 def look_at_shown(
     now: Surroundings, agent: Agent, shown: ToShow, lets_in: LetsIn
 ) -> tuple[ToShow, dict[str, Any]]:
-    """Return what a turn may be shown, and what its inputs say of gates. Raises `StoppedByGate`."""
+    """Return what a turn may be shown, and what its record says of gates. Raises `StoppedByGate`."""
     settings = now.config.org
     rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
     of_writing = rules_at(rules, "out")
-    told: dict[str, Any] = {"gates": [rule.as_json() for rule in of_writing]}
+    told: dict[str, Any] = {"rules": [rule.as_json() for rule in of_writing]}
     if of_writing and now.config.has_channels:
         told["channels"] = sorted(channels_among(now.mail.resumes, now.config))
     if any(rule.gate.by for rule in rules):
         from lemming.turn.gate_judges import recorded_rules  # only where there are any
 
-        told["gates"] = recorded_rules(now, agent, rules)
+        told["rules"] = recorded_rules(now, agent, rules)
     if any(rule.gate.dedupe for rule in of_writing):
         own = read_outbox_entries(now.org.base, agent.name, SAID_BEFORE)
         told["said_before"] = [digest_of(entry.payload) for entry in own]

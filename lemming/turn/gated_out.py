@@ -10,7 +10,7 @@ from lemming.contract import NewEntry, ToolCall
 from lemming.errors import StoppedByGate, ToolError
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
-from lemming.gates.gate import Gate, Rule
+from lemming.gates.gate import GATES, Gate, Rule
 from lemming.gates.look import Found, Looked, digest_of, look, nobody_judged, rules_at
 from lemming.mail.references import named_in
 from lemming.memory import decode_memory, memory_effect
@@ -34,14 +34,15 @@ class OutGates:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        rules = [rule_from(plain) for plain in draft.inputs.gates]
+        self._given = draft.inputs.given[GATES]
+        rules = [rule_from(plain) for plain in self._given["rules"]]
         self._rules = rules_at(rules, "out")
         self._judges: GateJudges | None = None
         if any(rule.gate.by for rule in rules):
             from lemming.turn.gate_judges import GateJudges  # only where there are any
 
             self._judges = GateJudges(draft, {rule.line: rule.gate for rule in rules})
-        self._earlier = set(draft.inputs.said_before)
+        self._earlier = set(self._given.get("said_before", ()))
         self._asked = 0
 
     def look_at_entry(self, new: NewEntry, at: str, *, is_approved: bool = False) -> NewEntry | None:
@@ -78,7 +79,7 @@ class OutGates:
         An answer to whatever is not known to be an agent's request counts as one that would.
         """
         inputs, task = self._draft.inputs, self._draft.task
-        channels = inputs.channels
+        channels = self._given.get("channels", ())
         if not channels or not targets_in(payload).isdisjoint(channels):
             return bool(channels)
         if kind != "response":
@@ -128,7 +129,7 @@ class OutGates:
     def taken_back(self) -> None:
         """Forget what was taken back: it may be written again."""
         kept = {digest_of(entry.payload) for entry in self._draft.entries}
-        self._earlier = {*self._draft.inputs.said_before, *kept}
+        self._earlier = {*self._given.get("said_before", ()), *kept}
 
     def _facts(self) -> dict[str, Any]:
         draft, trust = self._draft, trust_by_now(self._draft)

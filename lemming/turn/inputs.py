@@ -39,6 +39,7 @@ from lemming.turn.labels import Labels
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.parts import Prepared, prepared_for
+from lemming.turn.places import ToShow
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.reach import out_of_reach
@@ -52,8 +53,7 @@ Held = Mapping[str, bytes]
 Tell = Callable[[Task | None], Sequence[Mapping[str, Any]]]
 NOTHING: Held = {}
 MAY_BE_EMPTY = (
-    "out_of_reach", "open_requests", "images", "given", "wanted", "gates",
-    "said_before", "channels", "verdicts",
+    "out_of_reach", "open_requests", "images", "given", "wanted",
 )  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 
@@ -93,13 +93,8 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     tell: Callable[[Task | None], Sequence[Mapping[str, Any]]] = partial(
         _results_told, state.results, prepared, labels
     )
-    gates: dict[str, Any] = {}
-    if settings.gates or agent.gates:
-        from lemming.turn.gated_in import ToShow, look_at_shown  # only where there are gates
-
-        offered = ToShow(task, inbox, asked, memories, context, tell)
-        offered, gates = look_at_shown(now, agent, offered, prepared.lets_in)
-        task, inbox, asked, memories, context, tell = offered
+    offered = ToShow(task, inbox, asked, memories, context, tell)
+    task, inbox, asked, memories, context, tell = prepared.looks(offered)
     shown = prepared.shows(Showing(task, inbox, memories, tell(task), labels))
     task, inbox = shown.task, shown.inbox
     added = _added(now, agent, entry, guides, held) if guides or agent.skills else ()
@@ -158,7 +153,6 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         images=images,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         given=prepared.given(),
-        **gates,
     )
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, ids, (*memories.problems, *inbox.problems))

@@ -20,7 +20,7 @@ from lemming.answer_schema import misfits
 from lemming.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
 from lemming.files.documents import value_of
 from lemming.files.jsontext import JsonProblem, nearest, parse, to_line
-from lemming.gates.gate import Rule
+from lemming.gates.gate import GATES, Rule
 from lemming.mail.tasks import Task
 from lemming.models import FREE, ModelEntry
 from lemming.plans.format import is_planner
@@ -183,7 +183,7 @@ def _model_of(now: Surroundings, by: NamedJudge) -> tuple[str, str]:
 
 def judges_in(inputs: TurnInputs) -> list[dict[str, Any]]:
     """Return who may judge in a turn: its drafts, or what its gates look at."""
-    of_gates = [rule["judge"] for rule in inputs.gates if "judge" in rule]
+    of_gates = [rule["judge"] for rule in inputs.given.get(GATES, {}).get("rules", ()) if "judge" in rule]
     return [*inputs.given.get(JUDGES, {}).get("by", ()), *of_gates]
 
 

@@ -28,6 +28,7 @@ from lemming.report import End, Status
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
+from lemming.turn.places import Lookout, ToShow
 from lemming.turn.seams import (
     Capability,
     Drive,
@@ -91,6 +92,12 @@ class Prepared:
             results = each.told(task, results)
         return results
 
+    def looks(self, offered: ToShow) -> ToShow:
+        """Return what the turn may be shown."""
+        for each in self._all:
+            offered = each.looks(offered, self.lets_in)
+        return offered
+
     def shows(self, shown: Showing) -> Showing:
         """Return what the turn is to be shown."""
         for each in self._all:
@@ -130,6 +137,7 @@ class Seams:
     """The parts of one turn, moment by moment, in their order; who does not override a hook is not asked."""
 
     opens: tuple[Callable[[], End | None], ...] = ()
+    watches: tuple[Callable[[], Lookout | None], ...] = ()
     steps: tuple[StepsOf, ...] = ()
     drives: tuple[Callable[[Turn, Drive, Steps], End], ...] = ()
     fits: tuple[Fits, ...] = ()
@@ -155,6 +163,7 @@ class Seams:
             kind: Any = type(part)
             for hook in _hooks_of(kind):
                 setattr(self, hook, (*getattr(self, hook), getattr(part, hook)))
+        self.watch = next((found for watches in self.watches if (found := watches())), None)
 
     def adds(self, first: int, room: int) -> list[OutboxEntry]:
         """Return the entries that parts write after a turn's own, which are `first`, in so much room."""

@@ -41,6 +41,7 @@ from lemming.report import End, Status
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
+from lemming.turn.places import LetsIn, Lookout, ToShow
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
@@ -151,6 +152,10 @@ class Preparation:
         """Return the results of earlier calls, in their places, as the turn is told of them."""
         return results
 
+    def looks(self, offered: ToShow, lets_in: LetsIn) -> ToShow:
+        """Return what the turn may be shown, of all there is; `lets_in` is what others say of an entry."""
+        return offered
+
     def shows(self, shown: Showing) -> Showing:
         """Return what the turn is to be shown; those asked later see what this one leaves."""
         return shown
@@ -183,17 +188,11 @@ class TurnPart:
         return None
 
     def steps(self, turn: Turn, plugins: tuple[str, ...] | None) -> Steps | None:
-        """Return what is asked and done in this turn, in place of `react`; None: this part has none.
-
-        Asked after `opens`; the first that has any counts. `plugins`: those whose strategies there are.
-        """
+        """Return what is asked and done, in place of `react`; None: nothing of its own. The first counts."""
         return None
 
     def drives(self, turn: Turn, drive: Drive, steps: Steps) -> End:
-        """Have `drive` do what a strategy says, and return how the turn ends: judge it, have it go on.
-
-        Asked once, after `opens`. Whatever it asks and does is recorded as the strategy's own is.
-        """
+        """Have `drive` do what a strategy says, and return how the turn ends: judge it, have it go on."""
         return drive(steps)
 
     def reads(self, reply: TurnReply) -> None:
@@ -205,6 +204,10 @@ class TurnPart:
 
     def replied(self, entries: Sequence[OutboxEntry], before: Mapping[str, FileEffect]) -> None:
         """Take note of what a reply has staged; `before`: the files that were there before its memories."""
+
+    def watches(self) -> Lookout | None:
+        """Return who looks at what goes through this turn, after all else; None: nobody. One part does."""
+        return None
 
     def before_call(self, call: ToolCall) -> ToolCall | No:
         """Let a call be made, changed or not. Nothing has happened yet; gates look at what this leaves."""
@@ -218,10 +221,7 @@ class TurnPart:
         """Take note of what the turn's call number `index` gave. It is recorded, and is not made again."""
 
     def writes(self, files: dict[str, FileEffect]) -> dict[str, FileEffect]:
-        """Return files, by place, as they are written: with marks, which come before their files.
-
-        Asked before a call that may reach outside, of what is staged by then. Nothing is written yet.
-        """
+        """Return what is staged as a call that reaches outside has it written: with marks before files."""
         return files
 
     def told(self, result: Json) -> Json:

@@ -54,14 +54,6 @@ class TurnInputs:
     """Images attached to what the prompt shows, `{"path", "sha256"}`, for a model that takes them."""
     given: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What capabilities start from that take part in the turn, by their names (`lemming.turn.seams`)."""
-    gates: list[dict[str, Any]] = field(default_factory=list)
-    """The rules for what the turn writes, each with the line that says it (`lemming.gates.gate.Rule`)."""
-    channels: list[str] = field(default_factory=list)
-    """The agents that channels speak for, where gates look at what is written."""
-    said_before: list[str] = field(default_factory=list)
-    """The digests of the payloads that the agent wrote before, where a gate asks for what is new."""
-    verdicts: list[dict[str, Any]] = field(default_factory=list)
-    """What gates said of what the prompt shows."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 

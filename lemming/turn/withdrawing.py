@@ -43,8 +43,8 @@ class Own:
         self.forget(draft)
         self.entries.clear()
         self.is_sent_back, self.has_withdrawn = False, True
-        if draft.gates:
-            draft.gates.taken_back()
+        if draft.seams.watch:
+            draft.seams.watch.taken_back()
 
     def forget(self, draft: Draft) -> None:
         """Take the memories back alone."""

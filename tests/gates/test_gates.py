@@ -210,7 +210,7 @@ def test_what_a_turn_is_shown_passes_gates(base: Path) -> None:
     assert "pin 5" not in prompts["bob"]
     assert "[redacted]" in prompts["bob"]
     started = {it["agent"]: it for it in journal_lines(base, 1) if it["type"] == "turn_started"}
-    assert {it["about"].partition(" ")[0] for it in started["zed"]["verdicts"]} == {"entry"}
+    assert {it["about"].partition(" ")[0] for it in started["zed"]["given"]["gates"]["verdicts"]} == {"entry"}
     assert [it.turns for it in replay(base, [1, 2])] == [3, 3]
 
 
@@ -344,7 +344,7 @@ def test_gates_of_a_resume_hold_for_its_agent_alone(base: Path) -> None:
         it for it in journal_lines(base, 1) if it["type"] == "turn_started" and it["agent"] == "ada"
     )
     assert record["resume"]["gates"] == [{"at": "out", "then": "block"}]
-    assert record["gates"] == [
+    assert record["given"]["gates"]["rules"] == [
         {"line": "agents/ada/resume.json#/gates/0", "gate": {"at": "out", "then": "block"}}
     ]
     other = next(it for it in journal_lines(base, 1) if it["type"] == "turn_started" and it["agent"] == "bob")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming import paths
+from lemming.capabilities import WITHIN
 from lemming.config import Config, Org, load_config
 from lemming.contract import ToolCall
 from lemming.engine import run_opened
@@ -270,7 +271,8 @@ class Rerun(Runtime):
             raise missing(self.recorded, request.agent, f"call {request.step} of its model")
         started = self.recorded.started[request.agent]
         recorded = started.prompt
-        goes_on = request.step or started.given  # what a capability shows first comes after the prompt
+        # What a capability shows first, other than the engine's own parts, comes after the prompt.
+        goes_on = request.step or started.given.keys() - WITHIN.keys()
         now = request.messages[: len(recorded)] if goes_on else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
             is_free = request.step or strategy not in SHIPPED

@@ -1,0 +1,56 @@
+"""The places of a turn at which what goes through is looked at: what is shown, written, called, given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from lemming.contract import NewEntry, ToolCall
+from lemming.files.effects import FileEffect
+from lemming.mail.inbox import Inbox
+from lemming.mail.tasks import Task
+from lemming.memory import Memories
+from lemming.messages import OutboxEntry
+from lemming.tools import ToolResult
+
+LetsIn = Callable[[OutboxEntry], bool]
+"""Says whether a person has let an entry in."""
+
+
+class ToShow(NamedTuple):
+    """What a turn is to be shown, before it is put into a prompt; its results once the rest has passed."""
+
+    task: Task | None
+    inbox: Inbox
+    asked: list[OutboxEntry]
+    memories: Memories
+    context: list[tuple[str, str]]
+    tell: Callable[[Task | None], Sequence[Mapping[str, Any]]]
+
+
+class Lookout(Protocol):
+    """Who looks at what goes through the places of one turn, after everybody else."""
+
+    def look_at_entry(self, new: NewEntry, at: str, *, is_approved: bool = False) -> NewEntry | None:
+        """Return an entry as it may be written; None where it may not: why is told, or somebody asked."""
+        ...
+
+    def look_at_memory(self, key: str, value: Any) -> Any:
+        """Return a value as it may be remembered; raise `ToolError` that says why it may not."""
+        ...
+
+    def look_at_effects(self, effects: Iterable[FileEffect], at: str) -> tuple[FileEffect, ...]:
+        """Return the files that a tool wants written, its memories as they may be remembered."""
+        ...
+
+    def judged_call(self, call: ToolCall) -> ToolCall:
+        """Return a call with what is said of it, by which gates at calls go."""
+        ...
+
+    def judged_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Return what a call gave as it may be shown."""
+        ...
+
+    def taken_back(self) -> None:
+        """Forget what the turn took back: it may be written again."""
+        ...
