@@ -50,11 +50,11 @@ from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runs import remove_old_runs
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
+from lemming.turn.ending import newest, spending, state_after_spending
 from lemming.turn.inputs import Gathered, as_record, from_record
 from lemming.turn.loop import take_turn
 from lemming.turn.parts import after_giving_up, why_not_on
-from lemming.turn.results import INTERRUPTED, as_shown, newest, tool_used
-from lemming.turn.spending import spending, state_after_spending
+from lemming.turn.results import INTERRUPTED, as_shown, tool_used
 from lemming.turn.tracked import kept_results
 from lemming.turn.values import TurnInputs, TurnOutcome
 

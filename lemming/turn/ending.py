@@ -7,15 +7,14 @@ from typing import Any, cast
 
 from lemming.errors import LemmingError, name_of
 from lemming.files.effects import FileEffect, writes_first
+from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.messages import ENTRIES_PER_TURN, OutboxEntry, entry_effect
 from lemming.report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
-from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
-from lemming.turn.results import as_shown, newest
-from lemming.turn.spending import spending, state_after_spending
-from lemming.turn.values import TurnOutcome
+from lemming.turn.results import RESULTS_CHARS
+from lemming.turn.values import Answer, TurnInputs, TurnOutcome
 
 GOES_ROUND = "the same call was made again and again, and gave the same"
 
@@ -42,8 +41,6 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
         end = concludes(end, error)
     status = draft.status_of(end)
     counts = is_applied(status)
-    if draft.left and not (draft.task or draft.asked):
-        draft.results.append(as_shown("strategy", {}, ToolResult(True, draft.left)))
     for seals in draft.seams.seals:
         seals()
     entries = (*draft.entries,) if counts else (*draft.last_words,)
@@ -153,6 +150,16 @@ def _state_after(
     return state
 
 
+def newest(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Return the newest results that a prompt has room for."""
+    room = RESULTS_CHARS
+    for kept, result in enumerate(reversed(results)):
+        room -= len(result["output"])
+        if room < 0:
+            return results[len(results) - kept :]
+    return results
+
+
 def _spent_aside(draft: Draft) -> dict[str, float]:
     """Return what questions of capabilities have cost the agent in all, by their names."""
     spent = {**draft.inputs.state.aside}
@@ -176,3 +183,52 @@ def _fingerprint_after(draft: Draft) -> dict[str, Any] | None:
         for place, digest in draft.inputs.fingerprint["context"].items()
     }
     return {**draft.inputs.fingerprint, "memory": dict(sorted(memory.items())), "context": context}
+
+
+# --- what it has spent ------------------------------------------------------------------------
+
+
+def spending(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return what answers used and cost, as keys of a `TurnReport`."""
+    costs = _known_costs(answers)
+    return {
+        "calls": len(answers),
+        "credits": sum([answer.credits for answer in answers]),
+        "cost_usd": sum(costs) if costs and len(costs) == len(answers) else None,
+        "input_tokens": sum([answer.input_tokens for answer in answers]),
+        "output_tokens": sum([answer.output_tokens for answer in answers]),
+        "duration_ms": sum([answer.duration_ms for answer in answers]),
+    }
+
+
+def state_after_spending(
+    inputs: TurnInputs, answers: Sequence[Answer], used: dict[str, Any], status: Status
+) -> AgentState:
+    """Return an agent's state with what this turn `used`, and nothing else that is new."""
+    before, costs = inputs.state, _known_costs(answers)
+    return AgentState(
+        tick=inputs.tick,
+        status=status,
+        turns=before.turns,
+        credits=round(min(before.credits + used["credits"], LARGEST_AMOUNT), 6),
+        cost_usd=min((before.cost_usd or 0.0) + sum(costs), LARGEST_AMOUNT) if costs else before.cost_usd,
+        unpriced_calls=before.unpriced_calls + len(answers) - len(costs),
+        input_tokens=min(before.input_tokens + used["input_tokens"], int(LARGEST_AMOUNT)),
+        output_tokens=min(before.output_tokens + used["output_tokens"], int(LARGEST_AMOUNT)),
+        soft_cap_warned=before.soft_cap_warned,
+        read=before.read,
+        results=before.results,
+        inputs=before.inputs,
+        expired_unread=before.expired_unread,
+        passed_on=before.passed_on,
+        serving=before.serving,
+        requests=before.requests,
+        aside=before.aside,
+        lost=before.lost,
+        kept=before.kept,
+        failed=before.failed + (status == "failed"),
+    )
+
+
+def _known_costs(answers: Sequence[Answer]) -> list[float]:
+    return [answer.cost_usd for answer in answers if answer.cost_usd is not None]

@@ -27,9 +27,9 @@ from lemming.plans.format import is_planner
 from lemming.providers import Message, require_reply
 from lemming.quoting import fenced, mark_for, quoted
 from lemming.report import Judged, Judgement
+from lemming.turn.ending import spending
 from lemming.turn.opening import Surroundings
 from lemming.turn.prompt import correction
-from lemming.turn.spending import spending
 from lemming.verification import (
     DEFAULT_POLICY,
     JUDGES,

@@ -1,4 +1,4 @@
-"""Results of tool calls as prompts show them, and as ledgers keep them until then. Pure."""
+"""Results of tool calls, as prompts show them. Pure."""
 
 from __future__ import annotations
 
@@ -34,16 +34,6 @@ def tool_used(tool: str, result: ToolResult) -> ToolUsed:
     """Return what a report says of a call."""
     used: ToolUsed = {"tool": tool, "success": result.success, "outcome": result.outcome}
     return {**used, "code": code} if (code := OUTCOME_CODES[result.outcome]) else used
-
-
-def newest(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    """Return the newest results that a prompt has room for."""
-    room = RESULTS_CHARS
-    for kept, result in enumerate(reversed(results)):
-        room -= len(result["output"])
-        if room < 0:
-            return results[len(results) - kept :]
-    return results
 
 
 def _cut(text: str, room: int) -> str:

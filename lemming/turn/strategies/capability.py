@@ -7,9 +7,12 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from lemming import paths
-from lemming.errors import ConfigError
+from lemming.errors import ConfigError, LemmingError
 from lemming.files.fields import Json
+from lemming.report import End
+from lemming.tools import ToolResult
 from lemming.turn.named import STRATEGIES, Beforehand, strategy_of
+from lemming.turn.results import as_shown
 from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 
 if TYPE_CHECKING:
@@ -72,3 +75,10 @@ class StrategyPart(TurnPart):
         turn.options = known.options_of(self.draft.inputs.agent.turn.options)
         turn.given = self.given["needs"]
         return known.steps(turn)
+
+    def concludes(self, end: End, error: LemmingError | None) -> End:
+        """Leave what the strategy says to the agent's next turn, as a result."""
+        draft = self.draft
+        if draft.left and not (draft.task or draft.asked):
+            draft.results.append(as_shown("strategy", {}, ToolResult(True, draft.left)))
+        return end
