@@ -2,8 +2,8 @@
 
     prepare (files)  ->  given.<name>, recorded before any question  ->  opens  ->  replies, calls  ->  closes
 
-A turn has parts of those capabilities only that gave something as it began: from `given` alone, so
-that one that is resumed, replayed or explained has the same. One without parts runs the plain line.
+A turn has parts of those capabilities only that gave something as it began, or have to do with what it
+starts from: from its record alone, so that one that is resumed, replayed or explained has the same.
 """
 
 from __future__ import annotations
