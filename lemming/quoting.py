@@ -98,4 +98,10 @@ def mark_for(texts: Iterable[str]) -> str:
 
 def fenced(text: str, mark: str) -> str:
     """Return a text between marks."""
-    return f"<<<DATA {mark}\n{text}\n{mark} DATA>>>"
+    opens, closes = marks_of(mark)
+    return f"{opens}\n{text}\n{closes}"
+
+
+def marks_of(mark: str) -> tuple[str, str]:
+    """Return the line that opens what others wrote, and the one that closes it."""
+    return f"<<<DATA {mark}", f"{mark} DATA>>>"

@@ -19,7 +19,7 @@ from lemming.tick.edge import tried, why_not_begun
 from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading
 from lemming.tick.snapshot import Snapshot, take_snapshot
-from lemming.turn.inputs import from_record
+from lemming.turn.on_record import from_record
 from lemming.turn.values import TurnInputs
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from lemming.journal.lines import (
     unreadable,
 )
 from lemming.journal.prompts import PromptReader, PromptWriter, SpelledOut
-from lemming.journal.records import IN_THE_OPENING, Record, TickCommitted, TickStarted, TurnStarted
+from lemming.journal.records import Record, TickCommitted, TickStarted, TurnStarted
 from lemming.journal.sealing import (
     beginning,
     open_sealed,
@@ -44,7 +44,7 @@ from lemming.journal.sealing import (
 from lemming.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.journal.sequence import NoRecord, Sequence, record_of
 from lemming.organisation import OrgPath
-from lemming.redaction import redact_bytes, redact_json
+from lemming.redaction import redact_bytes
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -53,7 +53,6 @@ Durability = Literal["turn", "tick", "off"]
 OWN_LIMIT_BYTES = 1 << 30
 """The engine goes on with a journal that is larger than what is looked at."""
 
-_WRITTEN_APART = frozenset((*IN_THE_OPENING, "state"))
 _TURN_STARTED = b'{"type":"turn_started",'
 _RECORD_BYTES = 512  # what Python takes for a small one
 
@@ -253,11 +252,6 @@ def _opened(base: OrgPath, tick: int) -> Iterator[IO[bytes] | None]:
         raise unreadable(file, error) from error
 
 
-def may_have_gone_down(plan: TickStarted | None, boot_id: str) -> bool:
-    """Return whether the machine may have gone down since a journal was begun with this plan."""
-    return plan is None or not boot_id or plan.boot != boot_id
-
-
 class Journal:
     """The open journal of one tick: the `records` an earlier attempt left in it, and the way to add to it.
 
@@ -315,47 +309,52 @@ class Journal:
         """Fail now, before anything is paid for, if the disk has no room for the answers."""
         self._file.reserve(extra_bytes)
 
-    def append(self, record: R, *, sync: bool = False, written: bytes = b"") -> R:
+    def append(self, record: R, *, sync: bool = False) -> R:
         """Write one record, tell it, and return it as it was written: secrets are taken out of its texts.
 
-        `written` is its JSON without braces, where that is there already. With `sync` and durability "turn"
-        it survives power loss, and so do all before it.
+        With `sync` and durability "turn" it survives power loss, and so do all before it.
         """
-        text = self._text(record, written)
+        text = self._text(record.kind, compact(record.as_json()))
         if redact_bytes(text) is not text:
-            fields = record.as_json()  # whose own names stay, for whoever reads the record
-            record = type(record).from_json({key: redact_json(value) for key, value in fields.items()})
-            text = self._text(record)
-        with self._writing:
-            line, self._check = close_line(text, self._check)
-            self._change(self._file.append, line)
-            self._written += 1
-            self._latest[record.about] = self._written
+            record = record.without_secrets()
+            text = self._text(record.kind, compact(record.as_json()))
+        self._write(text, record.about)
         if sync and self._durability == "turn":
             self.sync()
         self._tell(record)
         return record
 
-    def begin_turn(self, record: TurnStarted, opening: bytes, state: bytes = b"") -> TurnStarted:
-        """Write what a turn starts from, which `opening`, in JSON, begins; return it as it was written.
+    def begin_turn(
+        self, agent: str, whole: Callable[[], TurnStarted], opening: bytes, lines: Iterable[str], rest: bytes
+    ) -> None:
+        """Write what an agent's turn starts from, and tell it. Nobody need put the `whole` record together.
 
-        `state`: that of the record in JSON, where that is there already.
+        It consists of what all turns of the agent begin with, the lines of its prompt's last message, and the
+        rest; both that and the `opening` are JSON already.
         """
-        situation, new = self._prompts.situation(self.tick, self._long_lines, record.prompt[-1]["content"])
-        rest = {key: value for key, value in record.as_json().items() if key not in _WRITTEN_APART}
-        begins = self._prompts.opening(self.tick, record.agent, opening)
-        written = b'%b,"state":%b,"opening":%b,"situation":%b' % (
-            compact(rest)[1:-1], state or compact(record.state), begins, compact_texts(situation)
-        )  # fmt: skip
-        begun = self.append(record, written=written)
-        if begun is record:  # else it stands there whole, without the secrets that were in it
-            self._prompts.note(self.tick, record.agent, opening, self._long_lines, new)
+        parts, new = self._prompts.situation(self.tick, lines)
+        begins = self._prompts.opening(self.tick, agent, opening)
+        fields = b'%b,"opening":%b,"situation":%b}' % (rest[:-1], begins, compact_texts(parts))
+        text = self._text(TurnStarted.kind, fields)
+        if redact_bytes(text) is text:
+            self._write(text, agent)
+            self._prompts.note(self.tick, agent, opening, self._long_lines, new)
             self._long_lines += len(new)
-        return begun
+            if self._tell is not ignore:
+                self._tell(whole())
+        else:  # it stands there whole, without the secrets that were in it
+            self.append(whole())
 
-    def _text(self, record: Record, written: bytes = b"") -> bytes:
-        fields = written or compact(record.as_json())[1:-1]
-        return b'{"type":"%b","epoch":%d,%b}' % (record.kind.encode(), self._epoch, fields)
+    def _text(self, kind: str, fields: bytes) -> bytes:
+        return b'{"type":"%b","epoch":%d,%b' % (kind.encode(), self._epoch, fields[1:])
+
+    def _write(self, text: bytes, about: str) -> None:
+        """Add the line of a record, which is about an agent's turn or, where that is empty, the tick."""
+        with self._writing:
+            line, self._check = close_line(text, self._check)
+            self._change(self._file.append, line)
+            self._written += 1
+            self._latest[about] = self._written
 
     def settle(self, agent: str) -> None:
         """Make an agent's records survive power loss if durability is "turn", before what follows from them.

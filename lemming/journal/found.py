@@ -39,3 +39,8 @@ def attempts_without_progress(records: Iterable[Record]) -> int:
         if not isinstance(record, ModelReserved):  # whose call may be what ends the engine
             count = count + 1 if isinstance(record, (TurnStarted, TurnResumed)) else 0
     return count
+
+
+def may_have_gone_down(plan: TickStarted | None, boot_id: str) -> bool:
+    """Return whether the machine may have gone down since a journal was begun with this plan."""
+    return plan is None or not boot_id or plan.boot != boot_id

@@ -9,7 +9,7 @@ journal spells out. Only journals of one segment refer to each other. Format: do
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from lemming import paths
 from lemming.files.descriptors import LONGEST_LINE_BYTES
@@ -139,18 +139,15 @@ class PromptWriter:
         known, at = self._openings.get(agent, (b"", -1))
         return b"%d" % at if known == written else written
 
-    def situation(self, tick: int, count: int, text: str) -> tuple[list[Part], list[str]]:
-        """Return how a message stands in the journal, and the long lines that are spelled out there.
-
-        `count`: how many long lines the journal spells out so far.
-        """
+    def situation(self, tick: int, lines: Iterable[str]) -> tuple[list[Part], list[str]]:
+        """Return how the lines of a message stand in the journal, and the long ones that it spells out."""
         self._begin(tick)
         place_of = self._places.get
         parts: list[Part] = []
         new: list[str] = []
         places: list[int] = []
         spelled_out: list[str] = []
-        for line in text.split("\n"):
+        for line in lines:
             if place := place_of(line):
                 if spelled_out:
                     parts.append("\n".join(spelled_out))
@@ -162,7 +159,7 @@ class PromptWriter:
                 places = []
             spelled_out.append(line)
             if len(line) >= SHORTEST_LINE:
-                new.append(line)
+                new += _long_lines(line)
         return [*parts, places or "\n".join(spelled_out)], new
 
     def note(self, tick: int, agent: str, opening: bytes, count: int, new: list[str]) -> None:

@@ -43,6 +43,7 @@ from lemming.journal.parts import (
     TotalsJson,
 )
 from lemming.kinds import OnError
+from lemming.redaction import redact_json
 from lemming.report import MAY_SAY_NOTHING, LostJson, TurnReport, VerdictJson
 
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
@@ -56,6 +57,10 @@ class Record(Event):
     def from_json(cls, plain: Json) -> Self:
         """Return the record that a line holds, which is of this kind; other keys are passed over."""
         return cls(**{key: plain[key] for key in cls.__annotations__ if key in plain})
+
+    def without_secrets(self) -> Self:
+        """Return the record without secrets in its texts; its own names stay, for whoever reads it."""
+        return self.from_json({key: redact_json(value) for key, value in self.as_json().items()})
 
     @classmethod
     def json_schema(cls) -> Schema:

@@ -22,8 +22,8 @@ from lemming.timeline.record import RecordedTick
 from lemming.timeline.retake import RecordedAnswers
 from lemming.turn.draft import Draft
 from lemming.turn.images import load_images
-from lemming.turn.inputs import from_record
 from lemming.turn.loop import finish
+from lemming.turn.on_record import from_record
 from lemming.turn.values import Answer, TurnInputs
 
 

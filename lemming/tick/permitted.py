@@ -17,8 +17,8 @@ from lemming.journal.records import Record, ToolFinished, TurnStarted
 from lemming.tick.recorded import recorded_result
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolContext
-from lemming.turn.inputs import from_record
 from lemming.turn.named import STRATEGIES
+from lemming.turn.on_record import from_record
 from lemming.turn.values import TurnInputs
 
 NO_LONGER_ALLOWED = "NoLongerAllowed"

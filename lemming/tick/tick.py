@@ -16,8 +16,8 @@ from lemming.agents import Agent
 from lemming.clock import elapsed_ms
 from lemming.contract import ToolCall
 from lemming.errors import Problem, TurnBroke, UnknownModel, name_of
-from lemming.journal.file import OWN_LIMIT_BYTES, Journal, may_have_gone_down, read_journal
-from lemming.journal.found import attempts_without_progress, plan_in, start_and_end
+from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal
+from lemming.journal.found import attempts_without_progress, may_have_gone_down, plan_in, start_and_end
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
 from lemming.journal.records import (
     EntriesExpired,
@@ -51,8 +51,8 @@ from lemming.tick.runs import remove_old_runs
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.ending import newest, spending, state_after_spending
-from lemming.turn.inputs import Gathered, as_record, from_record
 from lemming.turn.loop import take_turn
+from lemming.turn.on_record import begin_turn, from_record
 from lemming.turn.parts import after_giving_up, why_not_on
 from lemming.turn.results import INTERRUPTED, as_shown, tool_used
 from lemming.turn.tracked import kept_results
@@ -198,23 +198,17 @@ class Tick:
             self.is_stopped = True
 
     def _start(self, name: str) -> None:
-        found = tried(lambda: self._gathered(name))
+        found = tried(lambda: self.snapshot.inputs_of(name, self.commits.held_files))
         if isinstance(found, Exception):
             self.commits.end(TurnCommitted(report=why_not_begun(found).report(name)))
             return
         if isinstance(found, Reason):
             self.commits.end(TurnSkipped(report=found.report(name)))
             return
-        gathered, begins = found
-        for problem in gathered.problems:
+        for problem in found.problems:
             self.runtime.tell(problem, name)
-        written = gathered.inputs.state.written
-        self.journal.begin_turn(*begins, state=written[1] if written else b"")
-        self._take(gathered.inputs, again=False)
-
-    def _gathered(self, name: str) -> Reason | tuple[Gathered, tuple[TurnStarted, bytes]]:
-        found = self.snapshot.inputs_of(name, self.commits.held_files)
-        return found if isinstance(found, Reason) else (found, as_record(found))
+        begin_turn(self.journal, found)
+        self._take(found.inputs, again=False)
 
     def _resume(self, started: TurnStarted, records: list[Record]) -> None:
         attempts = self._attempts_at(started.agent)

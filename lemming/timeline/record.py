@@ -299,7 +299,7 @@ def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
 def _retaken(started: TurnStarted, tick: int, records: list[Record]) -> Retaken:
     # Here, as all that takes turns comes with it, which whoever only asks for records does without.
     from lemming.timeline.retake import Retaken
-    from lemming.turn.inputs import from_record
+    from lemming.turn.on_record import from_record
 
     return Retaken(from_record(started, tick), records)
 

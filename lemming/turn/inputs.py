@@ -1,7 +1,6 @@
 """From an agent that is due to the inputs of its turn: everything it will see, gathered once.
 
-They are written to the journal (`turn_started`) before the model is asked, and read back from there when
-an interrupted tick goes on.
+They are written to the journal before the model is asked: `lemming.turn.on_record`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,6 @@ from lemming.calendars import CLOCK
 from lemming.config import Config, credits_of
 from lemming.errors import OutOfCredits, Problem, name_of
 from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.read_mark import ReadMark
-from lemming.journal.records import TurnStarted
-from lemming.journal.starts import agent_of, allocation_of, model_of
 from lemming.llm.pricing import check_credits, has_reached_soft_cap
 from lemming.mail.inbox import NO_INBOX, assemble, has_unread
 from lemming.mail.tasks import Task, Tasks, tasks_of
@@ -44,7 +40,7 @@ from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.reach import out_of_reach
 from lemming.turn.seams import Moment, Showing
-from lemming.turn.serving import Serving, serving_of
+from lemming.turn.serving import serving_of
 from lemming.turn.team import answered_results
 from lemming.turn.values import TurnInputs
 from lemming.turn.wanted import told, wanted_of
@@ -52,17 +48,17 @@ from lemming.turn.wanted import told, wanted_of
 Held = Mapping[str, bytes]
 Tell = Callable[[Task | None], Sequence[Mapping[str, Any]]]
 NOTHING: Held = {}
-MAY_BE_EMPTY = (
-    "out_of_reach", "open_requests", "images", "given", "wanted",
-)  # fmt: skip
-"""Of `TurnInputs`, what a record holds where it says anything."""
 
 
 class Gathered(NamedTuple):
-    """The inputs of a turn, the ids of the entries its prompt shows, and what was wrong with files."""
+    """The inputs of a turn, the ids of the entries its prompt shows, and what was wrong with files.
+
+    `situation`: the lines of the prompt's last message.
+    """
 
     inputs: TurnInputs
     opening: Opening
+    situation: Sequence[str]
     entries: list[str]
     problems: tuple[Problem, ...] = ()
 
@@ -140,7 +136,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         allocation=allocation,
         max_steps=opening.fields["max_steps"],
         repairs=opening.fields["repairs"],
-        prompt=[*map(dict, opening.messages), situation],
+        prompt=[*map(dict, opening.messages), {"role": "user", "content": "\n".join(situation)}],
         schema=opening.fields["schema"],
         state=state,
         read=task.mark if task else inbox.mark,
@@ -155,7 +151,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         given=prepared.given(),
     )
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
-    return Gathered(inputs, opening, ids, (*memories.problems, *inbox.problems))
+    return Gathered(inputs, opening, situation, ids, (*memories.problems, *inbox.problems))
 
 
 def _results_told(
@@ -287,48 +283,6 @@ def _why_nothing(wake: Wake, state: AgentState, outside: Outside) -> str:
     if wake == "addressed":
         return f"nothing was addressed to it {f'since tick {state.tick}' if state.tick >= 0 else 'yet'}"
     return f"nothing it reads has changed since tick {state.tick}"
-
-
-def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
-    """Return what the journal says of the inputs, and, as JSON, what all turns of the agent begin with."""
-    inputs, opening = gathered.inputs, gathered.opening
-    task = {"task": inputs.task.as_json()} if inputs.task else {}
-    facts = vars(inputs)
-    record = TurnStarted(
-        agent=inputs.agent.name,
-        entries=gathered.entries,
-        prompt=inputs.prompt,
-        **opening.fields,
-        state=inputs.state.as_json(),
-        read=inputs.read.as_json(),
-        warned=inputs.warned,
-        inputs=inputs.fingerprint,
-        damaged=sorted(inputs.damaged),
-        **task,  # type: ignore[arg-type]
-        **{key: facts[key] for key in MAY_BE_EMPTY if facts[key]},
-    )
-    return record, opening.written
-
-
-def from_record(record: TurnStarted, tick: int) -> TurnInputs:
-    """Return the inputs of an interrupted turn, with the model and the credits it had when it began."""
-    return TurnInputs(
-        agent=agent_of(record),
-        tick=tick,
-        model=model_of(record),
-        allocation=allocation_of(record),
-        max_steps=record.max_steps,
-        repairs=record.repairs,
-        prompt=record.prompt,
-        schema=record.schema,
-        state=AgentState.from_json(record.state),
-        read=ReadMark.from_json(record.read),
-        warned=record.warned,
-        fingerprint=record.inputs,
-        damaged=frozenset(record.damaged),
-        task=Serving.from_json(record.task) if record.task else None,
-        **{key: getattr(record, key) for key in MAY_BE_EMPTY},
-    )
 
 
 def _shown(item: ContextFile, text: str, turns: int) -> tuple[str, str]:

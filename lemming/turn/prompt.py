@@ -19,13 +19,15 @@ from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.messages import OutboxEntry
 from lemming.providers import Message
-from lemming.quoting import fenced, mark_for, quoted
+from lemming.quoting import fenced, mark_for, marks_of, quoted
 from lemming.tools import Tool
 from lemming.turn.actions import tools_opening
 from lemming.turn.labels import PLAIN, Labels
-from lemming.turn.sections import Section, fenced_section, of_entries, of_text
+from lemming.turn.sections import Section, of_entries, of_text, shown
 
 BRIEF_LINE_CHARS = 600
+Lines = Sequence[str]
+"""The lines of a message; what stands in one may have several."""
 
 
 @dataclass(kw_only=True)  # made for every turn, and a frozen one takes three times as long
@@ -64,13 +66,8 @@ def brief_opening(agent: Agent, _: Iterable[Tool] | None = ()) -> list[Message]:
     return [_message("system", agent.instructions), *_examples(agent)]
 
 
-def full_situation(seen: Seen) -> Message:
-    """Return the message that tells an ordinary model how things stand in this turn."""
-    return _message("user", _situation(seen))
-
-
-def brief_situation(seen: Seen) -> Message:
-    """Return the message that tells a very small model what is new.
+def brief_situation(seen: Seen) -> Lines:
+    """Return what tells a very small model what is new.
 
     One line a thing, so that nobody's text can pass for another's; a long one is cut, and marked.
     """
@@ -87,11 +84,11 @@ def brief_situation(seen: Seen) -> Message:
     lines += seen.time
     if seen.inbox.waiting:
         lines.append(f"({seen.inbox.waiting} more wait)")
-    return _message("user", "\n".join(map(_one_line, lines)) or "(nothing new)")
+    return [*map(_one_line, lines)] or ["(nothing new)"]
 
 
-def values_situation(seen: Seen) -> Message:
-    """Return the message that gives a program all that the turn sees: one JSON object (docs/requests.md)."""
+def values_situation(seen: Seen) -> Lines:
+    """Return what gives a program all that the turn sees: one JSON object (docs/requests.md)."""
     task, inbox, labels = seen.task, seen.inbox, seen.labels
     values = {
         "agent": {"name": seen.agent.name, "title": seen.agent.title},
@@ -113,7 +110,7 @@ def values_situation(seen: Seen) -> Message:
         **seen.outside,
         **labels.values(),
     }
-    return _message("user", to_line(values))
+    return [to_line(values)]
 
 
 def _valued(plain: dict[str, Any]) -> dict[str, Any]:
@@ -207,7 +204,8 @@ def _about_tools(tools: Iterable[Tool] | None) -> str:
     return "".join(f"{line}\n" for line in (head, *map(_tool_line, tools)))
 
 
-def _situation(seen: Seen) -> str:
+def full_situation(seen: Seen) -> Lines:
+    """Return what tells an ordinary model how things stand in this turn."""
     inbox, labels = seen.inbox, seen.labels
     above = [of_text("Your memory", "\n".join(_memory_lines(seen)), "empty")]
     above += [of_text(f"File: {label}", quoted(text), "empty") for label, text in seen.context]
@@ -233,18 +231,20 @@ def _situation(seen: Seen) -> str:
         below.append(of_text("Results of your earlier tool calls", results))
     # One mark for all: no part can hold that of another.
     mark = mark_for([seen.agent.name, str(seen.tick), *[basis for _, _, basis, _ in above + below]])
-    contract = _contract_text(
-        "response" if seen.task else seen.agent.turn.kinds[0], seen.uses_wire_form, seen.calls_tools
-    )
-    return "\n\n".join(
-        [
-            *[fenced_section(section, mark) for section in above],
-            "\n".join([f"# Now\nIt is tick {seen.tick}.", *seen.time]),
-            *[f"WARNING: {warning}" for warning in seen.warnings],
-            *[fenced_section(section, mark) for section in below],
-            f"{contract}\n{seen.wanted}" if seen.wanted else contract,
-        ]
-    )
+    opens, closes = marks_of(mark)
+    lines: list[str] = []
+    for section in above:
+        lines += shown(section, opens, closes)
+    lines += ("# Now", f"It is tick {seen.tick}.", *seen.time, "")
+    for warning in seen.warnings:
+        lines += (f"WARNING: {warning}", "")
+    for section in below:
+        lines += shown(section, opens, closes)
+    kind = "response" if seen.task else seen.agent.turn.kinds[0]
+    lines += _contract(kind, seen.uses_wire_form, seen.calls_tools)
+    if seen.wanted:
+        lines += seen.wanted.split("\n")
+    return lines
 
 
 def _asked_sections(seen: Seen) -> list[Section]:
@@ -305,7 +305,7 @@ def _brief_task(task: Task, labels: Labels) -> list[str]:
 
 
 @cache
-def _contract_text(kind: MessageKind, uses_wire_form: bool, calls_tools: bool) -> str:
+def _contract(kind: MessageKind, uses_wire_form: bool, calls_tools: bool) -> Lines:
     if uses_wire_form:
         payload = (
             '{"text": "...", "target": "agent name or null", "data_json": "further JSON as text, or null"}'
@@ -323,7 +323,7 @@ def _contract_text(kind: MessageKind, uses_wire_form: bool, calls_tools: bool) -
         f' "memory_updates": [{update}],\n'
         ' "notes": "optional, for the log only"}\n'
         "Every list may be empty. Do not set id, agent, tick or created_at."
-    )
+    ).split("\n")
 
 
 def _examples(agent: Agent) -> list[Message]:
@@ -379,7 +379,7 @@ OPENINGS: Mapping[str, Opening] = {
     "tools": tools_opening,
     "values": lambda agent, _: [],
 }
-SITUATIONS: Mapping[str, Callable[[Seen], Message]] = {
+SITUATIONS: Mapping[str, Callable[[Seen], Lines]] = {
     "full": full_situation,
     "brief": brief_situation,
     "tools": brief_situation,

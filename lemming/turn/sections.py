@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from lemming.messages import OutboxEntry
-from lemming.quoting import fenced
 from lemming.turn.labels import Labels
 
-Section = tuple[str, str, str, str]
-"""A title, a text, what stands for that as the mark is made, and what the section says without one."""
+Section = tuple[str, Sequence[str], str, str]
+"""A title, lines, what stands for those as the mark is made, and what the section says without any."""
 
 _digest_of = attrgetter("line_digest")
 
 
 def of_text(title: str, text: str, when_empty: str = "none") -> Section:
     """Return a section of text, which is quoted already."""
-    return title, text, text, when_empty
+    return title, text.split("\n") if text else (), text, when_empty
 
 
 def of_entries(title: str, entries: Iterable[OutboxEntry], labels: Labels) -> Section:
     """Return a section of entries, one a line; for the mark the digests of their lines stand for them."""
-    return title, "\n".join(map(labels.line, entries)), "".join(map(_digest_of, entries)), "none"
+    return title, [*map(labels.line, entries)], "".join(map(_digest_of, entries)), "none"
 
 
-def fenced_section(section: Section, mark: str) -> str:
-    """Return a section as the prompt shows it."""
-    title, text, _, when_empty = section
-    return f"# {title}\n{fenced(text, mark)}" if text else f"# {title}\n({when_empty})"
+def shown(section: Section, opens: str, closes: str) -> Sequence[str]:
+    """Return the lines of a section as the prompt shows it; the marks open and close what others wrote."""
+    title, lines, _, when_empty = section
+    return (f"# {title}", opens, *lines, closes, "") if lines else (f"# {title}", f"({when_empty})", "")

@@ -16,8 +16,8 @@ from lemming.report import TurnReport
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay
-from lemming.turn.inputs import from_record
 from lemming.turn.loop import take_turn
+from lemming.turn.on_record import from_record
 from lemming.turn.values import Answer, Answers
 from lemming.windows.recall import recap_message
 

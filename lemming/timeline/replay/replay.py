@@ -51,9 +51,9 @@ from lemming.timeline.replay.recording import (
 from lemming.timeline.retake import RecordedAnswers, RecordEnds
 from lemming.timeline.verify.root import file_digest
 from lemming.tools import Tool, ToolContext, ToolResult
-from lemming.turn.inputs import from_record
 from lemming.turn.loop import take_turn
 from lemming.turn.named import SHIPPED
+from lemming.turn.on_record import from_record
 from lemming.turn.seams import Held
 
 if TYPE_CHECKING:

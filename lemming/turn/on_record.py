@@ -1,0 +1,82 @@
+"""The inputs of a turn on record: written to the journal before the model is asked, and read back from there
+when an interrupted tick goes on.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from lemming.files.jsontext import compact
+from lemming.journal.file import Journal
+from lemming.journal.ledger import AgentState
+from lemming.journal.read_mark import ReadMark
+from lemming.journal.records import TurnStarted
+from lemming.journal.starts import agent_of, allocation_of, model_of
+from lemming.turn.inputs import Gathered
+from lemming.turn.serving import Serving
+from lemming.turn.values import TurnInputs
+
+MAY_BE_EMPTY = ("out_of_reach", "open_requests", "images", "given", "wanted")
+"""Of `TurnInputs`, what a record holds where it says anything."""
+
+
+def begin_turn(journal: Journal, gathered: Gathered) -> None:
+    """Write into the journal what a turn starts from."""
+    inputs, opening = gathered.inputs, gathered.opening
+    state, rest = inputs.state.written, _rest_of(gathered)
+    written = compact(rest) if state else compact({**rest, "state": inputs.state.as_json()})
+    if state:  # as it stands in the ledger
+        written = b'%b,"state":%b}' % (written[:-1], state[1])
+    whole = partial(as_record, gathered)
+    journal.begin_turn(inputs.agent.name, whole, opening.written, gathered.situation, written)
+
+
+def as_record(gathered: Gathered) -> TurnStarted:
+    """Return what the journal says of the inputs of a turn."""
+    inputs = gathered.inputs
+    state = inputs.state.as_json()
+    return TurnStarted(
+        prompt=inputs.prompt, **gathered.opening.fields, **_rest_of(gathered), state=state
+    )  # fmt: skip
+
+
+def _rest_of(gathered: Gathered) -> dict[str, Any]:
+    """Return what a record says of the inputs beside what turns begin with, the prompt and the state."""
+    inputs = gathered.inputs
+    rest = {
+        "agent": inputs.agent.name,
+        "entries": gathered.entries,
+        "read": inputs.read.as_json(),
+        "warned": inputs.warned,
+        "inputs": inputs.fingerprint,
+        "damaged": sorted(inputs.damaged),
+    }
+    if inputs.task:
+        rest["task"] = inputs.task.as_json()
+    facts = vars(inputs)
+    for key in MAY_BE_EMPTY:
+        if facts[key]:
+            rest[key] = facts[key]
+    return rest
+
+
+def from_record(record: TurnStarted, tick: int) -> TurnInputs:
+    """Return the inputs of an interrupted turn, with the model and the credits it had when it began."""
+    return TurnInputs(
+        agent=agent_of(record),
+        tick=tick,
+        model=model_of(record),
+        allocation=allocation_of(record),
+        max_steps=record.max_steps,
+        repairs=record.repairs,
+        prompt=record.prompt,
+        schema=record.schema,
+        state=AgentState.from_json(record.state),
+        read=ReadMark.from_json(record.read),
+        warned=record.warned,
+        fingerprint=record.inputs,
+        damaged=frozenset(record.damaged),
+        task=Serving.from_json(record.task) if record.task else None,
+        **{key: getattr(record, key) for key in MAY_BE_EMPTY},
+    )
