@@ -304,9 +304,12 @@ class OwnFolders:
             identity = identity_of(agent)
         except FileNotFoundError:
             return
-        is_known = self._sound.get(name) == identity
-        if is_known and all(os.access(f"{agent}/{it}", os.W_OK | os.X_OK) for it in WRITTEN_FOLDERS):
-            return
+        if self._sound.get(name) == identity:
+            for folder in WRITTEN_FOLDERS:
+                if not os.access(f"{agent}/{folder}", os.W_OK | os.X_OK):
+                    break
+            else:
+                return
         require_own_folders(self._base, name)
         if has_rested(identity, now):
             self._sound[name] = identity

@@ -66,13 +66,13 @@ def timestamp(moment: datetime) -> str:
     '2025-12-08T10:30:00.000Z'
     """
     utc = moment.astimezone(UTC)
-    second = _second(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second)
-    return f"{second}.{utc.microsecond // 1000:03}Z"
+    minute = _minute(utc.year, utc.month, utc.day, utc.hour, utc.minute)
+    return f"{minute}:{utc.second:02}.{utc.microsecond // 1000:03}Z"
 
 
-@lru_cache(maxsize=16)  # many are written in one second
-def _second(*utc: int) -> str:
-    return "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*utc)
+@lru_cache(maxsize=16)  # many are written in one minute
+def _minute(*utc: int) -> str:
+    return "{:04}-{:02}-{:02}T{:02}:{:02}".format(*utc)
 
 
 def parse_timestamp(text: str) -> datetime:

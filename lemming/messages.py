@@ -27,7 +27,7 @@ from lemming.files.jsontext import compact, pretty, to_line
 from lemming.kinds import MessageKind
 from lemming.org_format import require_known_format
 from lemming.organisation import OrgPath
-from lemming.quoting import mark_for, quoted
+from lemming.quoting import digest_of, quoted
 from lemming.redaction import redact_json
 from lemming.times.spoken import moment_of
 
@@ -85,17 +85,17 @@ class OutboxEntry:
 
         A line longer than any entry of the engine's is cut; one made by hand may be.
         """
-        plain = {"id": self.id, "from": self.agent, "tick": self.tick, "kind": self.kind}
-        told = plain | {"payload": self.payload} | ({"tags": self.tags} if self.tags else {})
-        line = quoted(to_line(told))
+        told = f'"id": "{self.id}", "from": "{self.agent}", "tick": {self.tick}, "kind": "{self.kind}"'
+        tags = f', "tags": {to_line(self.tags)}' if self.tags else ""
+        line = quoted(f'{{{told}, "payload": {to_line(self.payload)}{tags}}}')  # the others are plain words
         if len(line) <= LINE_CHARS:
             return line
         return f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)"
 
     @cached_property
-    def line_digest(self) -> str:
+    def line_digest(self) -> bytes:
         """What stands for the line in the mark of a prompt; worked out once for all its readers."""
-        return mark_for((self.line,))
+        return digest_of(self.line)
 
     @cached_property
     def payload_chars(self) -> int:

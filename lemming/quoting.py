@@ -93,7 +93,17 @@ def mark_for(texts: Iterable[str]) -> str:
 
     A text that holds its prompt's mark would have to hold a hash of itself.
     """
-    return blake2b("\n".join(texts).encode("utf-8", "replace"), digest_size=MARK_BYTES).hexdigest()
+    return mark_of(text.encode("utf-8", "replace") for text in texts)
+
+
+def mark_of(parts: Iterable[bytes]) -> str:
+    """Do what `mark_for` does for texts in UTF-8, or what stands for them."""
+    return blake2b(b"\n".join(parts), digest_size=MARK_BYTES).hexdigest()
+
+
+def digest_of(text: str) -> bytes:
+    """Return what may stand for a text as a mark is made."""
+    return blake2b(text.encode("utf-8", "replace"), digest_size=MARK_BYTES).digest()
 
 
 def fenced(text: str, mark: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 MAX_DEPTH = 64
 MAX_INTEGER = 2**53
+_N, _I = b"NI"
 MAX_DIGITS = 4300  # Python reads and writes no longer integer as text
 DEFAULT_LIMIT_BYTES = 1 << 20
 
@@ -183,8 +184,8 @@ def _dump(value: Any, indent: int | None = None, *, has_fractions: bool = True) 
         raw = to_json(json.loads(text), indent=indent)
     if not has_fractions or isinstance(value, str):  # where these are words
         return raw
-    # To look for one byte takes next to no time, and most values have neither.
-    if (b"N" in raw and b"NaN" in raw) or (b"I" in raw and b"Infinity" in raw):
+    # To look for one byte, as a number, takes next to no time, and most values have neither.
+    if (_N in raw and b"NaN" in raw) or (_I in raw and b"Infinity" in raw):
         json.dumps(value, allow_nan=False, default=str)  # raises unless these are words in a string
     return raw
 

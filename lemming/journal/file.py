@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -325,7 +325,7 @@ class Journal:
         return record
 
     def begin_turn(
-        self, agent: str, whole: Callable[[], TurnStarted], opening: bytes, lines: Iterable[str], rest: bytes
+        self, agent: str, whole: Callable[[], TurnStarted], opening: bytes, lines: list[str], rest: bytes
     ) -> None:
         """Write what an agent's turn starts from, and tell it. Nobody need put the `whole` record together.
 

@@ -9,7 +9,7 @@ journal spells out. Only journals of one segment refer to each other. Format: do
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from lemming import paths
 from lemming.files.descriptors import LONGEST_LINE_BYTES
@@ -139,7 +139,7 @@ class PromptWriter:
         known, at = self._openings.get(agent, (b"", -1))
         return b"%d" % at if known == written else written
 
-    def situation(self, tick: int, lines: Iterable[str]) -> tuple[list[Part], list[str]]:
+    def situation(self, tick: int, lines: list[str]) -> tuple[list[Part], list[str]]:
         """Return how the lines of a message stand in the journal, and the long ones that it spells out."""
         self._begin(tick)
         place_of = self._places.get
@@ -168,7 +168,8 @@ class PromptWriter:
             self._openings[agent] = opening, tick
         if len(self._places) + len(new) > LINES_REMEMBERED:
             self._places.clear()
-        self._places.update((line, (tick, number)) for number, line in enumerate(new, count))
+        for number, line in enumerate(new, count):
+            self._places[line] = tick, number
 
     def _begin(self, tick: int) -> None:
         segment = tick // TICKS_PER_SEGMENT

@@ -26,16 +26,16 @@ LONGEST_PAUSE_S = 30.0
 T = TypeVar("T")
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class _Deadline:
     """When a call must be over. A wait for room moves it."""
 
     whole_s: float
     ends: float
-    waited_s: float = 0.0
-    failures: list[ProviderError] = dataclasses.field(default_factory=list)
     hear: Callable[[str], object] | None = None
     again: Callable[[ProviderError], None] | None = None
+    waited_s: float = 0.0
+    failures: list[ProviderError] = dataclasses.field(default_factory=list)
 
 
 class RetryingLLMProvider(Backend):
@@ -89,7 +89,7 @@ class RetryingLLMProvider(Backend):
         the next is made, and what it raises comes out.
         """
         ends = self._clock() + request.deadline_s
-        deadline = _Deadline(request.deadline_s, ends, hear=hear, again=again)
+        deadline = _Deadline(request.deadline_s, ends, hear, again)
         try:
             reply = self._attempt(request, deadline)
             return reply._replace(earlier=tuple(deadline.failures)) if deadline.failures else reply

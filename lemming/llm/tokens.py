@@ -31,9 +31,10 @@ def tokens_in(messages: list[Message]) -> int:
     >>> tokens_in([{"role": "user", "content": "Say hello."}])
     3
     """
-    return sum(
-        [_estimate(message["content"] if len(message) == 2 else _all_of(message)) for message in messages]
-    )
+    tokens = 0
+    for message in messages:
+        tokens += _estimate(message["content"] if len(message) == 2 else _all_of(message))
+    return tokens
 
 
 def _all_of(message: Message) -> str:
@@ -50,7 +51,7 @@ def tokens_used(messages: list[Message], reply: Reply, *, provider: str = "") ->
     """
     counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
     written = _counted(reply.written_tokens) or 0 if reply.written_tokens else 0
-    cached = _counted(reply.cached_tokens) or 0
+    cached = _counted(reply.cached_tokens) or 0 if reply.cached_tokens else 0
     if provider in UNCOUNTED and counted_in is not None and counted_out is not None:
         return Tokens(counted_in, counted_out, cached, False, written)
     estimated_in = tokens_in(messages)

@@ -57,6 +57,8 @@ class Names:
 
     def after(self, tick: int) -> int:
         """Return where in `all` the entries begin that come after a tick."""
+        if not self.all or self.all[-1].tick <= tick:  # as nearly always
+            return len(self.all)
         return bisect_left(self.all, (tick + 1,))
 
     def until(self, tick: int) -> Names:

@@ -272,13 +272,17 @@ class JournaledAnswers:
             return self._no_answer(call, error, elapsed_ms(started))
         usage = usage_of(entry, messages, reply)
         optional: dict[str, Any] = {"batched": True} if reply.batched else {}
-        optional |= {"key": key} if key else {}
-        optional |= {"written_tokens": usage.written_tokens} if usage.written_tokens else {}
-        optional |= self._said_by_gates()
+        if key:
+            optional["key"] = key
+        if usage.written_tokens:
+            optional["written_tokens"] = usage.written_tokens
+        optional |= self._said_by_gates() if self._verdicts else {}
         optional |= self._lost(self._limits, call) if self._limits else {}
         if reply.calls or reply.thinking or reply.kept:
             natively = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
             optional |= {name: redact_json(value) for name, value in natively.items() if value}
+        if reply.earlier:
+            optional |= self._attempts(call, reply.earlier)
         return ModelReplied(
             agent=self._name,
             call=call,
@@ -294,7 +298,6 @@ class JournaledAnswers:
             credits=usage.credits,
             cost_usd=usage.cost_usd,
             **optional,
-            **self._attempts(call, reply.earlier),
             duration_ms=elapsed_ms(started + reply.waited_s),
         )
 

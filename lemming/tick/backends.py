@@ -35,6 +35,7 @@ class Backends:
     tell: Callable[[Problem], None]
     settings: Org = field(default_factory=Org)
     _providers: dict[tuple[object, ...], RetryingLLMProvider] = field(default_factory=dict)
+    _latest: tuple[ModelEntry, Org, RetryingLLMProvider] | None = None
     _circuits: Circuits | None = None
     _servers: Servers | None = None
     _paces: dict[str, Pace] = field(default_factory=dict)
@@ -84,6 +85,16 @@ class Backends:
             self._cluster.close()
 
     def _provider(self, entry: ModelEntry) -> RetryingLLMProvider:
+        latest = self._latest
+        if (
+            latest and latest[0] is entry and latest[1] is self.settings
+        ):  # as mostly, where most have one model
+            return latest[2]
+        provider = self._provider_by_key(entry)
+        self._latest = entry, self.settings, provider
+        return provider
+
+    def _provider_by_key(self, entry: ModelEntry) -> RetryingLLMProvider:
         limits = entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute
         where = self.settings.executor, self.settings.executor_address
         key = entry.provider, repr(entry.options), entry.attempts, limits, where

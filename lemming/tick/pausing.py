@@ -31,6 +31,7 @@ class Pauses:
 
     def __init__(self, org: Organisation, config: Config, survey: Survey, began_ns: int) -> None:
         self._base, self._of_all, self._of_one = str(org.base), config.org.paused, survey.paused
+        self._org_file = f"{self._base}/{ORG_FILE}"
         self._since_ns = began_ns - _CLOCKS_APART_NS
         self._clear = org.own(_Opened).clear
 
@@ -39,13 +40,14 @@ class Pauses:
         if self._of_all or agent in self._of_one:
             return not self.why(agent)
         try:
-            of_all = os.stat(f"{self._base}/{ORG_FILE}")
+            of_all = os.stat(self._org_file)
             own = os.stat(f"{self._base}/{paths.resume_file(agent)}")
         except OSError:
             return not self.why(agent)
+        if of_all.st_ctime_ns < self._since_ns and own.st_ctime_ns < self._since_ns:
+            return True
         stamps = (of_all.st_ctime_ns, of_all.st_ino), (own.st_ctime_ns, own.st_ino)
-        is_old = of_all.st_ctime_ns < self._since_ns and own.st_ctime_ns < self._since_ns
-        if is_old or self._clear.get(agent) == stamps:
+        if self._clear.get(agent) == stamps:
             return True
         if self.why(agent):
             return False

@@ -58,7 +58,7 @@ class Gathered(NamedTuple):
 
     inputs: TurnInputs
     opening: Opening
-    situation: Sequence[str]
+    situation: list[str]
     entries: list[str]
     problems: tuple[Problem, ...] = ()
 

@@ -54,10 +54,9 @@ def _rest_of(gathered: Gathered) -> dict[str, Any]:
     }
     if inputs.task:
         rest["task"] = inputs.task.as_json()
-    facts = vars(inputs)
     for key in MAY_BE_EMPTY:
-        if facts[key]:
-            rest[key] = facts[key]
+        if value := getattr(inputs, key):
+            rest[key] = value
     return rest
 
 

@@ -19,18 +19,18 @@ from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.messages import OutboxEntry
 from lemming.providers import Message
-from lemming.quoting import fenced, mark_for, marks_of, quoted
+from lemming.quoting import fenced, mark_for, mark_of, marks_of, quoted
 from lemming.tools import Tool
 from lemming.turn.actions import tools_opening
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.sections import Section, of_entries, of_text, shown
 
 BRIEF_LINE_CHARS = 600
-Lines = Sequence[str]
+Lines = list[str]
 """The lines of a message; what stands in one may have several."""
 
 
-@dataclass(kw_only=True)  # made for every turn, and a frozen one takes three times as long
+@dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
 class Seen:
     """What a turn sees beside its opening, as plain values."""
 
@@ -230,7 +230,8 @@ def full_situation(seen: Seen) -> Lines:
         results = "\n".join([quoted(to_line(result)) for result in seen.results])
         below.append(of_text("Results of your earlier tool calls", results))
     # One mark for all: no part can hold that of another.
-    mark = mark_for([seen.agent.name, str(seen.tick), *[basis for _, _, basis, _ in above + below]])
+    turn = f"{seen.agent.name}\n{seen.tick}".encode()
+    mark = mark_of([turn, *[basis for _, _, basis, _ in above + below]])
     opens, closes = marks_of(mark)
     lines: list[str] = []
     for section in above:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from lemming.messages import OutboxEntry
 from lemming.turn.labels import Labels
 
-Section = tuple[str, Sequence[str], str, str]
+Section = tuple[str, Sequence[str], bytes, str]
 """A title, lines, what stands for those as the mark is made, and what the section says without any."""
 
 _digest_of = attrgetter("line_digest")
@@ -16,12 +16,12 @@ _digest_of = attrgetter("line_digest")
 
 def of_text(title: str, text: str, when_empty: str = "none") -> Section:
     """Return a section of text, which is quoted already."""
-    return title, text.split("\n") if text else (), text, when_empty
+    return title, text.split("\n") if text else (), text.encode("utf-8", "replace"), when_empty
 
 
 def of_entries(title: str, entries: Iterable[OutboxEntry], labels: Labels) -> Section:
     """Return a section of entries, one a line; for the mark the digests of their lines stand for them."""
-    return title, [*map(labels.line, entries)], "".join(map(_digest_of, entries)), "none"
+    return title, [*map(labels.line, entries)], b"".join(map(_digest_of, entries)), "none"
 
 
 def shown(section: Section, opens: str, closes: str) -> Sequence[str]:
