@@ -110,9 +110,10 @@ def redact_foreign(text: str) -> str:
     >>> redact_foreign("it is ghp_0123456789abcdefghij0123456789abcdef")
     'it is [redacted key]'
     """
-    spans = sorted(_secrets_in(text, _DEPTH), key=lambda span: (span[0], -span[1]))
+    spans = [*_secrets_in(text, _DEPTH)]
     if not spans:
         return text
+    spans.sort(key=lambda span: (span[0], -span[1]))
     pieces: list[str] = []
     end = 0
     for start, after, name in spans:
