@@ -101,7 +101,7 @@ WITHIN: Mapping[str, Listed] = {
         ),
         Listed(
             "forms",
-            "lemming.turn.held_to:Forms",
+            "lemming.turn.forms:Forms",
             takes_part=lambda inputs: inputs.wanted or inputs.agent.output,
         ),
         Listed(REQUESTS, "lemming.turn.requested:Requests", takes_part=_may_ask),

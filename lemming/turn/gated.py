@@ -44,7 +44,8 @@ class GatesPart(TurnPart):
     def __init__(self, name: str, draft: Draft, given: Json) -> None:
         super().__init__(name, draft, given)
         draft.verdicts += given.get("verdicts", ())
+        self._out = OutGates(draft) if "rules" in given else None
 
     def watches(self) -> Lookout | None:
         """Return the gates at what the turn writes, and the judges that gates ask."""
-        return OutGates(self.draft) if "rules" in self.given else None
+        return self._out
