@@ -78,8 +78,7 @@ class JournaledAnswers:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
         self._snapshot, self._config, self._settings = snapshot, snapshot.config, snapshot.config.org
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
-        self._started: dict[int, ToolStarted] = {}
-        self._finished: dict[int, ToolFinished] = {}
+        self._started, self._finished = dict[int, ToolStarted](), dict[int, ToolFinished]()
         self._checked: dict[int, GateAsked] = {}
         self._worked: defaultdict[str, int] = defaultdict(int)
         self._verdicts: list[GateVerdict] = []  # of the question under way
@@ -386,7 +385,7 @@ class JournaledAnswers:
         if not earlier:
             return {}
         told = [FailedAttempt(code=e.code, error=name_of(e), message=str(e)) for e in earlier]
-        facts: dict[str, Any] = {"attempts": len(told) + 1, "earlier": told}
+        facts = {"attempts": len(told) + 1, "earlier": told}
         where = {"tick": self._inputs.tick, "agent": self._name, "call": call}
         EngineLog(self._runtime.base).warning("model_asked_again", **where, **facts)
         return facts
