@@ -123,7 +123,7 @@ def parse_reply(
         reader.cap(calls, MAX_TOOL_CALLS, "tool_calls"),
         reader.cap(updates, MAX_MEMORY_UPDATES, "memory_updates"),
         notes,
-        tuple(_shortened(remarks)),
+        _shortened(remarks),
         tuple(reader.problems),
     )
 
@@ -144,24 +144,26 @@ class _Reader:
         self.drops_wrong_parts = False
 
     def keys(self, plain: dict[str, Any]) -> None:
-        if not plain.keys() <= KEYS:
-            for key in plain:
-                if key not in KEYS and self._is_worth_saying():
-                    self.problems.append(f'unknown key "{key[:80]}": {_hint(key, KEYS)}')
+        if plain and plain.keys() <= KEYS:
+            return
+        for key in plain:
+            if key not in KEYS and self._is_worth_saying():
+                self.problems.append(f'unknown key "{key[:80]}": {_hint(key, KEYS)}')
         if plain.keys().isdisjoint(KEYS):
             self.problems.append(f"the object has none of the keys {', '.join(KEYS)}")
 
     def entries(self, value: Any, fit: Fit | None) -> list[NewEntry]:
-        entries: dict[str, NewEntry] = {}
+        places: list[str] = []
+        found: list[NewEntry] = []
         for place, item in self._objects(value, "/outbox_entries", ENTRY_KEYS):
             if self._entry_is_sound(place, item):
                 payload = item["payload"]
                 if "data_json" in payload:
                     payload = self._with_embedded(place, payload)
                 if payload is not None:
-                    entries[place] = NewEntry(item["kind"], payload, item.get("tags") or [])
-        found = [*entries.values()]
-        return [*self._fitting(entries, fit(found))] if fit and found else found
+                    places.append(place)
+                    found.append(NewEntry(item["kind"], payload, item.get("tags") or []))
+        return [*self._fitting(places, fit(found))] if fit and found else found
 
     def _fitting(self, places: Iterable[str], looked_at: list[NewEntry | list[str]]) -> Iterator[NewEntry]:
         for place, found in zip(places, looked_at, strict=True):
@@ -219,25 +221,23 @@ class _Reader:
         return len(self.problems) < (MAX_PARTS_LEFT_OUT if self.drops_wrong_parts else MAX_PROBLEMS_QUOTED)
 
     def _objects(self, value: Any, place: str, known: KeysView[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        if value is None or value == []:
+            return
         if not isinstance(value, list):
-            if value is not None:
-                self.problems.append(f"{place}: expected a list")
+            self.problems.append(f"{place}: expected a list")
             return
         for index, item in enumerate(value):
-            if not self._is_worth_saying():
+            if self.problems and not self._is_worth_saying():
                 return
             here = f"{place}/{index}"
             if not isinstance(item, dict):
                 self.problems.append(f"{here}: expected an object")
-                continue
-            before = len(self.problems)
-            if not item.keys() <= known:
-                self._unknown_keys(here, item, known)
-            if self.drops_wrong_parts and len(self.problems) > before:
-                continue
-            yield here, item
+            elif item.keys() <= known or self._may_have(here, item, known):
+                yield here, item
 
-    def _unknown_keys(self, place: str, item: dict[str, Any], known: KeysView[str]) -> None:
+    def _may_have(self, place: str, item: dict[str, Any], known: KeysView[str]) -> bool:
+        """Say which keys are not known, and return whether the item is looked at nevertheless."""
+        before = len(self.problems)
         for key in item:
             if key in known:
                 continue
@@ -245,6 +245,7 @@ class _Reader:
                 self.remarks.append(f"{place}/{key}: ignored, the engine sets it")
             elif self._is_worth_saying():
                 self.problems.append(f'{place}: unknown key "{key[:80]}", {_hint(key, known)}')
+        return not self.drops_wrong_parts or len(self.problems) == before
 
     def _entry_is_sound(self, place: str, item: dict[str, Any]) -> bool:
         before = len(self.problems)
@@ -310,9 +311,9 @@ def _hint(key: str, known: KeysView[str]) -> str:
     return nearest(key, tuple(known)) or f"the keys are {', '.join(known)}"
 
 
-def _shortened(remarks: list[str]) -> list[str]:
+def _shortened(remarks: list[str]) -> tuple[str, ...]:
     more = len(remarks) - MAX_REMARKS
-    return [*remarks[:MAX_REMARKS], f"and {more} more remarks"] if more > 0 else remarks
+    return (*remarks[:MAX_REMARKS], f"and {more} more remarks") if more > 0 else tuple(remarks)
 
 
 def _require_object(value: Any) -> dict[str, Any]:

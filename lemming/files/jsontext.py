@@ -22,6 +22,7 @@ MAX_INTEGER = 2**53
 _N, _I = b"NI"
 MAX_DIGITS = 4300  # Python reads and writes no longer integer as text
 DEFAULT_LIMIT_BYTES = 1 << 20
+_N, _I = b"NI"
 
 # A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"]+')

@@ -35,7 +35,7 @@ def close_line(text: bytes, previous: bytes) -> tuple[bytes, bytes]:
     """Return the line of a JSON object, and its checksum; `previous` is that of the line before."""
     body = text[:-1]
     check = _checksum(body, previous)
-    return b'%b,"check":"%b"}\n' % (body, check), check
+    return b"".join((body, b',"check":"', check, b'"}\n')), check
 
 
 def is_intact(line: bytes, previous: bytes) -> bool:

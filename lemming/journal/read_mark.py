@@ -80,7 +80,8 @@ class ReadMark:
 
     def as_json(self) -> dict[str, Any]:
         """Return the mark for the ledger."""
-        plain: dict[str, Any] = {"through": dict(sorted(self.through.items())), "also": sorted(self.also)}
+        through = self.through if len(self.through) < 2 else dict(sorted(self.through.items()))
+        plain: dict[str, Any] = {"through": {**through}, "also": sorted(self.also) if self.also else []}
         if self.unusable:
             plain["unusable"] = sorted(self.unusable)
         return plain
