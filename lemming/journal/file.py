@@ -314,10 +314,10 @@ class Journal:
 
         With `sync` and durability "turn" it survives power loss, and so do all before it.
         """
-        text = self._text(record.kind, compact(record.as_json()))
+        text = self._text(record.kind, compact(record.for_line()))
         if redact_bytes(text) is not text:
             record = record.without_secrets()
-            text = self._text(record.kind, compact(record.as_json()))
+            text = self._text(record.kind, compact(record.for_line()))
         self._write(text, record.about)
         if sync and self._durability == "turn":
             self.sync()
@@ -354,7 +354,8 @@ class Journal:
             line, self._check = close_line(text, self._check)
             self._change(self._file.append, line)
             self._written += 1
-            self._latest[about] = self._written
+            if self._durability == "turn":
+                self._latest[about] = self._written
 
     def settle(self, agent: str) -> None:
         """Make an agent's records survive power loss if durability is "turn", before what follows from them.

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from lemming import paths
@@ -39,6 +40,7 @@ _MAY_BE_EMPTY = (
     "expired_unread", "passed_on", "serving", "requests", "end", "aside", "lost", "failed", "in_vain",
     "kept",
 )  # fmt: skip
+_perhaps_empty = attrgetter(*_MAY_BE_EMPTY)
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "requests": lambda requests: [begun.as_json() for begun in requests],
     "lost": Lost.as_json,
@@ -110,9 +112,10 @@ class AgentState:
             "results": [*self.results],
             "inputs": self.inputs,
         }
-        for key in _MAY_BE_EMPTY:
-            if value := getattr(self, key):
-                plain[key] = _PLAIN[key](value) if key in _PLAIN else value
+        if any(values := _perhaps_empty(self)):
+            for key, value in zip(_MAY_BE_EMPTY, values, strict=True):
+                if value:
+                    plain[key] = _PLAIN[key](value) if key in _PLAIN else value
         return plain
 
     def having_spent(self, other: AgentState) -> AgentState:

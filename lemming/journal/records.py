@@ -44,7 +44,7 @@ from lemming.journal.parts import (
 )
 from lemming.kinds import OnError
 from lemming.redaction import redact_json
-from lemming.report import MAY_SAY_NOTHING, LostJson, TurnReport, VerdictJson
+from lemming.report import NOT_IN_EVERY_LINE, LostJson, TurnReport, VerdictJson
 
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
@@ -52,6 +52,10 @@ IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_step
 
 class Record(Event):
     """One record of a journal."""
+
+    def for_line(self) -> Json:
+        """Return what its line holds, without `type`, `epoch` and `check`."""
+        return self.as_json()
 
     @classmethod
     def from_json(cls, plain: Json) -> Self:
@@ -317,7 +321,13 @@ class TurnEnded(Record):
 
     def as_json(self) -> Json:
         """Return the fields of the report, and the state if there is one."""
-        plain = self.report.as_json()
+        return self._with_state(self.report.as_json())
+
+    def for_line(self) -> Json:
+        """Return the same without what says nothing."""
+        return self._with_state(self.report.for_line())
+
+    def _with_state(self, plain: Json) -> Json:
         return {**plain, "state": self.state} if self.state is not None else plain
 
     @classmethod
@@ -330,7 +340,7 @@ class TurnEnded(Record):
     def json_schema(cls) -> Schema:
         """Return the schema of such a record, without `type`, `epoch` and `check`."""
         report = {key: schema_of(hint) for key, hint in _hints_of(TurnReport).items()}
-        absent = {name: report.pop(name) for name in (*MAY_SAY_NOTHING, "end")}
+        absent = {name: report.pop(name) for name in (*NOT_IN_EVERY_LINE, "end")}
         return object_of(report, {**absent, "code": schema_of(str)})
 
 
