@@ -107,8 +107,9 @@ class EngineLog:
             self._add(b'{"tick":%d,"agent":"%b",%b,%b' % (tick, who, told, ends))
         if own and self._level <= _INFO:
             ends = b'"level":"info","timestamp":"%b","event":"agent_%b"}' % (now, action.encode())
+            said = _dumps(notes) if notes else b'""'
             own.look()
-            own.write(b'{"agent":"%b","tick":%d,%b,"notes":%b,%b' % (who, tick, told, _dumps(notes), ends))
+            own.write(b'{"agent":"%b","tick":%d,%b,"notes":%b,%b' % (who, tick, told, said, ends))
             own.rotate()
 
     def _write(self, told: dict[str, Any]) -> None:

@@ -30,22 +30,34 @@ class Folder:
         except OSError as error:
             raise refused(root, relative, error) from error
 
-    def put(self, name: str, content: bytes, *, is_new: bool = False) -> os.stat_result:
-        """Do what `fs.publish` does, and return what `stat` says of the file then.
-
-        With `is_new` there is none under that name whose mode should stay.
-        """
-        relative = f"{self.relative}/{name}"
+    def put(self, name: str, content: bytes) -> os.stat_result:
+        """Do what `fs.publish` does, and return what `stat` says of the file then."""
+        descriptor = self._publish(name, content, is_new=False)
         try:
-            descriptor, temporary = write_beside(self._descriptor, name, content, self._mode, is_new=is_new)
+            return os.fstat(descriptor)
+        except OSError as error:
+            raise refused(self._root, f"{self.relative}/{name}", error) from error
+        finally:
+            os.close(descriptor)
+
+    def add(self, name: str, content: bytes) -> None:
+        """Do the same where there is no file of that name, whose mode should stay."""
+        os.close(self._publish(name, content, is_new=True))
+
+    def _publish(self, name: str, content: bytes, *, is_new: bool) -> int:
+        """Put the content there, and return the descriptor of the file."""
+        relative, folder = f"{self.relative}/{name}", self._descriptor
+        try:
+            descriptor, temporary = write_beside(folder, name, content, self._mode, is_new=is_new)
             try:
                 announce("rename", relative, self._root)
-                disk().rename(temporary, name, self._descriptor, self._descriptor)
-                return os.fstat(descriptor)
-            finally:
+                disk().rename(temporary, name, folder, folder)
+            except BaseException:
                 os.close(descriptor)
+                raise
         except OSError as error:
             raise refused(self._root, relative, error) from error
+        return descriptor
 
     def status(self) -> os.stat_result:
         """Return what `stat` says of the folder now."""

@@ -162,7 +162,7 @@ class Commits:
                     apply_effect(org.base, effect, again=True)
                 else:
                     before = agent.outbox.status()
-                    agent.outbox.put(effect.path.rpartition("/")[2], effect.content, is_new=True)
+                    agent.outbox.add(effect.path.rpartition("/")[2], effect.content)
                     self.mail.written(number, entry, (before, agent.outbox.status()))
         except DiskError as error:
             error.concerns_one_file = False

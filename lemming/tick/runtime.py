@@ -96,6 +96,7 @@ class Runtime:
     watches: bool = False  # whether observers are told of answers as they come
     hurries: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
+    ran: int = -1  # the tick that it ran last
     before_again: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
     _joined: tuple[Observer, ...] = ()
@@ -187,7 +188,8 @@ class Runtime:
         self.notify(ProblemFound(agent=agent, problem=problem))
 
     def noted(self, report: TickReport) -> TickReport:
-        """Take note of whose turn was not done, and why; return the report."""
+        """Take note of a tick that was run, and of whose turn was not done, and why; return its report."""
+        self.ran = report.tick
         for turn in self._not_done.note(report.tick, report.turns, self.now()):
             if report.is_quiet or turn.error == "ConfigError":  # else the turn's own line says it
                 EngineLog(self.base).warning("turn_not_done", **asdict(turn))

@@ -185,7 +185,7 @@ class Tick:
 
     def _take_or_finish(self, name: str) -> None:
         records = self.journal.records_of(name)
-        started, ended = start_and_end(records)
+        started, ended = start_and_end(records) if records else (None, None)
         try:
             if ended:
                 self._again(ended, started)
