@@ -19,7 +19,7 @@ from lemming.turn.values import TurnInputs
 
 def why_not_approved(inputs: TurnInputs, now: Surroundings) -> str:
     """Return why a turn's calls may not be made as its journal says they were approved; empty: they may."""
-    given = inputs.given[NAME]
+    given = inputs.given.get(NAME, {})
     calls, ahead = given.get("decided", {}).get("calls", ()), given.get("ahead", ())
     if not (calls or ahead):
         return ""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from lemming import paths
 from lemming.files.fields import Json
-from lemming.gates.gate import GATES
+from lemming.gates.gate import GATES, rules_of
+from lemming.gates.look import rules_at
 from lemming.turn.draft import Draft
 from lemming.turn.gated_in import look_at_shown
 from lemming.turn.gated_out import OutGates
+from lemming.turn.opening import Surroundings
 from lemming.turn.places import LetsIn, Lookout, ToShow
 from lemming.turn.seams import Capability, Moment, Preparation, TurnPart
+from lemming.turn.values import TurnInputs
 
 
 class Gates(Capability):
@@ -23,6 +27,15 @@ class Gates(Capability):
     def part(self, draft: Draft, given: Json) -> TurnPart:
         """Return its part in a turn at whose places there are gates."""
         return GatesPart(self.name, draft, given)
+
+    def why_not(self, inputs: TurnInputs, now: Surroundings) -> str:
+        """Return why a turn may not go on: a gate at what it writes stands that its record does not have."""
+        agent, recorded = inputs.agent, inputs.given.get(GATES, {}).get("rules", ())
+        known = [plain["gate"] for plain in recorded]
+        rules = rules_of(paths.ORG_FILE, now.config.org.gates, paths.resume_file(agent.name), agent.gates)
+        missing = (rule.line for rule in rules_at(rules, "out") if rule.as_json()["gate"] not in known)
+        line = next(missing, "")
+        return f"a gate stands at {line} which the turn was not begun with" if line else ""
 
 
 class GatesPreparation(Preparation):

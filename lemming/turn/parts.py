@@ -8,7 +8,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
-from lemming.capabilities import ASKED_FOR, REQUESTS, SHIPPED, TAKING_PART, WITHIN, capability, in_order
+from lemming.capabilities import (
+    ASKED_FOR,
+    LISTED,
+    REQUESTS,
+    SHIPPED,
+    TAKING_PART,
+    WITHIN,
+    capability,
+    in_order,
+)
 from lemming.config import Config
 from lemming.contract import NewEntry, ToolCall, TurnReply
 from lemming.errors import ConfigError, LemmingError
@@ -301,7 +310,9 @@ class _Nobody:
 
 def why_not_on(inputs: TurnInputs, now: Surroundings) -> str:
     """Return why a turn that a crash cut off may not go on; empty when it may."""
-    for it in begun_with(inputs, now.config.org.plugins):
+    plugins = now.config.org.plugins
+    also = named_by(inputs.agent, now.config) & LISTED.keys()  # what holds now and its record has not
+    for it in begun_with(inputs, plugins, also):
         if why := it.why_not(inputs, now):
             return why
     return ""
