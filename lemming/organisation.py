@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from lemming import paths
 from lemming.files.cache import FileCache
@@ -39,9 +39,10 @@ class Organisation:
 
         So each module keeps what it knows of an organisation in a small class of its own.
         """
-        if kind not in self._owned:
-            self._owned.setdefault(kind, kind(self))  # for two threads the same one
-        return cast(T, self._owned[kind])
+        owned: T | None = self._owned.get(kind)
+        if owned is None:
+            owned = self._owned.setdefault(kind, kind(self))  # for two threads the same one
+        return owned
 
     def close(self) -> None:
         """End what is kept running for it: what has a `close`. It is begun anew when it is needed."""

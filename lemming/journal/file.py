@@ -314,11 +314,11 @@ class Journal:
 
         With `sync` and durability "turn" it survives power loss, and so do all before it.
         """
-        text = self._text(record.kind, compact(record.for_line()))
-        if redact_bytes(text) is not text:
+        body = self._body(record.kind, compact(record.for_line())[1:-1])
+        if redact_bytes(body) is not body:
             record = record.without_secrets()
-            text = self._text(record.kind, compact(record.for_line()))
-        self._write(text, record.about)
+            body = self._body(record.kind, compact(record.for_line())[1:-1])
+        self._write(body, record.about)
         if sync and self._durability == "turn":
             self.sync()
         self._tell(record)
@@ -330,14 +330,14 @@ class Journal:
         """Write what an agent's turn starts from, and tell it. Nobody need put the `whole` record together.
 
         It consists of what all turns of the agent begin with, the lines of its prompt's last message, and the
-        rest; both that and the `opening` are JSON already.
+        rest; the `opening` is JSON already, and so is that, without braces.
         """
         parts, new = self._prompts.situation(self.tick, lines)
         begins = self._prompts.opening(self.tick, agent, opening)
-        fields = b'%b,"opening":%b,"situation":%b}' % (rest[:-1], begins, compact_texts(parts))
-        text = self._text(TurnStarted.kind, fields)
-        if redact_bytes(text) is text:
-            self._write(text, agent)
+        fields = b'%b,"opening":%b,"situation":%b' % (rest, begins, compact_texts(parts))
+        body = self._body(TurnStarted.kind, fields)
+        if redact_bytes(body) is body:
+            self._write(body, agent)
             self._prompts.note(self.tick, agent, opening, self._long_lines, new)
             self._long_lines += len(new)
             if self._tell is not ignore:
@@ -345,13 +345,13 @@ class Journal:
         else:  # it stands there whole, without the secrets that were in it
             self.append(whole())
 
-    def _text(self, kind: str, fields: bytes) -> bytes:
-        return b'{"type":"%b","epoch":%d,%b' % (kind.encode(), self._epoch, fields[1:])
+    def _body(self, kind: str, fields: bytes) -> bytes:
+        return b'{"type":"%b","epoch":%d,%b' % (kind.encode(), self._epoch, fields)
 
-    def _write(self, text: bytes, about: str) -> None:
+    def _write(self, body: bytes, about: str) -> None:
         """Add the line of a record, which is about an agent's turn or, where that is empty, the tick."""
         with self._writing:
-            line, self._check = close_line(text, self._check)
+            line, self._check = close_line(body, self._check)
             self._change(self._file.append, line)
             self._written += 1
             if self._durability == "turn":

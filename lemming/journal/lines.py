@@ -31,9 +31,11 @@ def lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
         number += 1
 
 
-def close_line(text: bytes, previous: bytes) -> tuple[bytes, bytes]:
-    """Return the line of a JSON object, and its checksum; `previous` is that of the line before."""
-    body = text[:-1]
+def close_line(body: bytes, previous: bytes) -> tuple[bytes, bytes]:
+    """Return the line of a JSON object that is not closed yet, and its checksum.
+
+    `previous` is the checksum of the line before.
+    """
     check = _checksum(body, previous)
     return b"".join((body, b',"check":"', check, b'"}\n')), check
 

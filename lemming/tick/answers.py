@@ -271,10 +271,8 @@ class JournaledAnswers:
             return self._no_answer(call, error, elapsed_ms(started))
         usage = usage_of(entry, messages, reply)
         optional: dict[str, Any] = {"batched": True} if reply.batched else {}
-        if key:
-            optional["key"] = key
-        if usage.written_tokens:
-            optional["written_tokens"] = usage.written_tokens
+        optional |= {"key": key} if key else {}
+        optional |= {"written_tokens": usage.written_tokens} if usage.written_tokens else {}
         optional |= self._said_by_gates() if self._verdicts else {}
         optional |= self._lost(self._limits, call) if self._limits else {}
         if reply.calls or reply.thinking or reply.kept:

@@ -94,7 +94,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     shown = prepared.shows(Showing(task, inbox, memories, tell(task), labels))
     task, inbox = shown.task, shown.inbox
     added = _added(now, agent, entry, guides, held) if guides or agent.skills else ()
-    wanted = wanted_of([task.request] if task else asked)
+    wanted = wanted_of([task.request] if task else asked) if task or asked else {}
     awaited = wanted.get(task.begun.request) if task else None
     opening = now.org.own(Openings).of(now, agent, entry, allocation, added, awaited)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
@@ -250,8 +250,8 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
     moment = Moment(now, agent, entry, state, held)
     prepared, tasks = prepared_for(moment), None
     if is_asked:
-        rests = {"resting": outside.resting, "led": outside.led}
-        tasks = tasks_of(view, asked, state.requests, wake, **rests, holds=prepared)
+        resting, led = outside.resting, outside.led
+        tasks = tasks_of(view, asked, state.requests, wake, resting=resting, led=led, holds=prepared)
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)

@@ -24,21 +24,18 @@ MAY_BE_EMPTY = ("out_of_reach", "open_requests", "images", "given", "wanted")
 def begin_turn(journal: Journal, gathered: Gathered) -> None:
     """Write into the journal what a turn starts from."""
     inputs, opening = gathered.inputs, gathered.opening
-    state, rest = inputs.state.written, _rest_of(gathered)
-    written = compact(rest) if state else compact({**rest, "state": inputs.state.as_json()})
-    if state:  # as it stands in the ledger
-        written = b'%b,"state":%b}' % (written[:-1], state[1])
+    ledger = inputs.state.written  # where the state stands as it is written here
+    state = ledger[1] if ledger else compact(inputs.state.as_json())
+    rest = b'%b,"state":%b' % (compact(_rest_of(gathered))[1:-1], state)
     whole = partial(as_record, gathered)
-    journal.begin_turn(inputs.agent.name, whole, opening.written, gathered.situation, written)
+    journal.begin_turn(inputs.agent.name, whole, opening.written, gathered.situation, rest)
 
 
 def as_record(gathered: Gathered) -> TurnStarted:
     """Return what the journal says of the inputs of a turn."""
     inputs = gathered.inputs
     state = inputs.state.as_json()
-    return TurnStarted(
-        prompt=inputs.prompt, **gathered.opening.fields, **_rest_of(gathered), state=state
-    )  # fmt: skip
+    return TurnStarted(prompt=inputs.prompt, **gathered.opening.fields, **_rest_of(gathered), state=state)
 
 
 def _rest_of(gathered: Gathered) -> dict[str, Any]:

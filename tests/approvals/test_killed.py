@@ -175,7 +175,7 @@ def forge(copy: Path, change: Callable[[dict[str, Any]], None]) -> None:
         del plain["check"]
         for each in plain.get("given", {}).get("approvals", {}).get("decided", {}).get("calls", ()):
             change(each)
-        whole, check = close_line(json.dumps(plain, separators=(",", ":")).encode(), check)
+        whole, check = close_line(json.dumps(plain, separators=(",", ":")).encode()[:-1], check)
         written += whole
     journal.write_bytes(written)
 
