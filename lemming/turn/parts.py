@@ -32,6 +32,7 @@ from lemming.mail.held import Ends, EntriesOf, Read
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry, entry_id
+from lemming.organisation import Organisation
 from lemming.providers import Message
 from lemming.report import End, Status
 from lemming.tools import ToolContext, ToolResult
@@ -204,6 +205,7 @@ def _hooks_of(kind: type[TurnPart]) -> list[str]:
     return [it for it in Seams.__annotations__ if getattr(kind, it) is not getattr(TurnPart, it)]
 
 
+AGENTS_REMEMBERED = 10_000
 PLAIN_LINE = Seams({})
 """Those of a turn in which no capability takes part."""
 
@@ -264,18 +266,33 @@ def named_by(agent: Agent, config: Config) -> AbstractSet[str]:
     }
 
 
+class _Named:
+    """The capabilities that agents name, as long as their resumes and the settings are the very same."""
+
+    def __init__(self, _: Organisation) -> None:
+        self._known: dict[str, tuple[Agent, Config, frozenset[str]]] = {}
+
+    def by(self, agent: Agent, config: Config) -> frozenset[str]:
+        """Return what `named_by` does."""
+        known = self._known.get(agent.name)
+        if known is None or known[0] is not agent or known[1] is not config:
+            if len(self._known) >= AGENTS_REMEMBERED:
+                self._known.clear()
+            known = self._known[agent.name] = agent, config, frozenset(named_by(agent, config))
+        return known[2]
+
+
 def prepared_for(moment: Moment) -> Prepared:
     """Return what the capabilities have prepared for a turn; raise `ConfigError` for one that is not here.
 
     Those take part that resume and settings use, and those that ship of which the agent's ledger keeps
     something: of one that does not, what it kept lies there until it is named again.
     """
-    config = moment.now.config
-    names = named_by(moment.agent, config)
+    names = moment.now.org.own(_Named).by(moment.agent, moment.now.config)
     if moment.state.kept:
-        names |= moment.state.kept.keys() & SHIPPED.keys()
+        names = names | (moment.state.kept.keys() & SHIPPED.keys())
     for begun in moment.state.requests:
-        names |= {name for asked in begun.asked for name in asked.held}
+        names = names.union(name for asked in begun.asked for name in asked.held)
     if not names:
         return NOTHING_PREPARED
     return Prepared(_prepared(names, moment))
