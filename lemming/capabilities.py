@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from lemming.errors import ConfigError
-from lemming.plugins.registry import load_installed_plugins, offered, register
+from lemming.plugins.registry import load_installed_plugins, not_imported, offered, register
 
 Load = Callable[[], Any]
 REQUESTS = "requests"
@@ -147,10 +147,17 @@ def capability(name: str, plugins: Iterable[str] | None = None) -> Any:
         return _shipped(name)
     if (found := brought(plugins).get(name)) is not None:
         return found
+    if is_unknown_here(name, plugins):
+        raise ConfigError(f'"{name}" is for a module of plugins to say, and a look imports none')
     raise ConfigError(
         f'no capability "{name}" is installed',
         hint="install what brings it, or name its module in plugins of config/org.json",
     )
+
+
+def is_unknown_here(name: str, plugins: Iterable[str] | None) -> bool:
+    """Return whether a capability may be that of a module of the organisation's own that is not imported."""
+    return name not in LISTED and name not in brought(plugins) and bool(not_imported([*(plugins or ())]))
 
 
 def capability_here(name: str, plugins: Iterable[str] | None = None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lemming.agents import AgentCredits, Survey
+from lemming.capabilities import is_unknown_here
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of
 from lemming.errors import UsageError
@@ -20,6 +21,7 @@ from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading
 from lemming.tick.snapshot import Snapshot, take_snapshot
 from lemming.turn.on_record import from_record
+from lemming.turn.parts import named_by
 from lemming.turn.values import TurnInputs
 
 
@@ -65,7 +67,12 @@ class Preview:
         if name in self.started and name in self.survey.agents:
             return Reason("begun", "its turn was interrupted, and goes on")
         found = tried(lambda: self.snapshot.reason_of(name))
-        return why_not_begun(found) if isinstance(found, Exception) else found
+        if not isinstance(found, Exception):
+            return found
+        config = self.snapshot.config
+        named = named_by(self.survey.agents[name], config)
+        is_unknown = any(is_unknown_here(it, config.org.plugins) for it in named)
+        return Reason("due", str(found)) if is_unknown else why_not_begun(found)
 
     def inputs_regardless(self, name: str) -> TurnInputs:
         """Return what an agent's turn would start from even if it would take none now.

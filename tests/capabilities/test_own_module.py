@@ -168,7 +168,7 @@ def test_a_look_does_not_import_what_nobody_has_agreed_to(
 ) -> None:
     base = org_with(tmp_path / "org", code, says("Mark", "mark", "(one)"), "mark")
     assert run(["-C", str(base), "status"]) == 0
-    assert 'mark: says nothing here: no capability "mark" is installed' in capsys.readouterr().out
+    assert 'mark: says nothing here: "mark" is for a module of plugins to say' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -185,3 +185,9 @@ def test_what_cannot_be_one_is_refused_as_it_is_registered(
     base = org_with(tmp_path / "org", code, text, "mark")
     with pytest.raises(ConfigError, match=words):
         run_once(base, clock=FrozenClock())
+
+
+def test_a_look_does_not_say_that_who_uses_one_of_a_module_fails(base: Path) -> None:
+    make_org(base, resume("ada", capabilities={"elsewhere": {}}), org={"plugins": ["a_module_of_mine"]})
+    (ada,) = (it for it in view(base, "agents")["rows"] if it["name"] == "ada")
+    assert (ada["state"], "a look imports none" in ada["text"]) == ("due", True)
