@@ -19,6 +19,7 @@ from lemming.journal.ledger import read_state
 from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.errors import place_of, words_of
 from lemming.tick.edge import tried
+from lemming.tick.plan import takes_turns
 from lemming.turn.parts import named_by
 from lemming.turn.seams import Capability, Fact, InUse
 
@@ -51,7 +52,7 @@ def facts_of(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[Fa
     """Return what the capabilities that are in use say to screens, by name, those that say anything."""
     users: dict[str, dict[str, Agent]] = {}
     for agent in survey.agents.values():
-        for name in named_by(agent, config):
+        for name in named_by(agent, config) if takes_turns(agent, config) else ():
             users.setdefault(name, {})[agent.name] = agent
     said = {name: _said(Organisation.at(base), config, name, users[name]) for name in sorted(users)}
     return {name: facts for name, facts in said.items() if facts}
