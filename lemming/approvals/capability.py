@@ -10,7 +10,7 @@ from lemming.approvals.decided import decided_in, told
 from lemming.approvals.decisions import approved_ahead, ends_of
 from lemming.approvals.journals import why_not_approved, without_made
 from lemming.approvals.review import Review, review_of
-from lemming.approvals.waiting import NAME, SPEND, decision_in
+from lemming.approvals.waiting import NAME, SPEND, decision_in, require_waiting
 from lemming.config import Config
 from lemming.errors import Problem
 from lemming.files.documents import value_of
@@ -62,6 +62,20 @@ class Approvals(Capability):
     def given_up(self, state: AgentState, records: Iterable[Record]) -> AgentState:
         """Return the state of an agent whose turn is given up: what was approved and made is used up."""
         return without_made(state, records)
+
+    def require_kept(self, kept: Json) -> None:
+        """Raise `ValueError` for what was not kept of what was asked beside calls, and of what was used."""
+        used = kept.get("used", [])
+        if not (isinstance(used, list) and all(isinstance(it, str) for it in used)):
+            raise ValueError("kept/approvals/used: it is a list of entries")
+        if not isinstance(kept.get("asked", []), list):
+            raise ValueError("kept/approvals/asked: it is a list")
+        for asked in self.asked(kept):
+            self.require_held(asked.held.get(NAME, {}))
+
+    def require_held(self, held: Json) -> None:
+        """Raise `ValueError` for what is nothing that waits for a person."""
+        require_waiting(held)
 
     def asked(self, kept: Json) -> Sequence[Asked]:
         """Return what an agent asked persons beside calls."""

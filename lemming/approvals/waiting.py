@@ -122,6 +122,20 @@ class Waiting:
         return {**payload, **several, **until_in(expires, at)}
 
 
+def require_waiting(plain: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for JSON values that `Waiting.as_json` did not make."""
+    args, texts = plain.get("args"), ("id", "tool", "sha256", "gate", "why")
+    is_sound = isinstance(args, dict) and isinstance(plain.get("binds"), dict)
+    if not is_sound or not all(isinstance(plain.get(key), str) for key in texts):
+        raise ValueError("approvals: nothing that waits (it has id, tool, args, sha256, binds, gate, why)")
+    assert isinstance(args, dict), "looked at above"
+    if plain["tool"] == SHOW and not isinstance(args.get("entry"), str):
+        raise ValueError("approvals: what waits to be shown names no entry")
+    amounts = [value for key, value in args.items() if key != "of"]
+    if plain["tool"] == SPEND and not ("of" in args and all(type(it) in (int, float) for it in amounts)):
+        raise ValueError("approvals: what waits to be spent names no amount")
+
+
 def too_many(most: int) -> str:
     """Return what a turn is told of one thing more than persons may be asked to approve for it."""
     return (

@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from lemming import paths
+from lemming.capabilities import SHIPPED, capability_here
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.documents import value_of, why_unreadable
@@ -135,7 +136,20 @@ class AgentState:
         Raises `ValueError` when a value is of another type than the engine writes.
         """
         state: AgentState = value_of(AgentState, plain)
+        _require_theirs(state)
         return state
+
+
+def _require_theirs(state: AgentState) -> None:
+    """Raise `ValueError` for what a capability that ships did not keep: a person may have edited it."""
+    for name, kept in state.kept.items():
+        if name in SHIPPED and (known := capability_here(name)) is not None:
+            known.require_kept(kept)
+    for begun in state.requests:
+        for asked in begun.asked:
+            for name, held in asked.held.items():
+                if name in SHIPPED and (known := capability_here(name)) is not None:
+                    known.require_held(held)
 
 
 def read_state(

@@ -194,7 +194,7 @@ class TickSpending:
         return raises_of(state.kept, line) if isinstance(state, AgentState) else {}
 
     def raised(self, rule: Rule, about: str, name: str, given: Mapping[str, Any]) -> Amount:
-        """Return how much more than a limit may be spent by leave of persons; `given`: to its turn."""
+        """Return how much more than a limit may be spent, as persons approved; `given`: to its turn."""
         own, window = raises_of(given, rule.line), window_of(rule.gate.window)
         if rule.gate.per == "turn":  # another turn asks again
             before = self.known_raises(name, rule.line)

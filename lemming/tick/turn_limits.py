@@ -100,7 +100,7 @@ class TurnSpending:
     def is_held_to(self, rule: Rule) -> bool:
         """Return whether the turn may never spend more than a limit says, whatever it asks."""
         if raises_of(self._given, rule.line).keys() - self._tick.known_raises(self._name, rule.line):
-            return False  # what it was given leave for just now only counts for itself
+            return False  # what was approved for it just now only counts for itself
         for own in self._rules:
             if own.gate.then == "pass":
                 return False
@@ -188,7 +188,7 @@ class TurnSpending:
         return OfRequest(said) if gate.per == "request" and not window else said
 
     def _about(self, gate: Gate) -> str:
-        """Return what leave to spend more is for: what a limit adds up."""
+        """Return what an approval to spend more is for: what a limit adds up."""
         return f"request {self._tick.root_of(self.request)}" if gate.per == "request" else str(gate.per)
 
     def _scope_of(self, gate: Gate) -> Scope | None:

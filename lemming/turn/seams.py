@@ -347,6 +347,12 @@ class Capability:
         """Return the state of an agent whose turn is given up, by the records of that turn."""
         return state
 
+    def require_kept(self, kept: Json) -> None:
+        """Raise `ValueError` for what it did not keep: asked as a ledger is read; of those that ship."""
+
+    def require_held(self, held: Json) -> None:
+        """Raise `ValueError` for what it did not have a request hold, likewise."""
+
     def asked(self, kept: Json) -> Sequence[Asked]:
         """Return what an agent asked, beside what its requests hold, of what it keeps."""
         return ()
@@ -372,10 +378,7 @@ class Capability:
         yield from ()
 
     def questions(self, given: Json) -> Mapping[str, Sequence[Message]]:
-        """Return the questions that its part asks before the turn's own, by what each is for.
-
-        Limits reserve what they cost, traces tell them from others.
-        """
+        """Return what its part asks before the turn's own questions, by purpose: limits reserve for these."""
         return {}
 
     def problems(self, agent: Agent, config: Config) -> Iterator[Problem]:
