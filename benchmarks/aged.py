@@ -14,11 +14,11 @@ from benchmarks.options import Options
 from benchmarks.orgs import NEVER, SENTENCE, agent_names, forget_models, make, write_resumes
 from benchmarks.processes import PYTHON, YARDSTICK, lemming, run
 from lemming.engine import run_forever
+from lemming.facts.views import VIEWS
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
-from lemming.views import VIEWS
 
 ENTRIES_A_TURN = 10
 LOOKING = (
@@ -70,7 +70,7 @@ def _viewed(base: Path, name: str, case: str, entry: str, rounds: int) -> Measur
     """Return the CPU time of a process that shows one view of the page, beside that of the yardstick."""
     parameters = {"agent": {"name": "a00001"}, "why": {"target": entry}}.get(name, {})
     shown = f"view(Path({str(base)!r}), {name!r}, {parameters!r})"
-    code = f"from pathlib import Path; from lemming.views import view; {shown}"
+    code = f"from pathlib import Path; from lemming.facts.views import view; {shown}"
     floors, times = [], []
     for _ in range(rounds):
         floors.append(run(YARDSTICK).cpu_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lemming.asking.ask import AskOutcome, aask, ask
+    from lemming.capabilities.requests.ask import AskOutcome, aask, ask
 
 __all__ = ["AskOutcome", "__version__", "aask", "ask"]
 __version__ = "0.2.0.dev0"
@@ -13,7 +13,7 @@ __version__ = "0.2.0.dev0"
 
 def __getattr__(name: str) -> Any:
     if name in ("AskOutcome", "aask", "ask"):  # the engine is imported by who asks
-        from lemming.asking import ask as asking
+        from lemming.capabilities.requests import ask as asking
 
         return getattr(asking, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

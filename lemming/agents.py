@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.jsontext import compact, locate, meant, nearest
@@ -28,8 +28,8 @@ from lemming.files.stamps import (
     opened,
     status_of,
 )
-from lemming.organisation import Organisation, OrgPath
-from lemming.resume import (
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.resume import (
     Agent,
     AgentCredits,
     AgentModel,
@@ -39,7 +39,7 @@ from lemming.resume import (
     FileAccess,
     TurnLimits,
 )
-from lemming.schedule import AgentSchedule, in_order, is_due, wrong_times
+from lemming.org.schedule import AgentSchedule, in_order, is_due, wrong_times
 
 RESUME_LIMIT_BYTES = 256 << 10
 __all__ = [

@@ -13,11 +13,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lemming import __version__
-from lemming.capabilities import missing_for_command
 from lemming.commands.failures import guarded
 from lemming.commands.screen import show, show_text
 from lemming.commands.session import Session
 from lemming.errors import UsageError
+from lemming.plugins.capabilities import missing_for_command
 
 COMMANDS = {
     "Run": {

@@ -12,14 +12,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lemming import paths
 from lemming.agents import Agent, survey_agents
-from lemming.clock import Clock, elapsed_ms
-from lemming.config import Config
+from lemming.base import paths
+from lemming.base.clock import Clock, elapsed_ms
 from lemming.errors import UsageError
-from lemming.events import Observer, TickBegins, TickEnds, ignore
 from lemming.files import fs
 from lemming.files.stamps import is_there
+from lemming.journal.events import Observer, TickBegins, TickEnds, ignore
 from lemming.journal.file import (
     OWN_LIMIT_BYTES,
     Durability,
@@ -31,13 +30,14 @@ from lemming.journal.file import (
 )
 from lemming.journal.found import plan_in
 from lemming.journal.records import Record, TickCommitted, TurnCommitted, TurnEnded, TurnSkipped
+from lemming.journal.report import TickReport, TurnReport
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.logging_config import EngineLog
 from lemming.open_to_run import open_to_run
-from lemming.organisation import Organisation
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
+from lemming.org.schedule import in_order, is_due
 from lemming.plugins.registry import load_installed_plugins
-from lemming.report import TickReport, TurnReport
-from lemming.schedule import in_order, is_due
 from lemming.tick.counter import (
     LAST_TICK,
     counter,
@@ -231,7 +231,7 @@ def _run_next(runtime: Runtime, tick: int) -> TickReport:
 
 def _see_to_channels(runtime: Runtime, config: Config, tick: int) -> None:
     """Send out what an earlier run left; make entries of this tick of what has arrived through channels."""
-    from lemming.channels.between import Channels
+    from lemming.capabilities.channels.between import Channels
 
     runtime.channels = runtime.org.own(Channels)
     survey = survey_agents(runtime.org)

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.files.stamps import status_of

@@ -14,15 +14,15 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from lemming import paths
-from lemming.clock import Clock, SystemClock, parse_timestamp, timestamp
+from lemming.base import paths
+from lemming.base.clock import Clock, SystemClock, parse_timestamp, timestamp
 from lemming.errors import CorruptState, Problem, ToolError
 from lemming.files import fs
 from lemming.files.descriptors import Around
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.files.stamps import Listing, is_there, list_again
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.redaction import redact_json
 
 MEMORY_LIMIT_BYTES = 256 << 10

@@ -15,21 +15,21 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming import paths
 from lemming.agents import AgentPermissions, agent_folders
-from lemming.config import load_config
+from lemming.base import paths
+from lemming.base.kinds import MessageKind
+from lemming.base.quoting import digest_of, quoted
+from lemming.base.times.spoken import moment_of
 from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.files.documents import read_text, unreadable
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.files.jsontext import compact, pretty, to_line
-from lemming.kinds import MessageKind
-from lemming.org_format import require_known_format
-from lemming.organisation import OrgPath
-from lemming.quoting import digest_of, quoted
+from lemming.org.config import load_config
+from lemming.org.format import require_known_format
+from lemming.org.organisation import OrgPath
 from lemming.redaction import redact_json
-from lemming.times.spoken import moment_of
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64

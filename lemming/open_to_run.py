@@ -8,11 +8,11 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lemming.clock import Clock
-from lemming.config import Config, load_config
+from lemming.base.clock import Clock
 from lemming.errors import LemmingError, NotTrusted
-from lemming.events import Observer
-from lemming.organisation import Organisation
+from lemming.journal.events import Observer
+from lemming.org.config import Config, load_config
+from lemming.org.organisation import Organisation
 from lemming.tick.counter import load_tick
 from lemming.tick.rename_begun import require_no_rename
 from lemming.tick.runtime import Runtime, open_org
@@ -74,7 +74,7 @@ def observers_of(runtime: Runtime, config: Config) -> list[Observer]:
 
 def _waiting_for_people(org: Organisation) -> Iterable[tuple[str, dict[str, Any]]]:
     """Yield what waits for a person, by what names it: a request, and who of several is to answer."""
-    from lemming.inspect.waiting import waiting
+    from lemming.facts.waiting import waiting
 
     for item in waiting(org):
         yield f"{item.identity} {item.person}", {"about": item.person, "text": item.line, "id": item.id}

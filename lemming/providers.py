@@ -221,12 +221,12 @@ _BUILT_IN = {
     "cli": "lemming.llm.backends.cli:CliProvider",
     "scripted": "lemming.llm.backends.scripted:ScriptedProvider",
     "human": "lemming.llm.backends.human:HumanProvider",
-    "plan": "lemming.llm.backends.plan:PlanProvider",
+    "plan": "lemming.capabilities.plans.backend:PlanProvider",
     "clock": "lemming.llm.backends.clock:ClockProvider",
-    "folder": "lemming.channels.folder:FolderChannel",
-    "http": "lemming.channels.http:HttpChannel",
-    "mail": "lemming.channels.mail:MailChannel",
-    "command": "lemming.channels.command:CommandChannel",
+    "folder": "lemming.capabilities.channels.folder:FolderChannel",
+    "http": "lemming.capabilities.channels.http:HttpChannel",
+    "mail": "lemming.capabilities.channels.mail:MailChannel",
+    "command": "lemming.capabilities.channels.command:CommandChannel",
     "replay": "lemming.llm.backends.replay:ReplayProvider",
 }
 _CHANNELS = frozenset({"folder", "http", "mail", "command"})

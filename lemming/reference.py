@@ -21,23 +21,23 @@ from typing import Any, NamedTuple
 
 import typer
 
-import lemming.events
+import lemming.journal.events
 from lemming.agents import Agent
-from lemming.calendars import Calendar
+from lemming.capabilities.calendars.calendar import Calendar
+from lemming.capabilities.mcp.settings import McpSettings
+from lemming.capabilities.plans.format import AgentPlan
 from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
 from lemming.commands.screen import tell
-from lemming.config import Org
-from lemming.events import Event
+from lemming.facts.findings.rules import RULES
 from lemming.files import fs
 from lemming.files.documents import adapter, whole_of
 from lemming.files.fitting import key_of
-from lemming.findings.rules import RULES
+from lemming.journal.events import Event
 from lemming.journal.records import RECORDS
-from lemming.mcp.settings import McpSettings
-from lemming.models import ModelEntry
-from lemming.org_blocks import FindingSettings
-from lemming.plans.format import AgentPlan
-from lemming.resume import Allocation
+from lemming.org.blocks import FindingSettings
+from lemming.org.config import Org
+from lemming.org.models import ModelEntry
+from lemming.org.resume import Allocation
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
 
@@ -105,7 +105,7 @@ def findings() -> str:
 
 def events() -> str:
     """Return a table of the events, those that the journal keeps first."""
-    others = [kind for kind in vars(lemming.events).values() if _is_event(kind)]
+    others = [kind for kind in vars(lemming.journal.events).values() if _is_event(kind)]
     tables = {"In the journal": [*RECORDS.values()], "Beside it": others}
     parts = []
     for title, kinds in tables.items():

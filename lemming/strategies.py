@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lemming.contract import MemoryUpdate, NewEntry, ToolCall, TurnReply
+from lemming.base.contract import MemoryUpdate, NewEntry, ToolCall, TurnReply
+from lemming.journal.report import End
 from lemming.providers import Message
-from lemming.report import End
 from lemming.turn.named import Beforehand, strategy
 from lemming.turn.strategy import Act, Ask, Called, Step, Steps, Turn
 from lemming.turn.values import Answer

@@ -9,7 +9,7 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.engine import run_once
-from lemming.schedule import AgentSchedule
+from lemming.org.schedule import AgentSchedule
 from lemming.testing import journal_lines, resume, write_script
 
 GUIDE = (Path(__file__).parents[1] / "docs/architecture-guide.md").read_text()

@@ -13,10 +13,10 @@ import pytest
 import typer
 from jsonschema import Draft202012Validator
 
+from lemming.capabilities.skills.skill import skill_of
 from lemming.cli import _root_and_rest, load_command, run
 from lemming.errors import UsageError
-from lemming.inspect.schemas import FORMATS, schema_of
-from lemming.skills.skill import skill_of
+from lemming.facts.schemas import FORMATS, schema_of
 
 ROOT = Path(__file__).parent.parent
 SKILL = ROOT / "lemming/agent_skill/lemming-organisations/SKILL.md"

@@ -27,10 +27,10 @@ from lemming.agents import (
     load_agent,
     should_run,
 )
-from lemming.contract import parse_reply
+from lemming.base.contract import parse_reply
+from lemming.base.kinds import MESSAGE_KINDS
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick
-from lemming.events import Event, TickEnds
-from lemming.kinds import MESSAGE_KINDS
+from lemming.journal.events import Event, TickEnds
 from lemming.memory import (
     append_memory_event,
     archive_old_memories,
@@ -39,7 +39,7 @@ from lemming.memory import (
     save_memory,
 )
 from lemming.messages import OutboxEntry, collect_readable_outboxes, read_outbox_entries, write_outbox_entry
-from lemming.schedule import AgentSchedule
+from lemming.org.schedule import AgentSchedule
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.tools import SHIPPED, Tool, ToolRegistry, ToolResult
 
@@ -269,7 +269,7 @@ def test_an_event_log_compacts_itself(base: Path) -> None:
 
 # --- tools -------------------------------------------------------------------------------------
 
-TOOLS = {name: check for name, _, check in table("Tools (`lemming/tools.py`)")}
+TOOLS = {name: check for name, _, check in table("Tools (`lemming/tools/__init__.py`)")}
 
 
 def test_the_tools_are_the_eight_of_the_table_and_some_that_came_since() -> None:

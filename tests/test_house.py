@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from package import FILES, MODULES, PACKAGE, TREES, imports, module_of, nodes, own_imports, room_of
 
-from lemming.capabilities import SHIPPED
+from lemming.plugins.capabilities import SHIPPED
 
 LONGEST_FILE = 400
 
@@ -76,22 +76,27 @@ FLOORS = (
 SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
 # It names the classes that `from lemming.providers import OpenAIProvider` finds, and imports none of them.
-FOR_TYPES_FROM_ABOVE = {"providers.py": {"llm"}, "toolset.py": {"tools"}}
+FOR_TYPES_FROM_ABOVE = {"providers.py": {"llm"}, "tools/toolset.py": {"tools"}}
 
 SDKS: dict[str, str | set[str]] = {
     "anthropic": "llm/backends/anthropic.py",
-    "docstring_parser": "toolbox/functions/docstrings.py",
-    "cronsim": "times/cron.py",
+    "docstring_parser": "capabilities/toolbox/functions/docstrings.py",
+    "cronsim": "base/times/cron.py",
     "distributed": "llm/cluster.py",
     "httpx": "llm/backends/ollama.py",
-    "httpx2": {"llm/backends/openai.py", "mcp/http.py", "toolbox/fetching.py", "telemetry/post.py"},
+    "httpx2": {
+        "llm/backends/openai.py",
+        "capabilities/mcp/http.py",
+        "capabilities/toolbox/fetching.py",
+        "telemetry/post.py",
+    },
     "inspect_ai": "evals/inspect.py",
-    "jsonschema": "answer_schema/bounded.py",
-    "bs4": "toolbox/document_reader.py",
-    "mammoth": "toolbox/document_reader.py",
-    "markdownify": "toolbox/document_reader.py",
-    "pypdf": "toolbox/document_reader.py",
-    "mcp": {"mcp/session.py", "mcp/serve.py"},
+    "jsonschema": "capabilities/answers/schema/bounded.py",
+    "bs4": "capabilities/toolbox/document_reader.py",
+    "mammoth": "capabilities/toolbox/document_reader.py",
+    "markdownify": "capabilities/toolbox/document_reader.py",
+    "pypdf": "capabilities/toolbox/document_reader.py",
+    "mcp": {"capabilities/mcp/session.py", "capabilities/mcp/serve.py"},
     "google": "telemetry/otlp.py",
     "ollama": "llm/backends/ollama.py",
     "opentelemetry": "telemetry/otlp.py",
@@ -99,18 +104,18 @@ SDKS: dict[str, str | set[str]] = {
     "starlette": "dashboard/server.py",
     "structlog": "logging_config.py",
     "tenacity": {"llm/retrying.py", "telemetry/post.py"},
-    "yaml": "skills/front_matter.py",
+    "yaml": "capabilities/skills/front_matter.py",
     "xllamacpp": "llm/backends/local.py",
 }
 
 STARTS_PROCESSES = {
     "llm/backends/cli.py", "llm/backends/weights.py", "commands/chaos.py", "sandbox/run.py", "history/git.py",
-    "history/bisect.py", "service/command.py", "toolbox/functions/workers.py",
-    "toolbox/documents.py",
+    "history/bisect.py", "service/command.py", "capabilities/toolbox/functions/workers.py",
+    "capabilities/toolbox/documents.py",
 }  # fmt: skip
 
 # What a module keeps for the whole process, and why no organisation sees another's through it. What is known
-# of an organisation's folder is kept by its `Organisation` (lemming/organisation.py).
+# of an organisation's folder is kept by its `Organisation` (lemming/org/organisation.py).
 OF_THE_PROCESS = {
     ("files/disk.py", "_in_place"): "the disk that tests put in the place of the real one, for a block",
     ("files/mutations.py", "_observers"): "who is told of changes while a block runs; each may name a root",
@@ -124,7 +129,10 @@ OF_THE_PROCESS = {
         "_known",
     ): "a secret is kept out of every file, whoever named it",
     ("redaction/__init__.py", "_named"): "as _known",
-    ("toolbox/functions/workers.py", "_LOADED"): "to load files of tools takes half a second, for each tick",
+    (
+        "capabilities/toolbox/functions/workers.py",
+        "_LOADED",
+    ): "to load files of tools takes half a second, for each tick",
     ("redaction/__init__.py", "_written"): "as _known",
     ("plugins/registry.py", "_registrations"): "a module registers as it is imported, once in a process",
     ("plugins/registry.py", "_installed"): "as _registrations",
@@ -147,8 +155,8 @@ NOT_WRITING = {
     ("sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
     ("sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",
     ("sandbox/keeper.py", "os.write"): "a pipe to the engine",
-    ("mcp/launcher.py", "os.write"): "pipes between a server and the engine",
-    ("toolbox/functions/workers.py", "os.write"): "the pipe to a process that runs functions",
+    ("capabilities/mcp/launcher.py", "os.write"): "pipes between a server and the engine",
+    ("capabilities/toolbox/functions/workers.py", "os.write"): "the pipe to a process that runs functions",
     ("sandbox/kernel.py", "os.write"): "the kernel's files about a process, in /proc",
     ("files/lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
     ("history/git.py", "os.mkdir"): "a folder for git in a temporary one",
@@ -184,30 +192,30 @@ PRINTS = {"sandbox/launcher.py": "its standard output is its verdict, which the 
 # A broad `except` stands only at the edges: a turn, a model call, a tool call, a channel, a plugin, a thread,
 # the process.
 EDGES = {
-    "answer_schema/bounded.py": 1,
+    "capabilities/answers/schema/bounded.py": 1,
     "llm/calls.py": 1,
-    "threads.py": 1,
-    "channels/edge.py": 1,
+    "org/threads.py": 1,
+    "capabilities/channels/edge.py": 1,
     "commands/failures.py": 1,
     "dashboard/live.py": 1,
-    "deadlines.py": 1,
+    "base/deadlines.py": 1,
     "tick/executors/threads.py": 1,
     "sandbox/launcher.py": 1,
     "plugins/errors.py": 1,
-    "mcp/session.py": 1,
+    "capabilities/mcp/session.py": 1,
     "turn/loop.py": 1,
     "plugins/registry.py": 1,
     "providers.py": 1,
-    "toolbox/calls.py": 1,
-    "gates/checks.py": 1,
-    "gates/look.py": 1,
+    "capabilities/toolbox/calls.py": 1,
+    "capabilities/gates/checks.py": 1,
+    "capabilities/gates/look.py": 1,
     "turn/gate_judges.py": 1,
     "tick/edge.py": 1,
     "tick/turn_limits.py": 1,
-    "toolbox/functions/body.py": 1,
-    "toolbox/functions/files.py": 1,
-    "toolbox/functions/worker.py": 1,
-    "toolbox/document_reader.py": 1,
+    "capabilities/toolbox/functions/body.py": 1,
+    "capabilities/toolbox/functions/files.py": 1,
+    "capabilities/toolbox/functions/worker.py": 1,
+    "capabilities/toolbox/document_reader.py": 1,
 }
 
 
@@ -414,7 +422,7 @@ SEARCHES = {
     "files/check_schema.py": "the tables of our own formats",
     "llm/backends/http.py": "our own words, put together",
     "timeline/renaming.py": "a name, escaped",
-    "toolbox/functions/files.py": "a name, escaped",
+    "capabilities/toolbox/functions/files.py": "a name, escaped",
 }
 SEARCHING = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"}
 
@@ -430,9 +438,11 @@ def searches(name: str) -> Iterator[str]:
 
 
 def test_a_pattern_of_somebody_elses_is_searched_by_an_engine_with_a_bound() -> None:
-    """`lemming.patterns` is the door: Python's `re` can take for ever, and holds the interpreter."""
+    """`lemming.base.patterns` is the door: Python's `re` can take for ever, and holds the interpreter."""
     assert {name for name in TREES if any(searches(name))} == SEARCHES.keys()
-    assert {name for name in TREES if "rust-regex" in FILES[name].read_text()} == {"patterns/of_schemas.py"}
+    assert {name for name in TREES if "rust-regex" in FILES[name].read_text()} == {
+        "base/patterns/of_schemas.py"
+    }
 
 
 def is_broad(handler: ast.ExceptHandler) -> bool:

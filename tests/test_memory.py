@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.errors import CorruptState, ToolError
 from lemming.files.jsontext import compact, parse
 from lemming.memory import (

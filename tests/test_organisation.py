@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from lemming.agents import survey_agents
-from lemming.config import load_config
 from lemming.engine import load_tick, run_once
 from lemming.files.cache import KEPT_BYTES, FileCache
 from lemming.files.stamps import has_rested, identity_of
 from lemming.memory import load_memory
 from lemming.messages import read_outbox_entries
-from lemming.organisation import Organisation
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("stamps")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lemming.config import load_config
-from lemming.inspect.stranger_checks import problems_of_strangers
+from lemming.facts.stranger_checks import problems_of_strangers
+from lemming.org.config import load_config
 from lemming.testing import make_org, resume
 
 REPOSITORY = Path(__file__).parents[1]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from package import PACKAGE
 
-from lemming.capabilities import SHIPPED
 from lemming.engine import run_once
+from lemming.plugins.capabilities import SHIPPED
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.root import state_root
 

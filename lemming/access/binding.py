@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming import paths
 from lemming.access.grants import resolve
 from lemming.access.words import unbound_in, words_in
 from lemming.agents import Agent
+from lemming.base import paths
 from lemming.errors import ToolError
 
 NOT_THERE = ""

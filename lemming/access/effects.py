@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming import paths
 from lemming.access.grants import resolve
 from lemming.access.open import write_effect
 from lemming.agents import Agent
-from lemming.config import Org
+from lemming.base import paths
 from lemming.errors import PermissionDenied
 from lemming.files.effects import FileEffect
 from lemming.memory import decode_memory
+from lemming.org.config import Org
 from lemming.sandbox.quota import FolderSize
 
 

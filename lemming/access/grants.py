@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from lemming import paths
 from lemming.agents import Agent
+from lemming.base import paths
+from lemming.base.paths import Components, below_a_name, components, place_of
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files.effects import FileEffect
-from lemming.paths import Components, below_a_name, components, place_of
 
 Access = Literal["read", "write"]
 

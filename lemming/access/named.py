@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lemming.base.paths import components, place_of
 from lemming.files.opened import opened_place
-from lemming.paths import components, place_of
 
 Json = dict[str, Any]
 Places = Mapping[str, Any]

@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterator, Mapping
 from hashlib import file_digest, sha256
 from pathlib import Path
 
-from lemming import paths
 from lemming.access import mounts
 from lemming.access.grants import NEVER_OPEN, Place, refuse_engines, resolve
 from lemming.agents import Agent
+from lemming.base import paths
 from lemming.errors import ToolError
 from lemming.files.effects import FileEffect
 from lemming.files.refusals import looking, require_about_one_file

@@ -1,7 +1,7 @@
 """What a person has agreed to: what an organisation makes its engine run or reach outside its folder.
 
 An organisation is a folder that may come from anybody. What its settings name beyond plain turns is put into
-sentences (`lemming.inspect.reach`), each bound to what it was said of: the contents of files, the exact words
+sentences (`lemming.facts.reach`), each bound to what it was said of: the contents of files, the exact words
 of a command. What somebody has agreed to is kept outside the folder, in `$XDG_STATE_HOME/lemming/agreed/`
 (else `~/.local/state/...`), one readable file for each organisation; and a word in `.lemming/made-here` that
 stands in it too marks one that `lemming init` has made on this machine. Removing the file takes everything
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from lemming.access.fetched import has_fetched
-from lemming.config import Config
 from lemming.errors import DiskError, NotTrusted
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse, pretty
-from lemming.organisation import Organisation
-from lemming.resume import Agent
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
+from lemming.org.resume import Agent
 
 MADE_HERE = ".lemming/made-here"
 _LIMIT_BYTES = 1 << 20

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from lemming import paths
 from lemming.agents import Agent
+from lemming.base import paths
+from lemming.base.times.cron import explained
 from lemming.commands.options import AgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import (
@@ -19,15 +20,14 @@ from lemming.commands.screen import (
     show_text,
 )
 from lemming.commands.staffing import copy_agent, new_agent, remove_agent, rename_agent
-from lemming.config import Config, credits_of, load_config
-from lemming.inspect.next_turn import NextTurn, next_turn
+from lemming.facts.next_turn import NextTurn, next_turn
 from lemming.journal.ledger import AgentState, read_state
-from lemming.schedule import AgentSchedule, fire_point
-from lemming.soundness.judged import sound_survey
+from lemming.org.config import Config, credits_of, load_config
+from lemming.org.schedule import AgentSchedule, fire_point
+from lemming.org.verification import JUDGES
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
-from lemming.times.cron import explained
-from lemming.verification import JUDGES
+from lemming.tick.soundness.judged import sound_survey
 
 app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 

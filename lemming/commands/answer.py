@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.asking.entries import answerer, fields_wanted, write_answer
-from lemming.asking.fields import properties_of, read_field, schema_for, words_of
-from lemming.capabilities import missing_for_command
+from lemming.capabilities.requests.entries import answerer, fields_wanted, write_answer
+from lemming.capabilities.requests.fields import properties_of, read_field, schema_for, words_of
 from lemming.commands.options import AsJson, AsPerson, RequestId
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import UsageError
-from lemming.inspect.requests import RequestsNow, find_request, requests_now
+from lemming.facts.requests import RequestsNow, find_request, requests_now
 from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import missing_for_command
 
 
 def answer(
@@ -53,7 +53,7 @@ def answer(
     now, request, decides = _meant(base, reference)
     if decides and not field:
         said = sys.stdin.read().rstrip("\n") if text == ["-"] else " ".join(text or ())
-        from lemming.approvals.deciding import decide
+        from lemming.capabilities.approvals.deciding import decide
 
         entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=said)
         _tell(entry, as_json)
@@ -73,7 +73,7 @@ def _meant(base: OrgPath, reference: str) -> tuple[RequestsNow, RequestView, boo
     if missing_for_command("approve"):
         now = requests_now(base)
         return now, find_request(now.requests, reference), False
-    from lemming.approvals.deciding import find_waiting
+    from lemming.capabilities.approvals.deciding import find_waiting
 
     now, request, call = find_waiting(base, reference)
     return now, request, call is not None

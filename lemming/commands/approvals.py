@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.approvals.deciding import find_waiting
-from lemming.approvals.screens import call_of
-from lemming.approvals.waiting import SHOW
+from lemming.capabilities.approvals.deciding import find_waiting
+from lemming.capabilities.approvals.screens import call_of
+from lemming.capabilities.approvals.waiting import SHOW
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.waiting import ForPerson, items_for, show_items
@@ -17,7 +17,7 @@ from lemming.commands.whole import show_call
 from lemming.errors import ConfigError
 from lemming.files.jsontext import pretty
 from lemming.messages import names_of, read_entry
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 
 def approvals(

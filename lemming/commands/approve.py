@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.approvals.always import let_pass, require_asking
-from lemming.approvals.deciding import approve_ahead, decide, find_waiting
+from lemming.capabilities.approvals.always import let_pass, require_asking
+from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_waiting
 from lemming.commands.deciding import decide_all, tell_decided, tell_what_else, that_wait
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org
@@ -15,7 +15,7 @@ from lemming.commands.screen import tell
 from lemming.commands.whole import show_call
 from lemming.errors import UsageError
 from lemming.files.jsontext import JsonProblem, parse
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 
 def approve(

@@ -11,7 +11,10 @@ from typing import Any
 import typer
 
 from lemming.agents import survey_agents
-from lemming.calendars import (
+from lemming.base.clock import SystemClock
+from lemming.base.times.cron import explained, next_occurrence, why_no_cron
+from lemming.base.times.words import said
+from lemming.capabilities.calendars.calendar import (
     CALENDAR_FILE,
     LIMIT_BYTES,
     Job,
@@ -19,18 +22,15 @@ from lemming.calendars import (
     load_calendar,
     problems_of_calendar,
 )
-from lemming.clock import SystemClock
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, show_table, tell
-from lemming.config import load_config
 from lemming.errors import UsageError
+from lemming.facts.coming import jobs_now
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
-from lemming.inspect.coming import jobs_now
-from lemming.organisation import Organisation, OrgPath
-from lemming.times.cron import explained, next_occurrence, why_no_cron
-from lemming.times.words import said
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation, OrgPath
 
 NAME_WORDS = 4
 MAKE_ONE = "lemming agents new calendar --model clock --read '*'"

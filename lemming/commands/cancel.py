@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.asking.entries import write_cancel
+from lemming.capabilities.requests.entries import write_cancel
 from lemming.commands.options import AsJson, AsPerson, RequestId
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell

@@ -11,7 +11,7 @@ from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show_json, show_table, tell
 from lemming.commands.trust import load_settings
-from lemming.inspect.channels import ChannelState, channel_states
+from lemming.facts.channels import ChannelState, channel_states
 
 
 def channels(ctx: typer.Context, as_json: AsJson = False) -> None:

@@ -18,22 +18,22 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from lemming import paths
 from lemming.agents import survey_agents
+from lemming.base import paths
 from lemming.commands.narration import Narrator
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import require_agreement
-from lemming.config import load_config
 from lemming.errors import LemmingError, UsageError
-from lemming.events import Event
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.history.copy_org import BILL_FILE, copy_org
+from lemming.journal.events import Event
 from lemming.journal.file import last_record
 from lemming.journal.records import ModelReplied, TickCommitted
-from lemming.organisation import OrgPath
+from lemming.org.config import load_config
+from lemming.org.organisation import OrgPath
 from lemming.testing import tree
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns

@@ -15,7 +15,7 @@ from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, painted, show, show_json
 from lemming.errors import ConfigError, CorruptState
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_org
 

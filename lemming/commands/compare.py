@@ -13,8 +13,8 @@ from lemming.commands.screen import counted, in_dollars, one_line, show_cut, sho
 from lemming.commands.showing_differences import show_entry, show_file
 from lemming.errors import NotAnOrg
 from lemming.files.jsontext import to_line
-from lemming.org_format import require_known_format
-from lemming.organisation import Organisation
+from lemming.org.format import require_known_format
+from lemming.org.organisation import Organisation
 from lemming.rehearsal.compare import Comparison, ValueDifference
 from lemming.rehearsal.compare import compare as compare_orgs
 from lemming.timeline import span_of

@@ -13,14 +13,14 @@ from lemming.commands.failures import tell_error
 from lemming.commands.options import AgentName, AnyAgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import in_dollars, show_json, show_table, tell
-from lemming.config import CREDITS_FILE, Config, credits_of, is_overridden, load_config
 from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
 from lemming.journal.ledger import AgentState, read_state
-from lemming.organisation import OrgPath
+from lemming.org.config import CREDITS_FILE, Config, credits_of, is_overridden, load_config
+from lemming.org.organisation import OrgPath
 from lemming.tick.plan import takes_turns
 
 app = noun("See and raise what agents may spend.", cls=OrAnAgent)

@@ -14,9 +14,9 @@ from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.stopping import stop_on_signals
-from lemming.config import load_config
 from lemming.errors import UsageError
-from lemming.organisation import OrgPath
+from lemming.org.config import load_config
+from lemming.org.organisation import OrgPath
 from lemming.tick.plan import people_in
 
 NEEDED = ("starlette", "uvicorn")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from lemming.approvals.deciding import decide
-from lemming.approvals.screens import waits_beside
-from lemming.approvals.waiting import Word
+from lemming.capabilities.approvals.deciding import decide
+from lemming.capabilities.approvals.screens import waits_beside
+from lemming.capabilities.approvals.waiting import Word
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import UsageError
-from lemming.inspect.requests import requests_now
-from lemming.inspect.waiting import WaitsForPerson
-from lemming.inspect.waiting import waiting as what_waits
+from lemming.facts.requests import requests_now
+from lemming.facts.waiting import WaitsForPerson
+from lemming.facts.waiting import waiting as what_waits
 from lemming.messages import OutboxEntry
-from lemming.organisation import Organisation, OrgPath
+from lemming.org.organisation import Organisation, OrgPath
 
 
 def that_wait(

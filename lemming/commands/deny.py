@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.approvals.deciding import decide
+from lemming.capabilities.approvals.deciding import decide
 from lemming.commands.deciding import decide_all, tell_decided, that_wait
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org

@@ -17,21 +17,21 @@ import typer
 
 from lemming import __version__
 from lemming.agents import agent_folders, survey_agents
-from lemming.clock import SystemClock
+from lemming.base.clock import SystemClock
 from lemming.commands.options import AsJson
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
-from lemming.config import Config
 from lemming.errors import LemmingError, NotAnOrg
-from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
-from lemming.inspect.health import troubles_of
-from lemming.inspect.privacy import places_open_to_all
-from lemming.inspect.readiness import readiness_of
-from lemming.inspect.waiting import said_of_waiting, waiting
+from lemming.facts.checks import Opened, problems_of_agents, problems_of_config, share_of_each
+from lemming.facts.health import troubles_of
+from lemming.facts.privacy import places_open_to_all
+from lemming.facts.readiness import readiness_of
+from lemming.facts.waiting import said_of_waiting, waiting
 from lemming.journal.file import journal_ticks, read_journal
 from lemming.llm.prices import price_of, shutdown_of
-from lemming.organisation import OrgPath
+from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
 from lemming.sandbox.run import sandbox_status
 from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
@@ -264,8 +264,8 @@ def _models(base: OrgPath, config: Config) -> Iterator[Finding]:
 def _channels(base: OrgPath, config: Config) -> Iterator[Finding]:
     if not config.has_channels:
         return
-    from lemming.inspect.channels import channel_states, troubles_of_channels
-    from lemming.serving.serve import is_served
+    from lemming.capabilities.serving.serve import is_served
+    from lemming.facts.channels import channel_states, troubles_of_channels
 
     survey = survey_agents(base)
     troubles, found = troubles_of_channels(base, survey, config), channel_states(base, survey, config)

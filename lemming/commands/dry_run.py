@@ -5,8 +5,8 @@ from __future__ import annotations
 from lemming.commands.prompt import as_json_prompt, show_messages
 from lemming.commands.screen import one_line, painted, show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.inspect.preview import Preview, preview_tick
-from lemming.organisation import OrgPath
+from lemming.facts.preview import Preview, preview_tick
+from lemming.org.organisation import OrgPath
 
 
 def show_next_tick(base: OrgPath, *, as_json: bool) -> None:

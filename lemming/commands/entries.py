@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lemming.clock import SystemClock, timestamp
+from lemming.base.clock import SystemClock, timestamp
 from lemming.commands.narration import text_of
 from lemming.commands.screen import one_line, painted, show, show_json
 from lemming.messages import OutboxEntry

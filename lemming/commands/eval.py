@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lemming.access.trust import Reach
-from lemming.cases import Case, case_file, case_names, chosen
 from lemming.commands.options import AsJson, Quiet, Trust
 from lemming.commands.org import find_org
 from lemming.commands.screen import (
@@ -26,10 +25,11 @@ from lemming.commands.screen import (
 from lemming.commands.trust import require_agreement_to_copy
 from lemming.commands.why import lines_of
 from lemming.errors import UsageError
+from lemming.evals.cases import Case, case_file, case_names, chosen
+from lemming.facts import bound
 from lemming.files import fs
 from lemming.files.jsontext import compact
-from lemming.inspect import bound
-from lemming.organisation import Organisation, OrgPath
+from lemming.org.organisation import Organisation, OrgPath
 
 if TYPE_CHECKING:
     from lemming.evals.results import Result, Tally

@@ -13,8 +13,8 @@ from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org
 from lemming.commands.screen import show_json, tell
 from lemming.errors import UsageError
-from lemming.events import Event, TickBegins, TickEnds
 from lemming.files.jsontext import nearest
+from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.journal.records import RECORDS
 from lemming.telemetry.events import events_in
 

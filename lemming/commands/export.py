@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lemming.agents import RESUME_LIMIT_BYTES, survey_agents
+from lemming.base.paths import resume_file
+from lemming.capabilities.skills.finding import skills_of
 from lemming.commands.following import Follow, Ticks, journals_meant
 from lemming.commands.options import AnyAgentName, AsJson, noun
 from lemming.commands.org import find_agent, find_org
@@ -18,10 +20,8 @@ from lemming.errors import NotSent
 from lemming.exchange.a2a import card_of, description_in
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
-from lemming.organisation import Organisation
-from lemming.paths import resume_file
+from lemming.org.organisation import Organisation
 from lemming.redaction import without_userinfo
-from lemming.skills.finding import skills_of
 from lemming.tick.plan import takes_turns
 
 if TYPE_CHECKING:

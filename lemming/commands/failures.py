@@ -26,7 +26,7 @@ from lemming.commands.screen import ReaderGone, Style, tell
 from lemming.commands.session import Session
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
 from lemming.files.jsontext import nearest
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 INTERNAL_ERROR = 70
 INTERRUPTED = 130

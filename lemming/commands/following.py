@@ -11,7 +11,7 @@ import typer
 
 from lemming.commands.stopping import stop_on_signals
 from lemming.journal.file import JournalContents, journal_ticks
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.telemetry.readings import from_now_on, readings
 from lemming.timeline import TickSpan, parse_ticks, span_of
 

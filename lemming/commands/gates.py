@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lemming import paths
 from lemming.agents import Survey, survey_agents
-from lemming.clock import SystemClock, timestamp
+from lemming.base import paths
+from lemming.base.clock import SystemClock, timestamp
+from lemming.capabilities.gates.foresee import Foreseen, outcomes
+from lemming.capabilities.gates.gate import Gate, Rule, Then, rules_of
+from lemming.capabilities.gates.standard import standard
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_pretty, tell
 from lemming.commands.tools import arguments_from
 from lemming.commands.trust import load_settings
-from lemming.config import ORG_FILE, Config, load_config
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty, to_line
 from lemming.files.lock import changing
-from lemming.gates.foresee import Foreseen, outcomes
-from lemming.gates.gate import Gate, Rule, Then, rules_of
-from lemming.gates.standard import standard
-from lemming.organisation import Organisation
+from lemming.org.config import ORG_FILE, Config, load_config
+from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
 from lemming.tools import toolset_of
 
 if TYPE_CHECKING:
-    from lemming.inspect.gate_reach import AgentReach, ToolReach
-    from lemming.inspect.gated import AskedGate, Explained
+    from lemming.facts.gate_reach import AgentReach, ToolReach
+    from lemming.facts.gated import AskedGate, Explained
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -122,7 +122,7 @@ def explain(
       lemming gates explain ada shell command="git push"
       lemming gates explain ada file_write '{"path": "shared/x", "content": "y"}' --trust outside
     """
-    from lemming.inspect.gated import context_of, explain_call, find_in
+    from lemming.facts.gated import context_of, explain_call, find_in
 
     base, config, survey = _opened(ctx)
     whose = find_in(survey, agent)
@@ -148,8 +148,8 @@ def reach(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None
       lemming gates reach ada
       lemming gates reach ada --json | jq '.through[].agent'
     """
-    from lemming.inspect.gate_reach import Reaching
-    from lemming.inspect.gated import find_in
+    from lemming.facts.gate_reach import Reaching
+    from lemming.facts.gated import find_in
 
     base, config, survey = _opened(ctx)
     find_in(survey, agent)
@@ -210,7 +210,7 @@ def _opened(ctx: typer.Context) -> tuple[Organisation, Config, Survey]:
 
 def _listed(of_org: Sequence[Gate], survey: Survey, agent: str | None) -> Iterator[tuple[Rule, str | None]]:
     """Yield gates in their order, each with the agent whose resume has it, if one has."""
-    from lemming.inspect.gated import find_in
+    from lemming.facts.gated import find_in
 
     agents = [find_in(survey, agent)] if agent else survey.agents.values()
     for rule in rules_of(ORG_FILE, of_org, "", ()):

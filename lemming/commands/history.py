@@ -10,12 +10,12 @@ import typer
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, in_dollars, show_json, show_table, tell
-from lemming.config import ORG_FILE, load_config
 from lemming.errors import OrgBusy
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
 from lemming.journal.file import journal_ticks
-from lemming.organisation import OrgPath
+from lemming.org.config import ORG_FILE, load_config
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 
 

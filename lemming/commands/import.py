@@ -9,14 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import survey_agents
-from lemming.clock import SystemClock, timestamp
+from lemming.base.clock import SystemClock, timestamp
 from lemming.commands.failures import tell_problem
 from lemming.commands.init import template_files
 from lemming.commands.options import AsJson, noun
 from lemming.commands.org import find_org, is_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.config import MODELS_FILE
 from lemming.errors import Problem, UsageError
 from lemming.exchange.claude import take_claude
 from lemming.exchange.company import take_company
@@ -24,10 +23,11 @@ from lemming.exchange.openclaw import take_openclaw
 from lemming.exchange.putting import Put, put_together, write
 from lemming.exchange.source import Source, open_source
 from lemming.exchange.taken import Destination, Taken
+from lemming.facts.checks import Opened, problems_of_agents, problems_of_config
 from lemming.files import fs
-from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config
-from lemming.org_format import require_known_format
-from lemming.organisation import Organisation
+from lemming.org.config import MODELS_FILE
+from lemming.org.format import require_known_format
+from lemming.org.organisation import Organisation
 from lemming.tick.plan import is_for_a_person
 from lemming.tools import SHIPPED
 

@@ -13,12 +13,12 @@ from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import tell
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
-from lemming.inspect.preview import preview_tick
+from lemming.facts.preview import preview_tick
 from lemming.journal.ledger import AgentState, amend_state, read_state
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.inbox import Inbox, assemble
 from lemming.messages import OutboxEntry
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.tick.plan import is_for_a_person
 
 A_PERSONS_CHARS = 1 << 30  # a screen has room

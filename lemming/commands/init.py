@@ -13,10 +13,10 @@ from lemming.commands.dash import INSTALL, is_installed
 from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import is_org
 from lemming.commands.screen import show, show_json, tell
-from lemming.config import load_config
 from lemming.errors import DiskError, UsageError
+from lemming.facts.readiness import readiness_of
 from lemming.files import fs
-from lemming.inspect.readiness import readiness_of
+from lemming.org.config import load_config
 
 BUILT_ON = {"recorded": "newsroom"}
 """Templates that add to another, or replace files of it."""

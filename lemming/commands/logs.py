@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import typer
 
-from lemming import paths
-from lemming.clock import SystemClock, timestamp
+from lemming.base import paths
+from lemming.base.clock import SystemClock, timestamp
 from lemming.commands.options import AnyAgentName, AsJson, duration
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import Style, one_line, painted, show, show_json, tell

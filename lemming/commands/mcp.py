@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.capabilities.mcp.contents import as_text
+from lemming.capabilities.mcp.known import LOCK_FILE, KnownServer, differences, keep, known_servers
+from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
 from lemming.commands.options import AsJson, Trust, noun
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
 from lemming.commands.trust import require_agreement
 from lemming.errors import UsageError
 from lemming.files.jsontext import JsonProblem, nearest, parse
-from lemming.mcp.contents import as_text
-from lemming.mcp.known import LOCK_FILE, KnownServer, differences, keep, known_servers
-from lemming.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 app = noun("See and try MCP servers, accept what they have, and be one.")
 
@@ -122,7 +122,7 @@ def accept(
       lemming mcp accept
       lemming mcp accept files --yes
     """
-    from lemming.mcp.servers import McpServers
+    from lemming.capabilities.mcp.servers import McpServers
 
     base = find_org(ctx)
     chosen = _chosen(_config(base), name)
@@ -176,7 +176,13 @@ def serve(
     """
     base = find_org(ctx)
     require_sdk()
-    from lemming.mcp.serve import TOKEN_VARIABLE, make_server, serve_http, serve_stdio, token_for_today
+    from lemming.capabilities.mcp.serve import (
+        TOKEN_VARIABLE,
+        make_server,
+        serve_http,
+        serve_stdio,
+        token_for_today,
+    )
 
     if write:
         require_agreement(base, can_ask=http is not None)
@@ -245,7 +251,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _test(base: Organisation, name: str, *, as_json: bool) -> KnownServer | None:
     """Look at one server and tell; return what it has, if it can be used as it was accepted."""
-    from lemming.mcp.servers import McpServers
+    from lemming.capabilities.mcp.servers import McpServers
 
     began = time.perf_counter()
     listed = base.own(McpServers).list([name])[name]
@@ -271,7 +277,7 @@ def _test(base: Organisation, name: str, *, as_json: bool) -> KnownServer | None
 
 def _offered(config: McpConfig, name: str, typed: str, found: KnownServer, *, yes: bool) -> str:
     """Return the tool of a server that may be called; raise `UsageError` for one that is not offered."""
-    from lemming.mcp.offered import class_of
+    from lemming.capabilities.mcp.offered import class_of
 
     server, tool = config.servers[name], typed.removeprefix(f"{PREFIX}{name}.")
     if tool not in found.tools:
@@ -288,7 +294,7 @@ def _offered(config: McpConfig, name: str, typed: str, found: KnownServer, *, ye
 
 
 def _call(base: Organisation, name: str, tool: str, arguments: dict[str, Any], *, as_json: bool) -> bool:
-    from lemming.mcp.servers import McpServers
+    from lemming.capabilities.mcp.servers import McpServers
 
     server = mcp_config(base).require(name)
     answered = base.own(McpServers).call(name, server, tool, arguments)

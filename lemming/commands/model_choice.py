@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import survey_agents
-from lemming.clock import SystemClock
+from lemming.base.clock import SystemClock
+from lemming.base.paths import resume_file
 from lemming.commands.options import AsJson, Trust, agent_names
 from lemming.commands.org import describe_engine, find_agent, find_org, running_engine
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.commands.trust import load_settings, require_agreement
-from lemming.config import MODELS_FILE
 from lemming.errors import UsageError
-from lemming.paths import resume_file
+from lemming.org.config import MODELS_FILE
 
 Agents = Annotated[
     list[str] | None,

@@ -15,9 +15,9 @@ from lemming.commands.org import find_org, find_org_if_any
 from lemming.commands.screen import show, show_json, show_table, tell, tell_on_last_line
 from lemming.commands.trust import load_settings
 from lemming.errors import UnknownModel
-from lemming.inspect.readiness import readiness_of
+from lemming.facts.readiness import readiness_of
 from lemming.llm.prices import price_of, shutdown_of
-from lemming.models import LOCAL_MODEL
+from lemming.org.models import LOCAL_MODEL
 
 _WORDS = {True: "ready", False: "NOT READY", None: "unchecked"}
 _SAY_EVERY_S = 0.2

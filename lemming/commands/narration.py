@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming import paths
+from lemming.base import paths
 from lemming.commands.screen import (
     ReaderGone,
     Style,
@@ -22,7 +22,7 @@ from lemming.commands.screen import (
 )
 from lemming.commands.watching import Watched
 from lemming.errors import ConfigError, is_of_a_provider
-from lemming.events import (
+from lemming.journal.events import (
     BatchNotSent,
     BatchWaiting,
     Event,
@@ -53,9 +53,9 @@ from lemming.journal.records import (
     TurnStarted,
     TurnStopped,
 )
+from lemming.journal.report import EntryWritten, TickReport, ToolUsed, TurnReport
 from lemming.messages import EntryName, read_entry
-from lemming.organisation import OrgPath
-from lemming.report import EntryWritten, TickReport, ToolUsed, TurnReport
+from lemming.org.organisation import OrgPath
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
 _SHORTEST_TEXT = 30

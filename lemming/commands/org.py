@@ -8,14 +8,14 @@ from typing import Any
 import typer
 
 from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
+from lemming.base.paths import agent_folder
 from lemming.commands.session import Session
 from lemming.errors import NotAnOrg, UsageError
+from lemming.facts.under_way import has_been_interrupted as has_been_interrupted
+from lemming.facts.under_way import running_engine as running_engine
 from lemming.files.jsontext import nearest
-from lemming.inspect.under_way import has_been_interrupted as has_been_interrupted
-from lemming.inspect.under_way import running_engine as running_engine
-from lemming.org_format import require_known_format
-from lemming.organisation import Organisation, OrgPath
-from lemming.paths import agent_folder
+from lemming.org.format import require_known_format
+from lemming.org.organisation import Organisation, OrgPath
 
 
 def find_org(ctx: typer.Context) -> Organisation:

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.kinds import MessageKind
 from lemming.commands.entries import show_entries, show_entries_as_json
 from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, tell
-from lemming.kinds import MessageKind
 from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import read_outbox_entries
 

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from lemming.clock import SystemClock, timestamp
+from lemming.base.clock import SystemClock, timestamp
+from lemming.base.paths import resume_file
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import describe_engine, find_agent, find_org, running_engine
 from lemming.commands.screen import one_line, show_json, tell
-from lemming.config import ORG_FILE, load_config
 from lemming.errors import UsageError
-from lemming.paths import resume_file
+from lemming.org.config import ORG_FILE, load_config
 from lemming.service.pause import pause as begin_pause
 from lemming.service.pause import pause_text
 from lemming.tick.plan import is_for_a_person, said_of_pause

@@ -7,25 +7,25 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import nearest_agent, survey_agents
-from lemming.clock import SystemClock
+from lemming.base.clock import SystemClock
+from lemming.base.times.spoken import parse_moment
+from lemming.base.times.words import said, said_until
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
-from lemming.inspect.coming import coming_until
-from lemming.inspect.next_turn import next_turn
-from lemming.inspect.preview import Preview, preview_tick
-from lemming.inspect.waiting import said_of_waiting, waiting
-from lemming.organisation import Organisation, OrgPath
-from lemming.report import Reason
-from lemming.schedule import fire_point, in_order
+from lemming.facts.coming import coming_until
+from lemming.facts.next_turn import next_turn
+from lemming.facts.preview import Preview, preview_tick
+from lemming.facts.waiting import said_of_waiting, waiting
+from lemming.journal.report import Reason
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.schedule import fire_point, in_order
 from lemming.tick.counter import load_tick
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
 from lemming.tick.looked_at import looked_at_by
 from lemming.tick.plan import Plan, make_plan, takes_turns
-from lemming.times.spoken import parse_moment
-from lemming.times.words import said, said_until
 from lemming.tools import toolset_of
 
 NAMES_SHOWN = 6

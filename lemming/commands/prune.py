@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from lemming.clock import SystemClock
+from lemming.base.clock import SystemClock
 from lemming.commands.backup import size_in_words
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show_columns, show_json, tell
-from lemming.config import load_config
 from lemming.errors import OrgBusy
-from lemming.organisation import Organisation
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.service.prune import Surplus, find_surplus, remove
 from lemming.tick.runtime import open_org
 

@@ -13,9 +13,9 @@ from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
-from lemming.config import load_config
 from lemming.journal.file import journal_ticks
-from lemming.organisation import OrgPath
+from lemming.org.config import load_config
+from lemming.org.organisation import OrgPath
 from lemming.timeline import parse_ticks
 from lemming.timeline.replay.recording import Difference
 from lemming.timeline.replay.replay import Replayed, replay_into, ticks_to_rerun

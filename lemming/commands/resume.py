@@ -7,7 +7,7 @@ import typer
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import one_line, show_json, tell
-from lemming.config import load_config
+from lemming.org.config import load_config
 from lemming.service.pause import paused_text
 from lemming.service.pause import resume as end_pause
 from lemming.tick.plan import said_of_pause

@@ -17,8 +17,8 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
-from lemming.events import Observer
-from lemming.organisation import Organisation, OrgPath
+from lemming.journal.events import Observer
+from lemming.org.organisation import Organisation, OrgPath
 
 
 def run_forever(

@@ -8,8 +8,8 @@ import typer
 
 from lemming.commands.options import AsJson
 from lemming.commands.screen import show, show_pretty
+from lemming.facts.schemas import schema_of
 from lemming.files.jsontext import compact
-from lemming.inspect.schemas import schema_of
 
 FormatName = Literal[
     "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
-from lemming.unseen import INVISIBLE
+from lemming.base.unseen import INVISIBLE
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 

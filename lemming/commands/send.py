@@ -11,23 +11,23 @@ import typer
 
 from lemming import messages
 from lemming.agents import survey_agents
-from lemming.clock import SystemClock, parse_timestamp, timestamp
+from lemming.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.base.kinds import MessageKind
+from lemming.base.times.cron import zone
+from lemming.base.times.spoken import parse_duration, parse_moment
+from lemming.base.times.words import said, said_until
 from lemming.commands.calendar import add_job
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
-from lemming.config import Config, load_config
 from lemming.errors import UsageError
+from lemming.facts.next_turn import next_turn
 from lemming.files.jsontext import JsonProblem, parse, pretty
-from lemming.inspect.next_turn import next_turn
-from lemming.kinds import MessageKind
 from lemming.messages import OutboxEntry
-from lemming.organisation import OrgPath
+from lemming.org.config import Config, load_config
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person, takes_turns
-from lemming.times.cron import zone
-from lemming.times.spoken import parse_duration, parse_moment
-from lemming.times.words import said, said_until
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 READERS_TOLD = 5

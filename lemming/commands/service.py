@@ -14,12 +14,12 @@ from lemming.agents import survey_agents
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, show_text, tell
-from lemming.config import Config, load_config
 from lemming.errors import UsageError
+from lemming.facts.channels import channel_states
+from lemming.facts.reach import reaches
 from lemming.files import fs
-from lemming.inspect.channels import channel_states
-from lemming.inspect.reach import reaches
-from lemming.organisation import OrgPath
+from lemming.org.config import Config, load_config
+from lemming.org.organisation import OrgPath
 from lemming.service.unit import Form, Service, is_for, name_of_folder, text_of
 
 _LIMIT_BYTES = 1 << 20

@@ -12,10 +12,10 @@ from lemming.commands.options import AsJson, noun
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, show_table, show_text, tell
 from lemming.errors import UsageError
+from lemming.facts.skills import SkillNow, further_files, skills_now
 from lemming.files import fs
 from lemming.files.jsontext import nearest
-from lemming.inspect.skills import SkillNow, further_files, skills_now
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 OWN_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"
 

@@ -7,22 +7,22 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent, survey_agents
+from lemming.base import paths
+from lemming.base.kinds import MESSAGE_KINDS
+from lemming.capabilities.mcp.offered import why_no_tool
+from lemming.capabilities.mcp.settings import PREFIX
 from lemming.commands.options import AgentName, AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, has_been_interrupted, path_of_agent, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.config import load_config
 from lemming.errors import ToolError, UnknownModel, UsageError
+from lemming.facts.checks import why_no_tools
+from lemming.facts.next_turn import next_turn
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
-from lemming.inspect.checks import why_no_tools
-from lemming.inspect.next_turn import next_turn
-from lemming.kinds import MESSAGE_KINDS
-from lemming.mcp.offered import why_no_tool
-from lemming.mcp.settings import PREFIX
-from lemming.organisation import OrgPath
+from lemming.org.config import load_config
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person, takes_turns
 from lemming.tick.rename_begun import rename_begun, require_no_rename

@@ -8,20 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import Survey
-from lemming.clock import SystemClock, parse_timestamp
+from lemming.base.clock import SystemClock, parse_timestamp
+from lemming.base.times.words import said_until
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import describe_engine, find_org
 from lemming.commands.screen import counted, in_dollars, one_line, painted, show, show_json, show_table, tell
-from lemming.config import Config
-from lemming.inspect.health import Trouble
-from lemming.inspect.standing import Line, Standing, standing_of
-from lemming.inspect.waiting import said_of_waiting
+from lemming.facts.health import Trouble
+from lemming.facts.standing import Line, Standing, standing_of
+from lemming.facts.waiting import said_of_waiting
 from lemming.journal.file import begun_journals, journal_bytes
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import TickCommitted
-from lemming.organisation import OrgPath
+from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
 from lemming.tick.plan import said_of_pause
-from lemming.times.words import said_until
 
 FACTS_SHOWN = 8
 CHEAP_BYTES = 512 << 10
@@ -77,7 +77,7 @@ def _count_findings(base: OrgPath, found: Standing) -> int | None:
     window = begun_journals(base, found.config.org.findings.window)
     if sum(journal_bytes(base, tick) for tick in window) > CHEAP_BYTES:
         return None
-    from lemming.findings.find import findings_of
+    from lemming.facts.findings.find import findings_of
 
     return len(findings_of(base))
 

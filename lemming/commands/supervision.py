@@ -9,10 +9,10 @@ from pathlib import Path
 from lemming.commands.options import duration
 from lemming.commands.screen import tell
 from lemming.errors import UsageError
-from lemming.events import Event, Observer
-from lemming.inspect.health import Trouble
-from lemming.inspect.standing import standing_of
-from lemming.organisation import Organisation, OrgPath
+from lemming.facts.health import Trouble
+from lemming.facts.standing import standing_of
+from lemming.journal.events import Event, Observer
+from lemming.org.organisation import Organisation, OrgPath
 from lemming.service.health import HOST, PATH, Health, health_server
 from lemming.service.notify import Reports, Supervisor, watched
 from lemming.service.progress import Progress

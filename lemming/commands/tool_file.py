@@ -6,15 +6,15 @@ import keyword
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, decode_resume, load_agent
-from lemming.config import load_config
+from lemming.base import paths
+from lemming.base.patterns import is_named
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
-from lemming.organisation import Organisation
-from lemming.patterns import is_named
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 
 PATTERN = "tools/*.py"
 _TEXT = '''\

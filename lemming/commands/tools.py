@@ -9,26 +9,26 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import Agent, load_agent, survey_agents
-from lemming.clock import SystemClock, timestamp
+from lemming.base.clock import SystemClock, timestamp
+from lemming.capabilities.toolbox.calls import call_tool
 from lemming.commands.options import AsJson, Trust, agent_names, noun
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
 from lemming.commands.tool_file import new_tool
 from lemming.commands.trust import load_settings, require_agreement
-from lemming.config import Org
 from lemming.errors import OUTCOME_CODES, UsageError
 from lemming.files.effects import apply_effect
 from lemming.files.jsontext import JsonProblem, compact, nearest, parse
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import send
-from lemming.organisation import Organisation
+from lemming.org.config import Org
+from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
 from lemming.redaction import redact_values
 from lemming.tick.counter import load_tick
 from lemming.tick.runtime import Runtime, open_org
-from lemming.toolbox.calls import call_tool
 from lemming.tools import SHIPPED, Tool, ToolContext, ToolResult, toolset_of
-from lemming.toolset import Toolset
+from lemming.tools.toolset import Toolset
 
 app = noun("See the tools there are, call one as an agent does, write a new one.")
 

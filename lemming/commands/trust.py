@@ -14,15 +14,15 @@ import typer
 
 from lemming.access.trust import Agreement, Consent, Missing, Reach
 from lemming.agents import Agent, survey_agents
+from lemming.capabilities.mcp.settings import PREFIX, mcp_config
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, tell
-from lemming.config import Config, load_config
 from lemming.errors import DiskError, NotTrusted
+from lemming.facts.reach import reaches
 from lemming.files.documents import once_saved
-from lemming.inspect.reach import reaches
-from lemming.mcp.settings import PREFIX, mcp_config
-from lemming.organisation import Organisation, OrgPath
+from lemming.org.config import Config, load_config
+from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.runtime import Runtime
 
 _SENTENCE_WIDTH = 400

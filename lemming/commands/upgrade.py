@@ -10,8 +10,8 @@ import typer
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
-from lemming.config import load_config
-from lemming.org_format import NEWEST_FORMAT
+from lemming.org.config import load_config
+from lemming.org.format import NEWEST_FORMAT
 from lemming.service.upgrade import steps_of
 from lemming.service.upgrade import upgrade as do_upgrade
 from lemming.tick.runtime import open_org

@@ -12,16 +12,16 @@ from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.config import Config
 from lemming.errors import ConfigError, CorruptState, LemmingError, Problem
-from lemming.inspect.capabilities import capability_problems_of_org
-from lemming.inspect.case_checks import problems_of_cases
-from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
-from lemming.inspect.gate_checks import problems_of_gates
-from lemming.inspect.request_checks import problems_of_requests
-from lemming.inspect.stranger_checks import problems_of_strangers
-from lemming.inspect.structure_checks import problems_of_structure
-from lemming.organisation import OrgPath
+from lemming.facts.capabilities import capability_problems_of_org
+from lemming.facts.case_checks import problems_of_cases
+from lemming.facts.checks import Opened, problems_of_agents, problems_of_config, share_of_each
+from lemming.facts.gate_checks import problems_of_gates
+from lemming.facts.request_checks import problems_of_requests
+from lemming.facts.stranger_checks import problems_of_strangers
+from lemming.facts.structure_checks import problems_of_structure
+from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 
 
@@ -97,7 +97,7 @@ def problems_in(base: OrgPath, agent: str | None = None, opened: Opened | None =
 def _about_channels(base: OrgPath, config: Config) -> list[Problem]:
     if not config.has_channels:
         return []
-    from lemming.inspect.channels import problems_of_channels
+    from lemming.facts.channels import problems_of_channels
 
     return list(problems_of_channels(base, survey_agents(base), config))
 

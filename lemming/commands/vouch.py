@@ -6,21 +6,22 @@ from typing import Annotated
 
 import typer
 
-from lemming import messages, paths
-from lemming.asking.people import person_for
-from lemming.clock import SystemClock, timestamp
+from lemming import messages
+from lemming.base import paths
+from lemming.base.clock import SystemClock, timestamp
+from lemming.capabilities.requests.people import person_for
+from lemming.capabilities.trust.marks import digest_of
+from lemming.capabilities.trust.vouches import payload_of
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
-from lemming.config import load_config
 from lemming.errors import UsageError
-from lemming.inspect.requests import requests_now
-from lemming.organisation import OrgPath
+from lemming.facts.requests import requests_now
+from lemming.org.config import load_config
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.why.explain import path_of
 from lemming.timeline.why.writings import Writings
-from lemming.trust.marks import digest_of
-from lemming.trust.vouches import payload_of
 
 
 def vouch(

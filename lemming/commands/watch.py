@@ -12,7 +12,8 @@ from typing import Any
 
 import typer
 
-from lemming.clock import SystemClock, parse_timestamp
+from lemming.base.clock import SystemClock, parse_timestamp
+from lemming.base.times.words import said_until
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import (
@@ -27,10 +28,9 @@ from lemming.commands.screen import (
 )
 from lemming.commands.stopping import StopSwitch, stop_on_signals
 from lemming.errors import LemmingError
-from lemming.organisation import Organisation
-from lemming.times.words import said_until
-from lemming.views import view
-from lemming.views.position import position_of
+from lemming.facts.views import view
+from lemming.facts.views.position import position_of
+from lemming.org.organisation import Organisation
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 
 from lemming.commands.screen import one_line, painted, tell, width_of
-from lemming.events import ModelWrote
+from lemming.journal.events import ModelWrote
 
 SHORTEST = 20
 

@@ -11,11 +11,11 @@ import typer
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_json, tell, width_of
+from lemming.facts.views.why import facts_of
 from lemming.timeline.why.explain import explain, keep_only, sources
 from lemming.timeline.why.things import Thing
 from lemming.timeline.why.trusted import TrustStep, way_of
 from lemming.timeline.why.writings import Writings
-from lemming.views.why import facts_of
 
 LINES_ON_A_SCREEN = 40
 UNFOLDED = 5

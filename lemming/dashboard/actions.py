@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lemming.asking.entries import write_answer, write_cancel, write_payload, write_request
-from lemming.asking.fields import read_field, schema_for
-from lemming.asking.people import holder_of_conversation, person_for
+from lemming.capabilities.requests.entries import write_answer, write_cancel, write_payload, write_request
+from lemming.capabilities.requests.fields import read_field, schema_for
+from lemming.capabilities.requests.people import holder_of_conversation, person_for
 from lemming.dashboard.files import fork_beside, save_resume
 from lemming.errors import UsageError
+from lemming.facts.requests import find_request, requests_now
 from lemming.files.jsontext import nearest
-from lemming.inspect.requests import find_request, requests_now
 from lemming.messages import OutboxEntry
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 Json = dict[str, Any]
 WORDS = ("approve", "deny", "answer")
@@ -29,9 +29,9 @@ def act(org: Organisation, name: str, said: Json, person: str | None) -> Json:
 
 def _decide(org: Organisation, said: Json, person: str | None) -> Json:
     """Approve a call, with other arguments or not, say no, or give the result in its place."""
-    from lemming.approvals.always import let_pass, require_asking  # the page is there without it
-    from lemming.approvals.deciding import decide, find_waiting
-    from lemming.approvals.screens import waits_beside
+    from lemming.capabilities.approvals.always import let_pass, require_asking  # the page is there without it
+    from lemming.capabilities.approvals.deciding import decide, find_waiting
+    from lemming.capabilities.approvals.screens import waits_beside
 
     reference, word = _text(said, "id"), _text(said, "word")
     if word not in WORDS:

@@ -7,16 +7,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
 from lemming.agents import agent_folders, nearest_agent
+from lemming.base import paths
 from lemming.errors import UsageError
+from lemming.facts.resume_text import problems_of_text
+from lemming.facts.views.agent import resume_raw
 from lemming.files import fs
 from lemming.files.lock import changing
 from lemming.history.fork import fork
-from lemming.inspect.resume_text import problems_of_text
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.timeline.unkept import past_states
-from lemming.views.agent import resume_raw
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lemming.errors import LemmingError
+from lemming.facts.views import view
+from lemming.facts.views.header import broken, standing
+from lemming.facts.views.position import position_of
+from lemming.facts.waiting import waiting
 from lemming.files.jsontext import compact
-from lemming.inspect.waiting import waiting
-from lemming.organisation import Organisation
-from lemming.views import view
-from lemming.views.header import broken, standing
-from lemming.views.position import position_of
+from lemming.org.organisation import Organisation
 
 T = TypeVar("T")
 Json = dict[str, Any]

@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
 from lemming.agents import agent_folders
+from lemming.base import paths
 from lemming.dashboard.on_disk import Shelf, key_of, place_for
 from lemming.dashboard.summary import summary_of
+from lemming.facts.views import view
+from lemming.facts.views.agent import workspace_text
+from lemming.facts.views.tick import ROWS_SHOWN, recorded, whole_turn
 from lemming.journal.file import journal_ticks
 from lemming.messages import entry_id
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.timeline import parse_ticks
-from lemming.views import view
-from lemming.views.agent import workspace_text
-from lemming.views.tick import ROWS_SHOWN, recorded, whole_turn
 
 Json = dict[str, Any]
 

@@ -13,16 +13,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.cases import SCRIPT_FILE, Case, case_file
-from lemming.contract import ToolCall
+from lemming.base.contract import ToolCall
 from lemming.errors import NoAnswer
+from lemming.evals.cases import SCRIPT_FILE, Case, case_file
 from lemming.evals.kept import Json, Kept
 from lemming.files.effects import FileEffect
 from lemming.files.jsontext import compact
 from lemming.llm import calls
 from lemming.llm.backends.scripted import ScriptedProvider
-from lemming.models import ModelEntry
-from lemming.organisation import OrgPath
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import OrgPath
 from lemming.providers import Reply, Request
 from lemming.rehearsal.answers import question_of
 from lemming.rehearsal.budget import Spending

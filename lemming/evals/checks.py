@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lemming import when
-from lemming.answer_payloads import answer_in
-from lemming.cases import (
+from lemming.base.patterns.expressions import expression
+from lemming.capabilities.answers.payloads import answer_in
+from lemming.evals.cases import (
     AnswerWanted,
     CallWanted,
     CommandWanted,
@@ -21,12 +21,12 @@ from lemming.cases import (
 )
 from lemming.evals.judging import judge
 from lemming.evals.run import Ran
+from lemming.facts.findings.find import findings_of
+from lemming.facts.requests import requests_now
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse
-from lemming.findings.find import findings_of
-from lemming.inspect.requests import requests_now
 from lemming.messages import OutboxEntry
-from lemming.patterns.expressions import expression
+from lemming.org import when
 from lemming.service.command import run_command
 
 FILE_LIMIT_BYTES = 64 << 20

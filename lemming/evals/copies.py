@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
 from lemming.agents import survey_agents
-from lemming.cases import HERE, Case, case_file
-from lemming.config import MODELS_FILE, Config, load_config
+from lemming.base import paths
 from lemming.errors import NotAnOrg, UsageError
+from lemming.evals.cases import HERE, Case, case_file
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.jsontext import JsonProblem, nearest, parse, pretty
@@ -18,9 +17,10 @@ from lemming.history.copy_org import keep_within
 from lemming.history.fork import Setting, fork, require_effect, with_setting
 from lemming.journal.copy import copy_journals
 from lemming.journal.file import journal_ticks
-from lemming.organisation import Organisation, OrgPath
+from lemming.org.config import MODELS_FILE, Config, load_config
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.resume import Agent
 from lemming.providers import is_channel, is_person
-from lemming.resume import Agent
 from lemming.tick.turn_limits import NO_MODELS
 from lemming.timeline.unkept import past_states
 from lemming.timeline.verify.root import FOLDERS

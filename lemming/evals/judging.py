@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from lemming.agents import survey_agents
-from lemming.cases import JudgeWanted
 from lemming.errors import ContractError, ProviderError, UsageError
+from lemming.evals.cases import JudgeWanted
 from lemming.evals.run import Ran
 from lemming.files.jsontext import nearest
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
+from lemming.org.verification import judge_named
 from lemming.providers import Request, require_reply
 from lemming.turn.judges import VERDICT_SCHEMA, Judge, question, verdict_in
-from lemming.verification import judge_named
 
 
 def judge(wanted: JudgeWanted, draft: str, ran: Ran) -> tuple[bool, str]:

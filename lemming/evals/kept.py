@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lemming.cases import RECORD_FILE, case_file
+from lemming.evals.cases import RECORD_FILE, case_file
 from lemming.files import fs
 from lemming.files.documents import unreadable
 from lemming.files.jsontext import JsonProblem, compact, parse
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.redaction import redact_json
 
 LIMIT_BYTES = 256 << 20

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from lemming import messages
-from lemming.asking.people import missing_line, require_person, require_reach
-from lemming.cases import Case, Sent
-from lemming.clock import FrozenClock, parse_timestamp, timestamp
-from lemming.config import Config
-from lemming.contract import ToolCall
+from lemming.base.clock import FrozenClock, parse_timestamp, timestamp
+from lemming.base.contract import ToolCall
+from lemming.base.kinds import MessageKind
+from lemming.capabilities.requests.people import missing_line, require_person, require_reach
 from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.evals.answering import Answering
-from lemming.inspect.requests import requests_now
+from lemming.evals.cases import Case, Sent
+from lemming.facts.requests import requests_now
 from lemming.journal.file import journal_ticks
-from lemming.kinds import MessageKind
+from lemming.journal.report import TickReport
 from lemming.messages import OutboxEntry
-from lemming.models import ModelEntry
-from lemming.organisation import Organisation
+from lemming.org.config import Config
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import Organisation
 from lemming.providers import Reply, Request
-from lemming.report import TickReport
 from lemming.service.eager import Eager
 from lemming.tick.counter import load_tick
 from lemming.tick.runtime import Runtime, open_org

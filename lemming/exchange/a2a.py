@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lemming.resume import Agent
-from lemming.skills.skill import Skill
+from lemming.capabilities.skills.skill import Skill
+from lemming.org.resume import Agent
 
 PROTOCOL_VERSION = "1.0"
 _MODES = ["text/plain", "application/json"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming.capabilities.skills.guides import GUIDE
+from lemming.capabilities.skills.skill import SKILL_FILE
 from lemming.exchange.mapping import (
     HARMLESS,
     agent_name,
@@ -18,8 +20,6 @@ from lemming.exchange.mapping import (
 )
 from lemming.exchange.source import Source
 from lemming.exchange.taken import Destination, Taken
-from lemming.skills.guides import GUIDE
-from lemming.skills.skill import SKILL_FILE
 
 AGENTS, SKILLS = ".claude/agents", ".claude/skills"
 _FULLY_OURS = ("model", "name", "skills")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
+from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
+from lemming.capabilities.skills.guides import GUIDE
+from lemming.capabilities.skills.skill import SKILL_FILE
 from lemming.exchange.mapping import (
     agent_name,
     copy_folder,
@@ -19,9 +22,6 @@ from lemming.exchange.mapping import (
 )
 from lemming.exchange.source import Source
 from lemming.exchange.taken import Destination, Taken
-from lemming.skills.front_matter import NotFrontMatter, load_yaml
-from lemming.skills.guides import GUIDE
-from lemming.skills.skill import SKILL_FILE
 
 SIDECAR = ".paperclip.yaml"
 _SIDECAR_LIMIT_CHARS = 512 << 10

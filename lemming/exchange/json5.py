@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from lemming.skills.front_matter import NotFrontMatter, load_yaml
+from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
 
 LIMIT_CHARS = 256 << 10
 _STRINGS_AND_COMMENTS = re.compile(

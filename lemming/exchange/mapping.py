@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from lemming.base.paths import AGENT_NAME
+from lemming.base.times.cron import why_no_cron, why_no_zone
 from lemming.exchange.source import Source
 from lemming.exchange.taken import Destination, Taken
-from lemming.paths import AGENT_NAME
-from lemming.times.cron import why_no_cron, why_no_zone
 
 _TOOLS = {
     "bash": "shell", "exec": "shell", "process": "shell", "shell": "shell",

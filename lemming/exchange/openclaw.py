@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from lemming.capabilities.skills.front_matter import NotFrontMatter
 from lemming.errors import ToolError
 from lemming.exchange.json5 import load_json5
 from lemming.exchange.mapping import (
@@ -24,7 +25,6 @@ from lemming.exchange.mapping import (
 from lemming.exchange.source import Source
 from lemming.exchange.taken import Destination, Taken
 from lemming.memory import memory_effect
-from lemming.skills.front_matter import NotFrontMatter
 
 CONFIG = "openclaw.json"
 _INSTRUCTIONS = ("SOUL.md", "AGENTS.md", "USER.md")

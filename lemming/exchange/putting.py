@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming import paths
 from lemming.agents import decode_resume
-from lemming.config import MODELS_FILE
+from lemming.base import paths
 from lemming.errors import ConfigError, UsageError
 from lemming.exchange.taken import Taken
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse, pretty
+from lemming.org.config import MODELS_FILE
 
 _SECRET = re.compile(
     r"(?:api_?key|access_?key|private_?key|token|secret|password|authorization)\Z", re.IGNORECASE

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lemming.capabilities.skills.front_matter import NotFrontMatter, split, values_of
 from lemming.errors import UsageError
 from lemming.exchange.taken import Remark
 from lemming.files import fs
 from lemming.files.refusals import looking
-from lemming.skills.front_matter import NotFrontMatter, split, values_of
 
 TEXT_LIMIT_BYTES = 256 << 10
 FILE_LIMIT_BYTES = 4 << 20

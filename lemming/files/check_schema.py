@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from lemming.clock import parse_timestamp
+from lemming.base.clock import parse_timestamp
 
 KNOWN_TEXTS = 100_000  # as many as are remembered to be what a schema asks for
 

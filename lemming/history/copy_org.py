@@ -11,20 +11,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from lemming import paths
 from lemming.agents import agent_folders, survey_agents
-from lemming.config import MODELS_FILE, ORG_FILE, Config, load_config
-from lemming.contract import TurnReply, parse_reply
+from lemming.base import paths
+from lemming.base.contract import TurnReply, parse_reply
+from lemming.base.kinds import MessageKind
+from lemming.capabilities.skills.outside import outside_files
 from lemming.errors import ContractError
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.jsontext import JsonProblem, compact, parse, pretty
 from lemming.journal.file import begun_journals, read_journal
 from lemming.journal.records import ModelReplied
-from lemming.kinds import MessageKind
-from lemming.models import ModelEntry
+from lemming.org.config import MODELS_FILE, ORG_FILE, Config, load_config
+from lemming.org.models import ModelEntry
 from lemming.providers import is_channel, is_person
-from lemming.skills.outside import outside_files
 from lemming.testing import say
 from lemming.tick.counter import load_tick
 from lemming.tools import EngineTool, Tool, shipped_tools

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent
-from lemming.config import KINDS
 from lemming.errors import Problem, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, nearest, parse, pretty
@@ -17,6 +16,7 @@ from lemming.files.unknown import unknown_keys
 from lemming.files.whole import put_whole, require_free
 from lemming.history.read import PastStates, State
 from lemming.journal.copy import copy_journals
+from lemming.org.config import KINDS
 from lemming.tick.counter import persist_tick
 
 _FILE_LIMIT_BYTES = 64 << 20

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import GitFailed
 from lemming.files import fs
 from lemming.files.descriptors import walk

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from lemming import paths
 from lemming.agents import survey_agents
-from lemming.clock import timestamp
-from lemming.config import load_config
+from lemming.base import paths
+from lemming.base.clock import timestamp
+from lemming.capabilities.skills.outside import outside_roots
 from lemming.errors import UsageError
 from lemming.history.git import BRANCH, EMPTY_TREE, FOLDER, Repository
 from lemming.history.recorder import not_ours, ticks_with_turns, trailers_of
-from lemming.skills.outside import outside_roots
+from lemming.org.config import load_config
 from lemming.tick.counter import load_tick
 
 NOW = "now"

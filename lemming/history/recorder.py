@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lemming import paths
 from lemming.agents import survey_agents
-from lemming.clock import timestamp
+from lemming.base import paths
+from lemming.base.clock import timestamp
+from lemming.capabilities.skills.outside import outside_roots
 from lemming.errors import GitFailed, LemmingError
-from lemming.events import Event, HistoryNotKept, TickBegins, TickEnds
 from lemming.history.git import BRANCH, FOLDER, Repository
+from lemming.journal.events import Event, HistoryNotKept, TickBegins, TickEnds
 from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.records import Record, TickCommitted, TurnCommitted
+from lemming.journal.report import STATUSES, TickReport, TurnReport
 from lemming.logging_config import EngineLog
-from lemming.report import STATUSES, TickReport, TurnReport
-from lemming.skills.outside import outside_roots
 from lemming.tick.runtime import Runtime
 
 BY_HAND = "by hand"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lemming.clock import timestamp
+from lemming.base.clock import timestamp
 from lemming.files import fs
 from lemming.history.read import NOW, Changes, History, State
 from lemming.history.recorder import Recorder

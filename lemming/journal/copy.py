@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming import paths
+from lemming.base import paths
 from lemming.files import fs
 from lemming.journal.file import OWN_LIMIT_BYTES
 from lemming.journal.sealing import (
@@ -15,7 +15,7 @@ from lemming.journal.sealing import (
     sealed_ticks,
     segments,
 )
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 
 def copy_journals(base: OrgPath, other: Path, *, until: int) -> None:

@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Literal, TypeVar
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import CorruptState, DiskError
-from lemming.events import Observer, ignore
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.files.jsontext import JsonProblem, compact, compact_texts, parse
+from lemming.journal.events import Observer, ignore
 from lemming.journal.found import plan_in
 from lemming.journal.lines import (
     check_in,
@@ -43,7 +43,7 @@ from lemming.journal.sealing import (
 )
 from lemming.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.journal.sequence import NoRecord, Sequence, record_of
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.redaction import redact_bytes
 
 T = TypeVar("T")

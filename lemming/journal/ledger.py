@@ -15,8 +15,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from lemming import paths
-from lemming.capabilities import SHIPPED, capability_here
+from lemming.base import paths
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.documents import value_of, why_unreadable
@@ -27,7 +26,8 @@ from lemming.files.stamps import Identity, identity_in, is_exact
 from lemming.journal.begun import Begun
 from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.read_mark import ReadMark
-from lemming.organisation import Organisation, OrgPath
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.capabilities import SHIPPED, capability_here
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.report import LostJson
+from lemming.journal.report import LostJson
 
 _BOUNDS = {"ge": 0, "le": LARGEST_AMOUNT}
 

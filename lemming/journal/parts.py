@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired, TypedDict
 
+from lemming.base.kinds import MessageKind
 from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
-from lemming.kinds import MessageKind
-from lemming.report import LostJson
+from lemming.journal.report import LostJson
 
 # Written so because of keys that are words of Python's own.
 SourceJson = TypedDict("SourceJson", {"is": str, "of": str})

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from lemming import paths
+from lemming.base import paths
 from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.files.fields import Json, Schema, object_of
 from lemming.journal.records import IN_THE_OPENING, TurnStarted

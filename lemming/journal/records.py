@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
 
+from lemming.base.kinds import OnError
 from lemming.errors import Outcome
-from lemming.events import Event
 from lemming.files.fields import (
     AgentName,
     Amount,
@@ -25,6 +25,7 @@ from lemming.files.fields import (
     object_of,
     schema_of,
 )
+from lemming.journal.events import Event
 from lemming.journal.parts import (
     CallJson,
     EffectJson,
@@ -42,9 +43,8 @@ from lemming.journal.parts import (
     TaskJson,
     TotalsJson,
 )
-from lemming.kinds import OnError
+from lemming.journal.report import NOT_IN_EVERY_LINE, LostJson, TurnReport, VerdictJson
 from lemming.redaction import redact_json
-from lemming.report import NOT_IN_EVERY_LINE, LostJson, TurnReport, VerdictJson
 
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""

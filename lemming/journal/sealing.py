@@ -15,13 +15,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
 from lemming.files.stamps import Listing, is_there, list_again, status_of
 from lemming.journal.segments import JOURNAL_LIMIT_BYTES, NoSegment, Segment, pack
-from lemming.organisation import Organisation, OrgPath
+from lemming.org.organisation import Organisation, OrgPath
 
 if TYPE_CHECKING:
     from lemming.journal.zip_segments import ZipSegment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import CorruptState
 from lemming.files.check_schema import Check, check_of, shown
 from lemming.files.fields import Count, Json, schema_of

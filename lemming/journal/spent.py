@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import CorruptState
 from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.files.fields import Json
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.file import raw_journal
 from lemming.journal.lost import NONE_LOST, Lost
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 _KINDS = (b"tick_started", b"turn_started", b"model_reserved", b"model_replied", b"model_failed")
 _READ = tuple(b'{"type":"%b"' % kind for kind in _KINDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lemming.agents import Agent, AgentCredits
 from lemming.files.documents import value_of
 from lemming.journal.records import TurnStarted
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 
 IN_THE_PROMPT = "(recorded in the prompt)"
 """What stands for the instructions: the record holds them once, in the prompt."""

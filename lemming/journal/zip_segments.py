@@ -7,7 +7,7 @@ import struct
 from typing import IO
 from zipfile import ZipFile
 
-from lemming import paths
+from lemming.base import paths
 from lemming.journal.segments import JOURNAL_LIMIT_BYTES, NoSegment
 
 _JOURNALS = 100  # of one segment

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from lemming.deadlines import LeftBehind, run_on_thread
+from lemming.base.deadlines import LeftBehind, run_on_thread
 from lemming.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.llm.in_words import in_words
 from lemming.plugins.errors import provider_error

@@ -16,13 +16,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
-from lemming.clock import Clock, parse_timestamp, timestamp
+from lemming.base import paths
+from lemming.base.clock import Clock, parse_timestamp, timestamp
 from lemming.errors import CircuitOpen, DiskError, ProviderError, TimedOut, Unavailable
 from lemming.files import fs
 from lemming.files.documents import value_of
 from lemming.files.jsontext import compact, parse, pretty
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.redaction import without_userinfo
 
 FAILURES_TO_OPEN = 5

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from lemming.files.jsontext import parse
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 
 VENDORS = ("openai", "anthropic")
 WRITING = {"5m": 1.25, "1h": 2.0}

@@ -9,7 +9,7 @@ from lemming.errors import OutOfCredits
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.llm.prices import price_of
 from lemming.llm.tokens import tokens_used
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Message, Reply
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from lemming.clock import SystemClock
+from lemming.base.clock import SystemClock
 from lemming.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
 from lemming.llm.calls import ask, timed_out
 from lemming.llm.circuit import Circuit, CircuitsInMemory

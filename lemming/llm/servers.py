@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lemming import paths
-from lemming.clock import Clock, timestamp
+from lemming.base import paths
+from lemming.base.clock import Clock, timestamp
 from lemming.errors import DiskError, Problem, RequestRejected
 from lemming.files import fs
 from lemming.files.documents import value_of

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lemming.files.jsontext import to_line
 from lemming.llm.prices import price_of
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Request
 
 AROUND_A_CALL = 1024

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lemming.base.times.spoken import moment_of
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.mail.references import named_in
 from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry
-from lemming.times.spoken import moment_of
 
 
 def count_in(payload: Mapping[str, Any], key: str) -> int | None:

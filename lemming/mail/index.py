@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.descriptors import Around
@@ -34,7 +34,7 @@ from lemming.files.stamps import (
     status_of,
 )
 from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 KEPT_BYTES = 32 << 20
 KEPT_BYTES_EACH = 64 << 10  # for every outbox that is read, where that is more: what an inbox shows of one

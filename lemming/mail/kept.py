@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from lemming.capabilities import capability_here, made_by
 from lemming.files.fields import Json
 from lemming.journal.begun import Asked
 from lemming.journal.ledger import AgentState
 from lemming.mail.requests import RequestView
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import capability_here, made_by
 
 
 class CallNote(NamedTuple):

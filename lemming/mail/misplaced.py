@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import Problem
 from lemming.files import fs
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 NAMED = 3
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from itertools import islice
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.messages import names_in, read_entry
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 
 def outbox_problems(

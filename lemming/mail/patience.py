@@ -15,7 +15,7 @@ from lemming.journal.file import read_plan
 from lemming.mail.closing import is_past, last_tick, not_after_in
 from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry, names_of
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 
 class Patience:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.mail.index import EntryIndex, Names
 from lemming.mail.request_rules import concerns_requests, may_matter
 from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry
-from lemming.organisation import Organisation, OrgPath
+from lemming.org.organisation import Organisation, OrgPath
 
 
 class RequestEntries:

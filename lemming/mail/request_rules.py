@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from lemming.capabilities import capability_here, made_by
 from lemming.mail.closing import enough_in, is_in_time, last_tick, not_after_in
 from lemming.mail.references import name_in, named_in
 from lemming.mail.requests import End, Hop, Requests, RequestView, Share
 from lemming.messages import EntryName, OutboxEntry
-from lemming.resume import Agent
+from lemming.org.resume import Agent
+from lemming.plugins.capabilities import capability_here, made_by
 
 FIRST_PLACE = -2  # before everybody's entries of a tick: when what was open through the tick before expires
 A_PERSONS_PLACE = -1  # who has no turn in a tick wrote before its turns

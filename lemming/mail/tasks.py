@@ -13,7 +13,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent
-from lemming.capabilities import made_by
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.closing import (
@@ -30,6 +29,7 @@ from lemming.mail.patience import patient
 from lemming.mail.references import name_in, named_in
 from lemming.mail.visibility import View
 from lemming.messages import EntryName, OutboxEntry, names_of
+from lemming.plugins.capabilities import made_by
 
 TICKS_EACH = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""

@@ -22,7 +22,7 @@ from lemming.journal.read_mark import ReadMark
 from lemming.mail.index import EntryIndex, Found, Names, in_tick_order
 from lemming.mail.misplaced import about_files
 from lemming.messages import EntryName, OutboxEntry, may_be_of_a_turn, name_of_entry, names_of
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 OWN_ENTRIES_SHOWN = 3
 NONE: Mapping[str, Any] = {}

@@ -26,7 +26,7 @@ from lemming.redaction import redact
 
 PLUGIN_GROUP = "lemming.plugins"
 MARK = "__lemming_tool__"
-"""What `@tool` puts on a function (`lemming.declared`)."""
+"""What `@tool` puts on a function (`lemming.tools.declared`)."""
 EVERYBODY = ""
 """Stands in the place of a plugin's name for what every organisation has."""
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
-from lemming.contract import ToolCall
+from lemming.base.contract import ToolCall
 from lemming.errors import LemmingError, OverBudget, RequestRejected, UsageError
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.backends.replay import replayed
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Reply, Request
 from lemming.rehearsal.budget import Spending
 from lemming.rehearsal.questions import RecordedQuestions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from lemming.files.jsontext import compact
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Request
 
 

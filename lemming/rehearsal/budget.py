@@ -9,7 +9,7 @@ from decimal import Decimal
 from lemming.errors import AnswerTooLarge, OverBudget, ProviderError
 from lemming.llm.pricing import usage_of
 from lemming.llm.worst import exact, most_tokens_in, worst_of
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Reply, Request
 
 

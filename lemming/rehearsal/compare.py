@@ -9,15 +9,15 @@ from difflib import unified_diff
 from itertools import zip_longest
 from typing import Any
 
-from lemming import paths
 from lemming.agents import agent_folders
+from lemming.base import paths
 from lemming.errors import ConfigError, CorruptState
 from lemming.files.fields import Json
 from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.history.read import FileChange
 from lemming.journal.ledger import read_state
 from lemming.messages import OutboxEntry, list_outbox, read_entry
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.timeline import TickSpan
 from lemming.timeline.past import files_of, read_now
 from lemming.timeline.unkept import change_of

@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from lemming.config import Config
 from lemming.journal.records import ModelFailed, ModelReplied
-from lemming.models import ModelEntry
-from lemming.organisation import OrgPath
+from lemming.org.config import Config
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import OrgPath
 from lemming.providers import Message, Request
 from lemming.rehearsal.answers import question_of
 from lemming.tick.edge import tried

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lemming import paths
 from lemming.agents import agent_folders, decode_resume
-from lemming.config import load_config
+from lemming.base import paths
 from lemming.engine import run_opened
 from lemming.errors import ConfigError, LemmingError, UsageError
 from lemming.files import fs
@@ -24,7 +23,8 @@ from lemming.files.jsontext import nearest, parse, pretty
 from lemming.history.fork import Setting, files_with, fork
 from lemming.history.read import FileChange, PastStates
 from lemming.journal.file import journal_ticks, prompts_in, read_journal
-from lemming.organisation import OrgPath
+from lemming.org.config import load_config
+from lemming.org.organisation import OrgPath
 from lemming.rehearsal.again import CallNotMade, NotAsked, Rehearsing
 from lemming.rehearsal.budget import Spending
 from lemming.rehearsal.compare import EntryDifference, differing_entries
@@ -253,7 +253,7 @@ def _tool_files(base: OrgPath) -> list[str]:
     patterns = load_config(base).org.tool_files
     if not patterns:
         return []
-    from lemming.toolbox.functions.finding import find_files, with_neighbours
+    from lemming.capabilities.toolbox.functions.finding import find_files, with_neighbours
 
     return [*with_neighbours(Path(base), find_files(Path(base), patterns)[0])]
 

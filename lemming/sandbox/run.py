@@ -21,11 +21,11 @@ from functools import cache
 from pathlib import Path
 from typing import IO, cast
 
-from lemming.config import Org
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files import fs
 from lemming.files.refusals import looking
-from lemming.org_blocks import ShellSettings
+from lemming.org.blocks import ShellSettings
+from lemming.org.config import Org
 from lemming.sandbox import launcher as confine
 from lemming.sandbox import quota
 from lemming.sandbox.launcher import Mode, Order, Verdict

@@ -12,20 +12,20 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lemming import paths
 from lemming.agents import agent_folders
-from lemming.clock import timestamp
-from lemming.config import Org
+from lemming.base import paths
+from lemming.base.clock import timestamp
 from lemming.errors import DiskError, LemmingError
-from lemming.events import Event, TickEnds
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse, pretty
+from lemming.journal.events import Event, TickEnds
+from lemming.journal.report import TickReport, TurnReport
 from lemming.logging_config import EngineLog
-from lemming.organisation import Organisation
+from lemming.org.config import Org
+from lemming.org.organisation import Organisation
+from lemming.org.threads import keep_alive
 from lemming.redaction import redact, redact_json
-from lemming.report import TickReport, TurnReport
 from lemming.service.command import run_command
-from lemming.threads import keep_alive
 from lemming.tick.runtime import Runtime
 
 FAILURE, WAITING = "failure", "waiting"

@@ -17,15 +17,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from lemming import __version__, paths
+from lemming import __version__
 from lemming.agents import survey_agents
-from lemming.clock import SystemClock, timestamp
+from lemming.base import paths
+from lemming.base.clock import SystemClock, timestamp
 from lemming.errors import OrgBusy, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
 from lemming.journal.file import is_committed
 from lemming.journal.sealing import SEALED, plain_ticks
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.service.archive import MANIFEST, SUFFIXES, VERSION, Manifest, Root, cannot_read, members
 from lemming.tick.counter import load_tick
 from lemming.tick.holder import holder_of

@@ -10,14 +10,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, load_agent
-from lemming.config import MODELS_FILE, load_config
+from lemming.base import paths
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.jsontext import locate, parse, pretty, to_line
 from lemming.files.lock import changing
-from lemming.organisation import OrgPath
+from lemming.org.config import MODELS_FILE, load_config
+from lemming.org.organisation import OrgPath
 
 DEFAULT_KEY = "default"
 RECORDED = "recorded"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lemming.config import ORG_FILE
 from lemming.errors import Problem
-from lemming.report import TickReport, TurnReport
+from lemming.journal.report import TickReport, TurnReport
+from lemming.org.config import ORG_FILE
 from lemming.tick.addressed import who_goes_on
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import take_snapshot

@@ -13,10 +13,10 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from lemming.connections import BoundedHandler, BoundedServer
+from lemming.base.connections import BoundedHandler, BoundedServer
 from lemming.errors import LemmingError, UsageError
 from lemming.files.jsontext import compact
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.redaction import redact_bytes, redact_json
 from lemming.service.listening import answering, bound
 

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent
-from lemming.clock import Clock
-from lemming.config import Org
-from lemming.contract import parse_reply
+from lemming.base.clock import Clock
+from lemming.base.contract import parse_reply
+from lemming.base.kinds import MessageKind
 from lemming.errors import ContractError, Problem, UsageError
-from lemming.kinds import MessageKind
 from lemming.llm.prices import price_of
 from lemming.llm.pricing import usage_of
 from lemming.llm.servers import INSTEAD
-from lemming.models import ModelEntry
+from lemming.org.config import Org
+from lemming.org.models import ModelEntry
 from lemming.providers import Message, Reply, Request, is_channel, is_person, require_reply
-from lemming.reply_schemas import brief_schema, reply_schema
 from lemming.tick.backends import Backends
 from lemming.turn.actions import action_schema, actions_of, as_reply
 from lemming.turn.opening import calls_natively
 from lemming.turn.prompt import OPENINGS
+from lemming.turn.reply_schemas import brief_schema, reply_schema
 
 EMBEDDED = "local"
 """The provider whose models run inside the engine, and cost nothing unless their line says so."""

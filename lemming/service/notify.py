@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from lemming.events import Event, TickBegins, TickEnds
+from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.logging_config import EngineLog
+from lemming.org.threads import keep_alive
 from lemming.service.progress import Progress
-from lemming.threads import keep_alive
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 

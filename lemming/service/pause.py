@@ -10,14 +10,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, load_agent
-from lemming.config import ORG_FILE, load_config
+from lemming.base import paths
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.jsontext import compact, parse, pretty
 from lemming.files.lock import changing
-from lemming.organisation import OrgPath
+from lemming.org.config import ORG_FILE, load_config
+from lemming.org.organisation import OrgPath
 
 KEY = "paused"
 _LIMIT_BYTES = 1 << 20

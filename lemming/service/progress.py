@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from lemming.config import Config, Org, load_config
 from lemming.errors import ConfigError
-from lemming.events import Event, Sleeping, TickBegins, TickEnds
-from lemming.organisation import Organisation
+from lemming.journal.events import Event, Sleeping, TickBegins, TickEnds
+from lemming.org.config import Config, Org, load_config
+from lemming.org.organisation import Organisation
 from lemming.tools import toolset_of
 
 MARGIN_S = 120.0

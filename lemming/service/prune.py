@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming import paths
 from lemming.agents import agent_folders
-from lemming.config import Config
+from lemming.base import paths
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.journal.sealing import SEALED, segments
-from lemming.organisation import OrgPath
+from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 
 ASIDE = "aside"

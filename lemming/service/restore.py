@@ -21,8 +21,8 @@ from lemming.errors import CorruptState, DiskError, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
 from lemming.files.whole import put_whole
-from lemming.org_format import require_known_format
-from lemming.organisation import Organisation
+from lemming.org.format import require_known_format
+from lemming.org.organisation import Organisation
 from lemming.service.archive import LEFT_OUT, MANIFEST, Manifest, Root, damaged, read_manifest
 from lemming.tick.counter import load_tick
 

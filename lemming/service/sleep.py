@@ -15,22 +15,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from lemming.agents import Agent, survey_agents
-from lemming.clock import parse_timestamp, timestamp
+from lemming.base.clock import parse_timestamp, timestamp
+from lemming.base.times.cron import next_occurrence
+from lemming.capabilities.calendars.jobs import next_moment
 from lemming.errors import ConfigError, CorruptState
-from lemming.events import Sleeping, Woken
 from lemming.files import fs
+from lemming.journal.events import Sleeping, Woken
 from lemming.journal.ledger import read_state
+from lemming.journal.report import TickReport
 from lemming.mail.index import EntryIndex
-from lemming.mail.jobs import next_moment
-from lemming.organisation import Organisation
-from lemming.report import TickReport
-from lemming.schedule import next_due
+from lemming.org.organisation import Organisation
+from lemming.org.schedule import next_due
 from lemming.service.watch import Watch, context_files
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import takes_turns
 from lemming.tick.reading import clocks_in, goes_by_the_clock
 from lemming.tick.runtime import Runtime
-from lemming.times.cron import next_occurrence
 from lemming.tools import EngineTool, toolset_of
 
 LONGEST_SLEEP_S = 3600.0

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lemming.config import ORG_FILE, load_config
 from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
 from lemming.journal.sealing import SEALED, repack_segment, segments
-from lemming.org_format import NEWEST_FORMAT
-from lemming.organisation import OrgPath
+from lemming.org.config import ORG_FILE, load_config
+from lemming.org.format import NEWEST_FORMAT
+from lemming.org.organisation import OrgPath
 
 _LIMIT_BYTES = 1 << 20
 

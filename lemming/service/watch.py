@@ -12,13 +12,13 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from lemming import paths
 from lemming.access.grants import resolve
 from lemming.agents import Agent
-from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+from lemming.base import paths
+from lemming.capabilities.skills.guides import guide_files
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files.stamps import ABSENT, Identity, Listing, Reading, identity_of, is_current, list_again, look
-from lemming.skills.guides import guide_files
+from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 
 SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
 LIMIT_BYTES = 16 << 20  # more than any of these files may have

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lemming.engine import report_of
-from lemming.events import Event, TickBegins, TickEnds
+from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.journal.records import Record, TickCommitted, TickStarted
 from lemming.tick.plan import Plan
 

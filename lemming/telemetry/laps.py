@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lemming.clock import parse_timestamp
+from lemming.base.clock import parse_timestamp
 from lemming.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 
 ROUNDING_MS = 20

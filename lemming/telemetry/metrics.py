@@ -13,15 +13,15 @@ from typing import get_args
 
 from lemming import __version__
 from lemming.errors import code_of
-from lemming.inspect.health import seconds_since_tick
-from lemming.inspect.standing import Line, Standing, standing_of
+from lemming.facts.health import seconds_since_tick
+from lemming.facts.standing import Line, Standing, standing_of
 from lemming.journal.file import begun_journals, is_committed, read_journal
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import ModelReplied, ToolFinished, TurnEnded
-from lemming.organisation import Organisation
-from lemming.report import STATUSES, Why
+from lemming.journal.report import STATUSES, Why
+from lemming.org.organisation import Organisation
+from lemming.org.verification import JUDGES
 from lemming.telemetry.exposition import Family, Sample, text_of
-from lemming.verification import JUDGES
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """How long things take is told of so many journals, or of fewer that have so many answers."""

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lemming import paths
+from lemming.base import paths
 from lemming.journal.file import JournalContents, journal_ticks, newest_journals, prompts_in, reading_of
 from lemming.journal.records import TickCommitted
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.timeline import TickSpan
 
 LOOK_S = 0.5

@@ -12,7 +12,7 @@ from lemming.files.jsontext import compact
 from lemming.journal.file import read_plan
 from lemming.journal.records import TickStarted
 from lemming.messages import entry_id
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.timeline.record import RecordedTick, TurnRecord
 
 T = TypeVar("T")

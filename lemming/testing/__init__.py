@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
-from lemming.clock import FrozenClock
+from lemming.base import paths
+from lemming.base.clock import FrozenClock
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.journal.file import read_journal

@@ -22,19 +22,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from lemming import paths
 from lemming.agents import agent_folders, survey_agents
-from lemming.answer_payloads import answer_in
-from lemming.clock import FrozenClock, timestamp
-from lemming.config import load_config
+from lemming.base import paths
+from lemming.base.clock import FrozenClock, timestamp
+from lemming.base.patterns.expressions import expression
+from lemming.capabilities.answers.payloads import answer_in
 from lemming.files import fs
 from lemming.files.jsontext import parse
 from lemming.mail.request_entries import RequestEntries
 from lemming.mail.request_rules import requests_of
 from lemming.mail.requests import Requests, RequestView
 from lemming.messages import OutboxEntry, send
-from lemming.organisation import Organisation
-from lemming.patterns.expressions import expression
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.providers import is_person
 
 T = TypeVar("T")

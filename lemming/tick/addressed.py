@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from lemming.calendars import is_clock
-from lemming.config import credits_of
+from lemming.capabilities.calendars.calendar import is_clock
+from lemming.capabilities.plans.format import is_planner, wake_of
 from lemming.errors import LemmingError
 from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.report import Reason
 from lemming.mail.kept import asked_beside
 from lemming.mail.tasks import Tasks, tasks_of
 from lemming.mail.visibility import View
 from lemming.memory import read_memories
 from lemming.messages import OutboxEntry
-from lemming.organisation import Organisation
-from lemming.plans.format import is_planner, wake_of
-from lemming.report import Reason
-from lemming.resume import Agent
-from lemming.schedule import next_due
+from lemming.org.config import credits_of
+from lemming.org.organisation import Organisation
+from lemming.org.resume import Agent
+from lemming.org.schedule import next_due
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.inputs import FoundFirst, find
 from lemming.turn.news import is_news

@@ -16,8 +16,11 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from lemming.clock import elapsed_ms
-from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
+from lemming.base.clock import elapsed_ms
+from lemming.base.contract import REPLY_LIMIT_BYTES, ToolCall
+from lemming.capabilities.gates.gate import GateVerdict
+from lemming.capabilities.toolbox.left_over import is_left_by, without_secrets
+from lemming.capabilities.trust.order import TRUST
 from lemming.errors import (
     AnswerTooLarge,
     DiskError,
@@ -27,15 +30,14 @@ from lemming.errors import (
     is_final,
     name_of,
 )
-from lemming.events import ModelAsked
 from lemming.files.effects import FileEffect, apply_effect, writes_first
-from lemming.gates.gate import GateVerdict
+from lemming.journal.events import ModelAsked
 from lemming.journal.file import Journal
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.llm.pricing import usage_of
 from lemming.logging_config import EngineLog
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_json, redact_values
 from lemming.tick.commits import Commits
@@ -44,17 +46,15 @@ from lemming.tick.questions import look_before, question, require_paid_for
 from lemming.tick.recorded import record_of, recorded_answer, recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.toolbox.left_over import is_left_by, without_secrets
 from lemming.tools import EngineTool, ToolContext, ToolResult
-from lemming.toolset import Toolset
-from lemming.trust.order import TRUST
+from lemming.tools.toolset import Toolset
 from lemming.turn.parts import holder_of
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.seams import Holder
 from lemming.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.gates.look import Found
+    from lemming.capabilities.gates.look import Found
     from lemming.tick.gated_calls import CallGates
     from lemming.tick.traced import Tracing
     from lemming.tick.turn_limits import TurnSpending
@@ -143,7 +143,7 @@ class JournaledAnswers:
 
     def _check_live(self, number: int, name: str, seen: dict[str, Any]) -> GateAsked:
         """Ask a function, and return the record of what it said, or of how it broke."""
-        from lemming.gates.look import FunctionBroke
+        from lemming.capabilities.gates.look import FunctionBroke
 
         asked: dict[str, Any] = {"agent": self._name, "number": number, "function": name}
         try:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lemming.clock import Clock
-from lemming.config import Org
+from lemming.base.clock import Clock
 from lemming.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
-from lemming.models import ModelEntry
+from lemming.org.config import Org
+from lemming.org.models import ModelEntry
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lemming import paths
-from lemming.config import Org
+from lemming.base import paths
 from lemming.errors import DiskError, code_of
 from lemming.files.effects import apply_effect
 from lemming.journal.file import Journal
 from lemming.journal.records import TurnAnswered, TurnCommitted, TurnEnded
+from lemming.journal.report import TurnReport
 from lemming.logging_config import EngineLog
 from lemming.mail.visibility import Mail
 from lemming.memory import MemoryFolders
-from lemming.report import TurnReport
+from lemming.org.config import Org
 from lemming.tick.open_agents import OpenAgent, OpenAgents
 from lemming.tick.runtime import Runtime
 from lemming.turn.values import TurnOutcome

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from lemming import paths
 from lemming.agents import agent_folders
-from lemming.clock import is_timestamp
+from lemming.base import paths
+from lemming.base.clock import is_timestamp
 from lemming.errors import CorruptState, Problem, TickAlreadyCommitted
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
@@ -19,7 +19,7 @@ from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.journal.file import is_committed, journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.messages import list_outbox
-from lemming.organisation import Organisation, OrgPath
+from lemming.org.organisation import Organisation, OrgPath
 
 LAST_TICK = 10**12 - 1  # file names have room for twelve digits
 

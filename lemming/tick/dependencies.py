@@ -14,14 +14,14 @@ from typing import Any
 
 from lemming.access.grants import resolve
 from lemming.agents import Agent
-from lemming.config import Org
+from lemming.base.paths import Components, components
+from lemming.capabilities.skills.guides import guide_files
 from lemming.errors import ToolError
-from lemming.organisation import Organisation, OrgPath
-from lemming.paths import Components, components
-from lemming.skills.guides import guide_files
+from lemming.org.config import Org
+from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.edge import tried
 from lemming.tools import Places
-from lemming.toolset import Toolset
+from lemming.tools.toolset import Toolset
 
 LookedAt = Mapping[str, Sequence[str]]
 NOT_LOOKED_AT: LookedAt = {}

@@ -22,12 +22,12 @@ from lemming.errors import (
     TurnBroke,
     name_of,
 )
-from lemming.events import is_observers
 from lemming.files.refusals import is_about_one_file
+from lemming.journal.events import is_observers
+from lemming.journal.report import Reason
 from lemming.messages import EntryName, OutboxEntry
 from lemming.plugins.errors import words_of
 from lemming.redaction import redact_foreign
-from lemming.report import Reason
 from lemming.tick.runtime import Stopped
 
 T = TypeVar("T")

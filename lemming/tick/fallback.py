@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lemming.config import Config
 from lemming.errors import LemmingError, OutOfCredits, ProviderError
-from lemming.models import ModelEntry
+from lemming.org.config import Config
+from lemming.org.models import ModelEntry
 from lemming.providers import Reply
 from lemming.turn.values import TurnInputs
 

@@ -8,22 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming import paths
 from lemming.access.named import as_opened, opened_in_gate, places_among
 from lemming.agents import Agent
-from lemming.config import Org
-from lemming.contract import ToolCall
+from lemming.base import paths
+from lemming.base.contract import ToolCall
+from lemming.capabilities.gates.asked import Asking, heard_by
+from lemming.capabilities.gates.checks import asking
+from lemming.capabilities.gates.gate import GateVerdict, Rule, rules_of
+from lemming.capabilities.gates.look import Check, Facts, Found, Looked, look, nobody_judged, rules_at
+from lemming.capabilities.gates.placed import placed
+from lemming.capabilities.toolbox.planned import is_planned
 from lemming.errors import LemmingError, ToolError
 from lemming.files.effects import FileEffect
-from lemming.gates.asked import Asking, heard_by
-from lemming.gates.checks import asking
-from lemming.gates.gate import GateVerdict, Rule, rules_of
-from lemming.gates.look import Check, Facts, Found, Looked, look, nobody_judged, rules_at
-from lemming.gates.placed import placed
+from lemming.org.config import Org
 from lemming.plugins.errors import words_of
 from lemming.redaction import redact_foreign
 from lemming.tick.edge import tried
-from lemming.toolbox.planned import is_planned
 from lemming.tools import Tool, ToolContext, ToolResult
 from lemming.turn.seams import Holder
 

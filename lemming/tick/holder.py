@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import OrgBusy
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.files.lock import FolderLock, description
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 BEGINNINGS_WAITED_FOR = 25
 

@@ -13,20 +13,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from lemming import paths
 from lemming.access.grants import resolve
 from lemming.agents import Agent, Survey
-from lemming.config import Config, credits_of
+from lemming.base import paths
+from lemming.capabilities.plans.format import is_planner, plan_file, wake_of
+from lemming.capabilities.skills.guides import guide_files
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.stamps import Look, are_as_before, looks_at
 from lemming.journal.ledger import read_state
+from lemming.journal.report import TurnReport
 from lemming.mail.index import Names
 from lemming.mail.visibility import Mail
-from lemming.organisation import Organisation
-from lemming.plans.format import is_planner, plan_file, wake_of
-from lemming.report import TurnReport
-from lemming.skills.guides import guide_files
+from lemming.org.config import Config, credits_of
+from lemming.org.organisation import Organisation
 
 ORDERS_REMEMBERED = 16
 NEVER = sys.maxsize

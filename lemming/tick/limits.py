@@ -16,25 +16,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from lemming import paths
 from lemming.agents import agent_folders
-from lemming.config import ORG_FILE
+from lemming.base import paths
+from lemming.capabilities.gates.gate import Rule, rules_of
+from lemming.capabilities.gates.limit import NOTHING, Amount, Window, raised, window_of
+from lemming.capabilities.gates.look import rules_at
 from lemming.errors import CorruptState
-from lemming.gates.gate import Rule, rules_of
-from lemming.gates.limit import (
-    NOTHING,
-    Amount,
-    Window,
-    raised,
-    window_of,
-)
-from lemming.gates.look import rules_at
 from lemming.journal.file import Journal, journal_ticks
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import Record, TurnStarted
+from lemming.journal.report import TurnReport
 from lemming.mail.kept import raises_of
-from lemming.report import TurnReport
+from lemming.org.config import ORG_FILE
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.reserved import Reserved
 from lemming.tick.runtime import Runtime, Stopped

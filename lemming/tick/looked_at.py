@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lemming.access.grants import why_no_grant
 from lemming.agents import Survey
-from lemming.config import Config
-from lemming.organisation import Organisation
-from lemming.plans.format import files_of_plans
+from lemming.capabilities.plans.format import files_of_plans
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
 
 
 def looked_at_by(org: Organisation, survey: Survey, config: Config) -> dict[str, list[str]]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from lemming import paths
 from lemming.agents import load_agent
+from lemming.base import paths
 from lemming.errors import ConfigError, CorruptState, Problem
 from lemming.files.descriptors import open_regular
 from lemming.files.refusals import require_about_one_file
@@ -20,7 +20,7 @@ from lemming.journal.file import OWN_LIMIT_BYTES, read_journal
 from lemming.journal.ledger import read_state
 from lemming.journal.lines import lines
 from lemming.journal.records import TurnStarted
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 LOOKED_BACK = 100
 _TURN = re.compile(rb'\{"type":"turn_(started|committed)","epoch":\d+,"agent":"([^"]+)"')

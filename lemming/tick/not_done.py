@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse
-from lemming.organisation import OrgPath
+from lemming.journal.report import Status, TurnReport
+from lemming.org.organisation import OrgPath
 from lemming.redaction import redact_bytes
-from lemming.report import Status, TurnReport
 
 ROTATE_BYTES = 1 << 20
 NOT_DONE: tuple[Status, ...] = ("failed", "skipped")

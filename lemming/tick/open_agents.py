@@ -10,12 +10,12 @@ import resource
 import time
 from functools import cached_property
 
-from lemming import paths
+from lemming.base import paths
 from lemming.files.folder import Folder
 from lemming.files.stamps import Identity, has_rested, identity_of
 from lemming.journal.ledger import OpenLedger
 from lemming.logging_config import LogFile
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 SHARE = 16
 """Of the files that a process may open, this part is the number of agents that have four open."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, Survey
-from lemming.config import ORG_FILE, Config
+from lemming.base import paths
 from lemming.files import fs
 from lemming.files.jsontext import parse
-from lemming.organisation import Organisation
+from lemming.org.config import ORG_FILE, Config
+from lemming.org.organisation import Organisation
 from lemming.tick.plan import said_of_pause
 
 _CLOCKS_APART_NS = 2_000_000_000

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lemming.agents import Agent, AgentPermissions, FileAccess
-from lemming.config import credits_of
 from lemming.errors import LemmingError, UnknownModel
 from lemming.files.effects import FileEffect
 from lemming.journal.records import Record, ToolFinished, TurnStarted
+from lemming.org.config import credits_of
 from lemming.tick.recorded import recorded_result
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolContext

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.agents import Agent, Survey
-from lemming.clock import is_timestamp
-from lemming.config import Config
+from lemming.base.clock import is_timestamp
 from lemming.journal.records import TickStarted
+from lemming.journal.report import Reason, TurnReport, Why
+from lemming.org.config import Config
+from lemming.org.schedule import AgentSchedule, due_by_clock, is_due
 from lemming.providers import is_channel, is_person
-from lemming.report import Reason, TurnReport, Why
-from lemming.schedule import AgentSchedule, due_by_clock, is_due
 
 FOR_A_PERSON = "a person speaks for it"
 FOR_A_CHANNEL = "a channel speaks for it"

@@ -10,13 +10,13 @@ from lemming.errors import Paused, RequestOverLimit
 from lemming.journal.records import ModelReplied, Record
 from lemming.llm.pricing import check_credits
 from lemming.llm.worst import most_tokens_in, worst_of
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Message, Request
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.gates.gate import GateVerdict
+    from lemming.capabilities.gates.gate import GateVerdict
     from lemming.tick.traced import Tracing
     from lemming.tick.turn_limits import TurnSpending
 

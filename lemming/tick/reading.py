@@ -9,12 +9,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lemming.agents import Survey
-from lemming.calendars import is_clock
-from lemming.clock import parse_timestamp
-from lemming.config import Config
+from lemming.base.clock import parse_timestamp
+from lemming.capabilities.calendars.calendar import is_clock
 from lemming.errors import Problem
 from lemming.journal.file import read_plan
-from lemming.organisation import OrgPath
+from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import Plan
 

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from lemming.contract import NewEntry, ToolCall
+from lemming.base.contract import NewEntry, ToolCall
+from lemming.capabilities.gates.gate import GateVerdict
 from lemming.errors import recorded_failure
 from lemming.files.effects import FileEffect
-from lemming.gates.gate import GateVerdict
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.redaction import redact_values
 from lemming.tools import INFERRED, ToolResult, is_unknown_outcome
 from lemming.turn.values import Answer
 
 if TYPE_CHECKING:
-    from lemming.gates.look import Found
+    from lemming.capabilities.gates.look import Found
 
 _facts_of = attrgetter(*Answer._fields)
 
@@ -78,7 +78,7 @@ def recorded_result(record: ToolFinished) -> ToolResult:
 
 def recorded_finding(record: GateAsked) -> Found | None:
     """Return what a function said to a gate; raise what stood in its place."""
-    from lemming.gates.look import Found, FunctionBroke
+    from lemming.capabilities.gates.look import Found, FunctionBroke
 
     if record.error:
         raise FunctionBroke(record.error)

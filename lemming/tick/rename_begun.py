@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse, pretty
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 LIMIT_BYTES = 4096
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 
+from lemming.capabilities.gates.limit import Amount
 from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.gates.limit import Amount
 from lemming.journal.file import Journal
 from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.records import (

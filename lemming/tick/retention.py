@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from lemming import paths
 from lemming.agents import Agent, Survey, agent_folders
-from lemming.config import Config
+from lemming.base import paths
 from lemming.errors import CorruptState, Problem
 from lemming.journal.file import journal_ticks, read_plan
 from lemming.journal.ledger import read_state
@@ -26,7 +25,8 @@ from lemming.mail.kept import asked_beside
 from lemming.mail.patience import is_past_for
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
-from lemming.organisation import Organisation
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
 from lemming.tick.plan import channels_in, people_in
 from lemming.tick.reading import clocks_in
 
@@ -92,7 +92,7 @@ def _not_gone_out(org: Organisation, survey: Survey, config: Config, tick: int) 
     """Return the entries that are still to go out through a channel."""
     if not config.has_channels:
         return frozenset()
-    from lemming.channels.between import undelivered
+    from lemming.capabilities.channels.between import undelivered
 
     return undelivered(org, survey, config, tick)
 
@@ -144,7 +144,7 @@ def _without_vouches(
     old: dict[str, Sequence[EntryName]], org: Organisation, people: list[str]
 ) -> dict[str, Sequence[EntryName]]:
     """Return these entries without those by which people vouch for something: their word holds on."""
-    from lemming.trust.vouches import Vouches
+    from lemming.capabilities.trust.vouches import Vouches
 
     is_one = org.own(Vouches).is_one
     left = {

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from lemming.agents import Survey
-from lemming.config import Config
+from lemming.capabilities.plans.format import AgentPlan, is_planner, read_plan
+from lemming.capabilities.plans.run import PREFIX, run_key
 from lemming.errors import ConfigError, CorruptState
 from lemming.journal.ledger import read_state
 from lemming.memory import delete_memory, list_memories, read_memories
-from lemming.organisation import Organisation
-from lemming.plans.format import AgentPlan, is_planner, read_plan
-from lemming.plans.run import PREFIX, run_key
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
 
 
 class _Ended(NamedTuple):

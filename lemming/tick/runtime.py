@@ -16,22 +16,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.access.trust import Consent
-from lemming.clock import Clock, SystemClock, timestamp
-from lemming.config import Config, Org, load_config
-from lemming.deadlines import LeftBehind
+from lemming.base.clock import Clock, SystemClock, timestamp
+from lemming.base.deadlines import LeftBehind
+from lemming.capabilities.toolbox.calls import call_tool
 from lemming.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
-from lemming.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
 from lemming.files.documents import once_saved
 from lemming.files.jsontext import pretty_words
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
+from lemming.journal.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
 from lemming.journal.lost import Lost
 from lemming.journal.prompts import PromptWriter
 from lemming.journal.records import BatchAnnounced, BatchSent
 from lemming.logging_config import EngineLog
-from lemming.models import ModelEntry
-from lemming.org_format import require_known_format
-from lemming.organisation import Organisation
+from lemming.org.config import Config, Org, load_config
+from lemming.org.format import require_known_format
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import Reply, Request, provider_names
 from lemming.tick.backends import Backends
@@ -39,19 +40,18 @@ from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.holder import locked, next_epoch
 from lemming.tick.not_done import TurnsNotDone
 from lemming.tick.reading import previous_reading
-from lemming.toolbox.calls import call_tool
 from lemming.tools import ToolContext, ToolResult, refresh_tools
 
 if TYPE_CHECKING:
     from lemming.agents import Agent
-    from lemming.channels.between import Channels
-    from lemming.contract import ToolCall
-    from lemming.gates.asked import Asking
-    from lemming.gates.gate import GateVerdict
-    from lemming.gates.look import Found, Looked
+    from lemming.base.contract import ToolCall
+    from lemming.capabilities.channels.between import Channels
+    from lemming.capabilities.gates.asked import Asking
+    from lemming.capabilities.gates.gate import GateVerdict
+    from lemming.capabilities.gates.look import Found, Looked
     from lemming.journal.file import Journal
+    from lemming.journal.report import TickReport
     from lemming.llm.batch.queue import Batches
-    from lemming.report import TickReport
     from lemming.tick.gated_calls import CallGates
     from lemming.tick.snapshot import Snapshot
     from lemming.tools import Tool
@@ -140,7 +140,7 @@ class Runtime:
         config = self._readable_config()
         self.require_agreed(config, None)
         if config.org.plugins:
-            from lemming.toolbox.functions.plugin_files import PluginFiles
+            from lemming.capabilities.toolbox.functions.plugin_files import PluginFiles
 
             self.org.own(PluginFiles).require_unwritable(config.org.plugins)
         load_plugins(tuple(config.org.plugins))
@@ -258,8 +258,8 @@ class Runtime:
         )
 
     def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Return what the MCP servers have that those who take a turn may call; see `lemming.mcp.look`."""
-        from lemming.mcp.look import look
+        """Return what the MCP servers have that those who take a turn may call; see `lemming.capabilities.mcp.look`."""
+        from lemming.capabilities.mcp.look import look
 
         firing = [
             snapshot.survey.agents[name] for name in snapshot.plan.order if name in snapshot.survey.agents
@@ -292,7 +292,7 @@ class Runtime:
         self, number: int, name: str, seen: dict[str, Any], agent: str, settings: Org
     ) -> Found | None:
         """Ask a function for a gate, the `number`th time in the agent's turn; raise what it raises."""
-        from lemming.gates.checks import asking
+        from lemming.capabilities.gates.checks import asking
 
         return asking(tuple(settings.plugins))(name, seen)
 

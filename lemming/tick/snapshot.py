@@ -9,28 +9,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming import paths
 from lemming.agents import Agent, Survey, survey_agents
-from lemming.calendars import asker_in, is_clock
-from lemming.config import Config
+from lemming.base import paths
+from lemming.base.patterns import is_named
+from lemming.capabilities.calendars.calendar import asker_in, is_clock
+from lemming.capabilities.calendars.jobs import JobDue, Jobs
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import once_saved
 from lemming.files.jsontext import nearest
 from lemming.files.stamps import opened
-from lemming.mail.jobs import JobDue, Jobs
+from lemming.journal.report import Reason, TurnReport
 from lemming.mail.visibility import Mail
-from lemming.organisation import Organisation
-from lemming.patterns import is_named
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
 from lemming.plugins.errors import words_of
-from lemming.report import Reason, TurnReport
-from lemming.soundness.judged import who_may_run
 from lemming.tick.edge import tried
 from lemming.tick.idle import IdleAgents, waits_for_others
 from lemming.tick.pausing import Pauses
 from lemming.tick.plan import Plan, callers_in, channels_in, make_plan, people_in
 from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
+from lemming.tick.soundness.judged import who_may_run
 from lemming.tools import has_own_tools, refresh_tools, toolset_of
-from lemming.toolset import Toolset
+from lemming.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from lemming.journal.records import TickStarted
@@ -228,7 +228,7 @@ def with_servers(
     """Return the snapshot with what MCP servers have: as the tick's record says, else as a look does now."""
     if not snapshot.survey.names_servers:
         return snapshot
-    from lemming.mcp.offered import McpTools
+    from lemming.capabilities.mcp.offered import McpTools
 
     servers = started.mcp if started else look(snapshot)
     snapshot.org.own(McpTools).withhold(servers)
@@ -290,7 +290,7 @@ def _why_unknown(org: Organisation, tool: str, known: list[str]) -> Iterator[tup
     if not tool.startswith("mcp."):
         yield f'no tool "{tool}"', nearest(tool, known) or f"tools: {', '.join(known)}"
         return
-    from lemming.mcp.offered import why_no_tool
+    from lemming.capabilities.mcp.offered import why_no_tool
 
     if wrong := why_no_tool(org, tool):
         yield wrong

@@ -8,15 +8,15 @@ from decimal import Decimal
 from functools import reduce
 from typing import NamedTuple
 
-from lemming.clock import parse_timestamp, timestamp
+from lemming.base.clock import parse_timestamp, timestamp
+from lemming.capabilities.gates.limit import NOTHING, ZERO, Amount, Window
 from lemming.errors import LemmingError
-from lemming.gates.limit import NOTHING, ZERO, Amount, Window
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState
 from lemming.journal.lost import Lost
 from lemming.journal.spent import SpentReader, TurnSpent
 from lemming.llm.worst import exact
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 _KEPT_TICKS = 20_000
 

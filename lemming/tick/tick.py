@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
-from lemming.clock import elapsed_ms
-from lemming.contract import ToolCall
+from lemming.base.clock import elapsed_ms
+from lemming.base.contract import ToolCall
 from lemming.errors import Problem, TurnBroke, UnknownModel, name_of
 from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal
 from lemming.journal.found import attempts_without_progress, may_have_gone_down, plan_in, start_and_end
@@ -32,9 +32,9 @@ from lemming.journal.records import (
     TurnStarted,
     TurnStopped,
 )
+from lemming.journal.report import Reason, TickReport, ToolUsed, TurnReport
 from lemming.mail.index import EntryIndex
-from lemming.organisation import Organisation
-from lemming.report import Reason, TickReport, ToolUsed, TurnReport
+from lemming.org.organisation import Organisation
 from lemming.tick.answers import JournaledAnswers
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits

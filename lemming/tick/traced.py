@@ -10,18 +10,18 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from lemming import paths
-from lemming.contract import ToolCall
+from lemming.base import paths
+from lemming.base.contract import ToolCall
+from lemming.base.paths import place_of
+from lemming.capabilities.mcp.settings import PREFIX
+from lemming.capabilities.trust.authors import Authors
+from lemming.capabilities.trust.marks import Marks
+from lemming.capabilities.trust.order import AGENT, Part
 from lemming.files.effects import apply_effect
 from lemming.files.opened import opened_place
-from lemming.mcp.settings import PREFIX
 from lemming.memory import decode_record, read_memories, trust_in
-from lemming.paths import place_of
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult
-from lemming.trust.authors import Authors
-from lemming.trust.marks import Marks
-from lemming.trust.order import AGENT, Part
 from lemming.turn.tracked import trust_of_turn
 from lemming.turn.values import TurnInputs
 

@@ -7,11 +7,9 @@ from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.errors import LemmingError, LimitReached, RequestOverLimit
-from lemming.files.jsontext import to_line
-from lemming.gates.checks import asking
-from lemming.gates.gate import Gate, GateVerdict, Rule
-from lemming.gates.limit import (
+from lemming.capabilities.gates.checks import asking
+from lemming.capabilities.gates.gate import Gate, GateVerdict, Rule
+from lemming.capabilities.gates.limit import (
     AMOUNTS,
     NOTHING,
     ONE,
@@ -22,12 +20,15 @@ from lemming.gates.limit import (
     limits_of,
     window_of,
 )
-from lemming.gates.look import WORDS, require_seen
+from lemming.capabilities.gates.look import WORDS, require_seen
+from lemming.errors import LemmingError, LimitReached, RequestOverLimit
+from lemming.files.jsontext import to_line
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.worst import most_tokens_in, size_of, worst_of
 from lemming.mail.kept import raises_of
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
+from lemming.org.verification import JUDGES
 from lemming.plugins.errors import words_of
 from lemming.providers import Request
 from lemming.tick.reserved import Reserved
@@ -37,7 +38,6 @@ from lemming.tick.spent_before import NotKnown, amount_lost, amount_of
 from lemming.turn.parts import questions_of
 from lemming.turn.results import RESULTS_CHARS
 from lemming.turn.values import TurnInputs
-from lemming.verification import JUDGES
 
 if TYPE_CHECKING:
     from lemming.tick.limits import TickSpending

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lemming.config import load_config
 from lemming.errors import UsageError
 from lemming.journal.file import begun, journal_ticks, read_journal
 from lemming.journal.found import plan_in
-from lemming.organisation import OrgPath
+from lemming.org.config import load_config
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick, newest_in_ledgers
 
 

@@ -13,14 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming import paths
 from lemming.agents import agent_folders
+from lemming.base import paths
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.journal.file import prompts_in
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import counter
 from lemming.timeline.record import RecordedTick, read_tick
 from lemming.timeline.replay.arrivals import Arrivals, find_arrivals

@@ -32,10 +32,10 @@ from lemming.journal.records import (
     TurnStarted,
     TurnStopped,
 )
+from lemming.journal.report import TickReport, TurnReport
 from lemming.memory import decode_memory
 from lemming.messages import OutboxEntry
-from lemming.organisation import OrgPath
-from lemming.report import TickReport, TurnReport
+from lemming.org.organisation import OrgPath
 from lemming.tick.plan import FOR_OTHERS, Plan
 from lemming.timeline.gaps import no_journal
 

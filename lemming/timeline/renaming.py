@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
 from lemming.agents import survey_agents
-from lemming.config import CREDITS_FILE, ORG_FILE
+from lemming.base import paths
+from lemming.capabilities.trust.marks import forget_marks, rename_marks
 from lemming.errors import ConfigError, CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse, pretty
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import EntryName, decode_entry, list_outbox, names_in
-from lemming.organisation import OrgPath
+from lemming.org.config import CREDITS_FILE, ORG_FILE
+from lemming.org.organisation import OrgPath
 from lemming.tick.rename_begun import begin_rename, end_rename
-from lemming.trust.marks import forget_marks, rename_marks
 
 LIMIT_BYTES = 1 << 20
 LOG_LIMIT_BYTES = 1 << 30

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.contract import Keep, ToolCall, TurnReply
+from lemming.base.contract import Keep, ToolCall, TurnReply
 from lemming.errors import ContractError, ProviderError
 from lemming.files.effects import FileEffect
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
+from lemming.journal.report import TurnReport
 from lemming.messages import entry_effect
 from lemming.providers import Message
-from lemming.report import TurnReport
 from lemming.tick.edge import tried
 from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
 from lemming.tools import ToolResult
@@ -23,7 +23,7 @@ from lemming.turn.loop import finish
 from lemming.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.gates.look import Found
+    from lemming.capabilities.gates.look import Found
 
 
 class RecordEnds(Exception):

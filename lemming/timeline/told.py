@@ -20,9 +20,9 @@ from lemming.journal.records import (
     TurnEnded,
     TurnStarted,
 )
+from lemming.journal.report import TurnReport
 from lemming.messages import EntryName
-from lemming.organisation import OrgPath
-from lemming.report import TurnReport
+from lemming.org.organisation import OrgPath
 from lemming.tick.plan import Plan
 
 

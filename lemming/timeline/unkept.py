@@ -7,13 +7,13 @@ from difflib import unified_diff
 from functools import cached_property
 from pathlib import Path
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.history.git import FOLDER
 from lemming.history.read import NOW, Changes, Commit, FileChange, History, PastStates, State
 from lemming.history.recorder import message_of, tick_message, trailers_of
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.past import AS_NOW, PastFiles, Version, files_of, read_now
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lemming.agents import Agent
+from lemming.base.quoting import quoted
 from lemming.files.jsontext import JsonProblem, compact, parse, to_line
 from lemming.providers import Message
-from lemming.quoting import quoted
 from lemming.tools import Tool
 
 SEND, REMEMBER, DONE = "send_message", "memory_write", "done"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lemming.contract import ToolCall
+from lemming.base.contract import ToolCall
+from lemming.base.patterns import is_named
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.messages import OutboxEntry
-from lemming.patterns import is_named
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft

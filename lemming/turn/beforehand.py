@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from lemming.agents import Agent
-from lemming.clock import parse_timestamp
+from lemming.base.clock import parse_timestamp
+from lemming.base.times.words import said_in_full, said_of_due
+from lemming.capabilities.plans.format import PROVIDER
 from lemming.journal.ledger import AgentState
 from lemming.mail.tasks import Task
-from lemming.models import ModelEntry
-from lemming.plans.format import PROVIDER
-from lemming.schedule import due_by_clock
-from lemming.times.words import said_in_full, said_of_due
-from lemming.toolset import Toolset
+from lemming.org.models import ModelEntry
+from lemming.org.schedule import due_by_clock
+from lemming.tools.toolset import Toolset
 from lemming.turn.opening import Surroundings
 from lemming.turn.planned import own_memories
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lemming.contract import NewEntry, ToolCall
+from lemming.base.contract import NewEntry, ToolCall
 from lemming.errors import ToolError
 from lemming.tools import ToolResult
 from lemming.turn.serving import OWN_ACCOUNT

@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lemming.contract import Keep, NewEntry, ToolCall, TurnReply
+from lemming.base.contract import Keep, NewEntry, ToolCall, TurnReply
+from lemming.base.times.spoken import moment_of
+from lemming.capabilities.gates.gate import GateVerdict
+from lemming.capabilities.plans.format import PROVIDER
+from lemming.capabilities.plans.proposals import proposal_in
 from lemming.errors import (
     LemmingError,
     LimitReached,
@@ -21,15 +25,11 @@ from lemming.errors import (
     ToolError,
 )  # fmt: skip
 from lemming.files.effects import FileEffect
-from lemming.gates.gate import GateVerdict
 from lemming.journal.lost import NONE_LOST, Lost
+from lemming.journal.report import STATUS_OF, End, Status, ToolUsed
 from lemming.memory import memory_effect
 from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
-from lemming.plans.format import PROVIDER
-from lemming.plans.proposals import proposal_in
 from lemming.providers import Message
-from lemming.report import STATUS_OF, End, Status, ToolUsed
-from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
 from lemming.turn.attachments import attach
 from lemming.turn.parts import PLAIN_LINE, asking

@@ -9,9 +9,9 @@ from lemming.errors import LemmingError, name_of
 from lemming.files.effects import FileEffect, writes_first
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.ledger import AgentState
+from lemming.journal.report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.messages import ENTRIES_PER_TURN, OutboxEntry, entry_effect
-from lemming.report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
 from lemming.turn.draft import Draft
 from lemming.turn.results import RESULTS_CHARS
 from lemming.turn.values import Answer, TurnInputs, TurnOutcome

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.access.named import as_written, is_any_absolute, places_among, written_in_gate
 from lemming.agents import Agent
-from lemming.contract import ToolCall
-from lemming.gates.foresee import may_hold
-from lemming.gates.gate import GATES, Gate, Rule
-from lemming.gates.look import AskingStopped, Found, FunctionBroke, look
-from lemming.gates.placed import placed
+from lemming.base.contract import ToolCall
+from lemming.capabilities.gates.foresee import may_hold
+from lemming.capabilities.gates.gate import GATES, Gate, Rule
+from lemming.capabilities.gates.look import AskingStopped, Found, FunctionBroke, look
+from lemming.capabilities.gates.placed import placed
 from lemming.tools import ToolResult
 from lemming.turn.judges import (
     NoVerdict,

@@ -6,18 +6,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming import paths
 from lemming.agents import Agent
+from lemming.base import paths
+from lemming.capabilities.gates.checks import asking
+from lemming.capabilities.gates.gate import Rule, rules_of
+from lemming.capabilities.gates.look import Looked, digest_of, look, rules_at
+from lemming.capabilities.trust.authors import Authors, channels_among
+from lemming.capabilities.trust.order import AGENT
 from lemming.errors import StoppedByGate
-from lemming.gates.checks import asking
-from lemming.gates.gate import Rule, rules_of
-from lemming.gates.look import Looked, digest_of, look, rules_at
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry, read_outbox_entries
-from lemming.trust.authors import Authors, channels_among
-from lemming.trust.order import AGENT
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import LetsIn, ToShow
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lemming import paths
-from lemming.contract import NewEntry, ToolCall
+from lemming.base import paths
+from lemming.base.contract import NewEntry, ToolCall
+from lemming.capabilities.gates.gate import GATES, Gate, Rule
+from lemming.capabilities.gates.look import Found, Looked, digest_of, look, nobody_judged, rules_at
 from lemming.errors import StoppedByGate, ToolError
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
-from lemming.gates.gate import GATES, Gate, Rule
-from lemming.gates.look import Found, Looked, digest_of, look, nobody_judged, rules_at
 from lemming.mail.references import named_in
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import targets_in

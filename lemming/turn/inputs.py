@@ -15,21 +15,21 @@ from typing import Any, NamedTuple
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, OwnFolders
-from lemming.calendars import CLOCK
-from lemming.config import Config, credits_of
+from lemming.capabilities.calendars.calendar import CLOCK
+from lemming.capabilities.plans.format import PROVIDER, wake_of
+from lemming.capabilities.skills.guides import Guide, read_guides
 from lemming.errors import OutOfCredits, Problem, name_of
 from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.report import Reason
 from lemming.llm.pricing import check_credits, has_reached_soft_cap
 from lemming.mail.inbox import NO_INBOX, assemble, has_unread
 from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.mail.visibility import View
 from lemming.memory import Memories, read_memories
 from lemming.messages import OutboxEntry
-from lemming.models import ModelEntry
-from lemming.plans.format import PROVIDER, wake_of
-from lemming.report import Reason
-from lemming.schedule import Wake
-from lemming.skills.guides import Guide, read_guides
+from lemming.org.config import Config, credits_of
+from lemming.org.models import ModelEntry
+from lemming.org.schedule import Wake
 from lemming.turn.beforehand import memory_shown, time_lines, warnings_of
 from lemming.turn.labels import Labels
 from lemming.turn.news import changed, is_news
@@ -170,8 +170,8 @@ def _added(
     """Return the sections that stand after the instructions; skills only where tools can be called."""
     sections = [guide.section for guide in guides]
     if agent.skills and entry.prompt != "brief":
-        from lemming.skills.finding import skills_of  # who has no skills does not look for any
-        from lemming.skills.told import skills_section
+        from lemming.capabilities.skills.finding import skills_of  # who has no skills does not look for any
+        from lemming.capabilities.skills.told import skills_section
 
         sections.append(skills_section(skills_of(agent, now.org, held).by_name))
     return tuple(filter(None, sections))

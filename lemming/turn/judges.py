@@ -12,25 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lemming import paths
 from lemming.access.grants import kept_at, resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent
-from lemming.answer_schema import misfits
+from lemming.base import paths
+from lemming.base.quoting import fenced, mark_for, quoted
+from lemming.capabilities.answers.schema import misfits
+from lemming.capabilities.gates.gate import GATES, Rule
+from lemming.capabilities.plans.format import is_planner
 from lemming.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
 from lemming.files.documents import value_of
 from lemming.files.jsontext import JsonProblem, nearest, parse, to_line
-from lemming.gates.gate import GATES, Rule
+from lemming.journal.report import Judged, Judgement
 from lemming.mail.tasks import Task
-from lemming.models import FREE, ModelEntry
-from lemming.plans.format import is_planner
-from lemming.providers import Message, require_reply
-from lemming.quoting import fenced, mark_for, quoted
-from lemming.report import Judged, Judgement
-from lemming.turn.ending import spending
-from lemming.turn.opening import Surroundings
-from lemming.turn.prompt import correction
-from lemming.verification import (
+from lemming.org.models import FREE, ModelEntry
+from lemming.org.verification import (
     DEFAULT_POLICY,
     JUDGES,
     JudgedBy,
@@ -39,6 +35,10 @@ from lemming.verification import (
     judge_named,
     judged_by_in,
 )
+from lemming.providers import Message, require_reply
+from lemming.turn.ending import spending
+from lemming.turn.opening import Surroundings
+from lemming.turn.prompt import correction
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft

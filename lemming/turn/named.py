@@ -9,17 +9,17 @@ from typing import Any, NamedTuple, TypeVar
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import problems_of, value_of
 from lemming.files.jsontext import nearest
+from lemming.org.resume import Agent
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
-from lemming.resume import Agent
 from lemming.turn.strategy import Strategy
 
 STRATEGIES = "strategies"
 """What they are called among capabilities."""
 SHIPPED = {
-    "react": "lemming.turn.strategies.named:REACT",
-    "plan_execute": "lemming.turn.strategies.named:PLAN_EXECUTE",
-    "reflexion": "lemming.turn.strategies.named:REFLEXION",
+    "react": "lemming.capabilities.strategies.named:REACT",
+    "plan_execute": "lemming.capabilities.strategies.named:PLAN_EXECUTE",
+    "reflexion": "lemming.capabilities.strategies.named:REFLEXION",
 }
 _POINTER = "/turn/options"
 F = TypeVar("F", bound=Strategy)

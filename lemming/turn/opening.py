@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits, TurnLimits
-from lemming.config import MODELS_FILE, Config
+from lemming.base.kinds import MessageKind
+from lemming.base.paths import resume_file
 from lemming.errors import ConfigError, Unusable
 from lemming.files.jsontext import compact
-from lemming.kinds import MessageKind
 from lemming.mail.visibility import Mail
-from lemming.models import ModelEntry
-from lemming.organisation import Organisation
-from lemming.paths import resume_file
+from lemming.org.config import MODELS_FILE, Config
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import Organisation
 from lemming.providers import LLMProvider, Message, make_provider, provider_class
-from lemming.reply_schemas import Form, brief_schema, reply_schema
 from lemming.tools import Tool
-from lemming.toolset import Toolset
+from lemming.tools.toolset import Toolset
 from lemming.turn.actions import STEPS, action_schema, actions_of
 from lemming.turn.prompt import OPENINGS
+from lemming.turn.reply_schemas import Form, brief_schema, reply_schema
 from lemming.turn.team import team_tools
 from lemming.turn.wanted import forms_of, require_sound
 

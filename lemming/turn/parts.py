@@ -8,7 +8,23 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
-from lemming.capabilities import (
+from lemming.base.contract import NewEntry, ToolCall, TurnReply
+from lemming.capabilities.gates.asked import Asking
+from lemming.capabilities.gates.gate import Gate, GateVerdict
+from lemming.errors import ConfigError, LemmingError
+from lemming.files.effects import FileEffect
+from lemming.files.fields import Json
+from lemming.journal.begun import Begun
+from lemming.journal.ledger import AgentState
+from lemming.journal.records import Record, ToolFinished
+from lemming.journal.report import End, Status
+from lemming.mail.held import Ends, EntriesOf, Read
+from lemming.mail.tasks import Task
+from lemming.mail.visibility import View
+from lemming.messages import OutboxEntry, entry_id
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import (
     ASKED_FOR,
     LISTED,
     REQUESTS,
@@ -18,23 +34,7 @@ from lemming.capabilities import (
     capability,
     in_order,
 )
-from lemming.config import Config
-from lemming.contract import NewEntry, ToolCall, TurnReply
-from lemming.errors import ConfigError, LemmingError
-from lemming.files.effects import FileEffect
-from lemming.files.fields import Json
-from lemming.gates.asked import Asking
-from lemming.gates.gate import Gate, GateVerdict
-from lemming.journal.begun import Begun
-from lemming.journal.ledger import AgentState
-from lemming.journal.records import Record, ToolFinished
-from lemming.mail.held import Ends, EntriesOf, Read
-from lemming.mail.tasks import Task
-from lemming.mail.visibility import View
-from lemming.messages import OutboxEntry, entry_id
-from lemming.organisation import Organisation
 from lemming.providers import Message
-from lemming.report import End, Status
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from lemming.contract import NewEntry, ToolCall
+from lemming.base.contract import NewEntry, ToolCall
 from lemming.files.effects import FileEffect
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Task

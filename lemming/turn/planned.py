@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from lemming.access.grants import resolve
 from lemming.access.open import seen_content
 from lemming.agents import Agent
+from lemming.capabilities.plans.check import sound_plan
+from lemming.capabilities.plans.format import waited_files
+from lemming.capabilities.plans.run import PREFIX, is_led_elsewhere, is_over, run_key, waits_in
 from lemming.errors import PermissionDenied
 from lemming.journal.begun import Begun
-from lemming.organisation import Organisation
-from lemming.plans.check import sound_plan
-from lemming.plans.format import waited_files
-from lemming.plans.run import PREFIX, is_led_elsewhere, is_over, run_key, waits_in
+from lemming.org.organisation import Organisation
 
 Json = dict[str, Any]
 

@@ -12,14 +12,14 @@ from functools import cache
 from typing import Any
 
 from lemming.agents import Agent
-from lemming.contract import brief_reply
+from lemming.base.contract import brief_reply
+from lemming.base.kinds import MessageKind
+from lemming.base.quoting import fenced, mark_for, mark_of, marks_of, quoted
 from lemming.files.jsontext import to_line
-from lemming.kinds import MessageKind
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.messages import OutboxEntry
 from lemming.providers import Message
-from lemming.quoting import fenced, mark_for, mark_of, marks_of, quoted
 from lemming.tools import Tool
 from lemming.turn.actions import tools_opening
 from lemming.turn.labels import PLAIN, Labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import blake2b
 
-from lemming.contract import ToolCall
+from lemming.base.contract import ToolCall
 from lemming.files.jsontext import compact
 from lemming.tools import ToolResult
 

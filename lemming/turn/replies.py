@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lemming.contract import MAX_TOOL_CALLS, Keep, ToolCall, TurnReply, parse_reply
+from lemming.base.contract import MAX_TOOL_CALLS, Keep, ToolCall, TurnReply, parse_reply
 from lemming.errors import ContractError
 from lemming.providers import require_reply
 from lemming.turn.actions import as_reply

@@ -6,7 +6,7 @@ from typing import Any
 
 from lemming.errors import OUTCOME_CODES
 from lemming.files.jsontext import compact
-from lemming.report import ToolUsed
+from lemming.journal.report import ToolUsed
 from lemming.tools import ToolResult, interrupted
 
 # What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools

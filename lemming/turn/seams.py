@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from lemming import paths
 from lemming.agents import Agent
-from lemming.config import ORG_FILE, Config
-from lemming.contract import NewEntry, ToolCall, TurnReply
+from lemming.base import paths
+from lemming.base.contract import NewEntry, ToolCall, TurnReply
+from lemming.capabilities.gates.asked import Asking
+from lemming.capabilities.gates.gate import Gate, GateVerdict
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
-from lemming.gates.asked import Asking
-from lemming.gates.gate import Gate, GateVerdict
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
+from lemming.journal.report import End, Status
 from lemming.mail.held import Ends, EntriesOf, Read
 from lemming.mail.inbox import Inbox
 from lemming.mail.kept import CallNote, WaitingForPerson
@@ -34,10 +34,10 @@ from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
-from lemming.models import ModelEntry
-from lemming.organisation import Organisation, OrgPath
+from lemming.org.config import ORG_FILE, Config
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import Message
-from lemming.report import End, Status
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lemming.contract import NewEntry
+from lemming.base.contract import NewEntry
+from lemming.base.kinds import MessageKind
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
-from lemming.kinds import MessageKind
 from lemming.mail.closing import amount_in, count_in, enough_in, last_tick, not_after_in
 from lemming.mail.references import name_in, named_in
 from lemming.mail.tasks import Task

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.answer_schema import misfits
-from lemming.contract import MemoryUpdate, ToolCall, TurnReply, object_in
+from lemming.base.contract import MemoryUpdate, ToolCall, TurnReply, object_in
+from lemming.capabilities.answers.schema import misfits
 from lemming.errors import ContractError, Outcome, OutOfCredits
+from lemming.journal.report import End
 from lemming.providers import Message
-from lemming.report import End
 from lemming.turn.actions import responses
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import correction, native_results, results_message, results_values

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.answer_payloads import ENVELOPE
+from lemming.capabilities.answers.payloads import ENVELOPE
 from lemming.errors import ToolError
 from lemming.files.jsontext import to_line
 from lemming.journal.begun import said_of_end
 from lemming.mail.tasks import Ended
-from lemming.resume import Agent
+from lemming.org.resume import Agent
 from lemming.tools import Tool, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.results import RESULTS_CHARS, as_shown

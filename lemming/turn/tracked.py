@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lemming.trust.order import TRUST
+from lemming.capabilities.trust.order import TRUST
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.trust.turn import TurnTrust
+    from lemming.capabilities.trust.turn import TurnTrust
     from lemming.turn.draft import Draft
 
 
@@ -17,7 +17,7 @@ def trust_of_turn(inputs: TurnInputs) -> TurnTrust | None:
     """Return how far a turn is trusted as it goes on; None where nobody tracks that."""
     if TRUST not in inputs.given:
         return None
-    from lemming.trust.turn import TurnTrust  # only where it is tracked
+    from lemming.capabilities.trust.turn import TurnTrust  # only where it is tracked
 
     return TurnTrust(inputs.given[TRUST], inputs.agent.name, inputs.tick)
 

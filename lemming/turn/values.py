@@ -8,20 +8,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
-from lemming.contract import ToolCall
+from lemming.base.contract import ToolCall
 from lemming.errors import ProviderError
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark
+from lemming.journal.report import TurnReport
 from lemming.messages import OutboxEntry
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Message
-from lemming.report import TurnReport
 from lemming.tools import ToolResult
 from lemming.turn.serving import Serving
 
 if TYPE_CHECKING:
-    from lemming.gates.look import Found
+    from lemming.capabilities.gates.look import Found
 
 
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long

@@ -11,13 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from lemming.base.quoting import fenced, mark_for
+from lemming.capabilities.requests.capability import given_up
 from lemming.errors import ContractError, NotVerified, OutOfCredits, ProviderError
 from lemming.files.fields import Json
+from lemming.journal.report import End
 from lemming.memory import decode_memory
 from lemming.messages import REMINDERS_FROM, OutboxEntry, entry_id
+from lemming.org.verification import LEFT_UNPASSED, UNVERIFIED
 from lemming.providers import Message
-from lemming.quoting import fenced, mark_for
-from lemming.report import End
 from lemming.turn.draft import Draft
 from lemming.turn.judges import (
     Judge,
@@ -28,11 +30,9 @@ from lemming.turn.judges import (
     recorded_judge,
     verdict_of,
 )
-from lemming.turn.requested import given_up
 from lemming.turn.seams import Drive
 from lemming.turn.strategy import Act, Steps, Turn
 from lemming.turn.withdrawing import Own
-from lemming.verification import LEFT_UNPASSED, UNVERIFIED
 
 SHOWN_CHARS = 40_000
 """So much of what the author was shown, and of what its tools gave, a judge is shown of each."""

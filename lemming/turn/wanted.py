@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming import when
 from lemming.agents import Agent
-from lemming.answer_payloads import fitted
-from lemming.answer_schema import Wrong, flaw_of
-from lemming.contract import NewEntry
+from lemming.base.contract import NewEntry
+from lemming.base.kinds import MessageKind
+from lemming.capabilities.answers.payloads import fitted
+from lemming.capabilities.answers.schema import Wrong, flaw_of
 from lemming.errors import Unusable
 from lemming.files.jsontext import to_line
-from lemming.kinds import MessageKind
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
-from lemming.reply_schemas import Form
-from lemming.resume import Output
+from lemming.org import when
+from lemming.org.resume import Output
+from lemming.turn.reply_schemas import Form
 from lemming.turn.serving import MAY_ANSWER
 from lemming.turn.values import TurnInputs
 

@@ -11,8 +11,8 @@ from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.journal.ledger import read_state
+from lemming.journal.report import TurnReport
 from lemming.messages import read_outbox_entries
-from lemming.report import TurnReport
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.tools import Tool, ToolResult
 

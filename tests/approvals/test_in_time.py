@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from asked import ask, person, prompts
 
+from lemming.capabilities.gates.gate import Gate
 from lemming.engine import ticks
 from lemming.files.fitting import Misfit
-from lemming.gates.gate import Gate
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
+from lemming.journal.report import TickReport
 from lemming.memory import list_memories
 from lemming.messages import OutboxEntry, read_outbox_entries, send
-from lemming.report import TickReport
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.tick.counter import load_tick
 from lemming.timeline.replay.replay import replay

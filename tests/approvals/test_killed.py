@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from leave_org import Ring, by_hand, edit, finished, kept_calls, lemming, make, requests, ring, started, tick
 
-from lemming.approvals.waiting import digest_of
+from lemming.capabilities.approvals.waiting import digest_of
 from lemming.journal.lines import close_line
 from lemming.testing import Crash, crash_at, say
 from lemming.tools import ToolRegistry

@@ -12,9 +12,9 @@ import pytest
 from leave_org import edit, finished, lemming, make, requests, tick
 
 from lemming.access.binding import SHOWN_FILES
-from lemming.approvals.waiting import LOOK_CLOSELY, said_of_call
+from lemming.base.unseen import notes_on
+from lemming.capabilities.approvals.waiting import LOOK_CLOSELY, said_of_call
 from lemming.tools import Tool, ToolRegistry, ToolResult
-from lemming.unseen import notes_on
 
 HOME = "agents/ada/workspace"
 

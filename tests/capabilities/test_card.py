@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from lemming.capabilities import register_capability
 from lemming.dashboard.report import write_report
 from lemming.dashboard.serving import page_of
-from lemming.organisation import Organisation
+from lemming.facts.views import view
+from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import register_capability
 from lemming.plugins.registry import unregister
 from lemming.testing import make_org, resume
 from lemming.turn.seams import Capability, Fact, InUse
-from lemming.views import view
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "dashboard"))
 

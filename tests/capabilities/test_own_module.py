@@ -11,16 +11,16 @@ import pytest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.errors import ConfigError
+from lemming.facts.views import view
 from lemming.messages import read_outbox_entries
 from lemming.plugins.registry import unregister
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
-from lemming.views import view
 
 HEAD = """
 from dataclasses import replace
-from lemming.capabilities import register_capability
-from lemming.contract import NewEntry
+from lemming.plugins.capabilities import register_capability
+from lemming.base.contract import NewEntry
 from lemming.turn.seams import Capability, No, Preparation, TurnPart
 
 class Here(Preparation):

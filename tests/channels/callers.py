@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.serving.serve import serving
+from lemming.capabilities.serving.serve import serving
 
 SECRET, TOKEN = "whsec_" + b64encode(b"a secret of the sender").decode(), "a-long-token-of-ours"
 

@@ -17,8 +17,10 @@ from callers import SECRET, TOKEN, Caller, served
 from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.agents import survey_agents
-from lemming.channels.edge import edge
-from lemming.channels.mail_text import (
+from lemming.base.clock import SystemClock
+from lemming.base.connections import most_connections
+from lemming.capabilities.channels.edge import edge
+from lemming.capabilities.channels.mail_text import (
     attachments_of,
     mail_in,
     message_id_of,
@@ -26,18 +28,16 @@ from lemming.channels.mail_text import (
     sender_of,
     text_of_mail,
 )
-from lemming.clock import SystemClock
-from lemming.config import load_config
-from lemming.connections import most_connections
+from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
 from lemming.errors import DiskError, RequestRejected, Unavailable
-from lemming.inspect.channels import channel_states
-from lemming.inspect.health import troubles_of
+from lemming.facts.channels import channel_states
+from lemming.facts.health import troubles_of
 from lemming.messages import send
-from lemming.organisation import Organisation
-from lemming.serving.serve import look
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
+from lemming.org.threads import keep_alive
 from lemming.testing import FrozenClock, make_org, resume
-from lemming.threads import keep_alive
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ STRANGERS = """
 import resource, socket, sys, threading
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 from pathlib import Path
-from lemming.serving.serve import serving
+from lemming.capabilities.serving.serve import serving
 with serving(Path(sys.argv[1]), port=0, stop=threading.Event(), tell=lambda _: None) as found:
     print(found.port, flush=True)
     sys.stdin.readline()

@@ -15,11 +15,11 @@ import pytest
 from callers import SECRET, TOKEN, Caller, receiver, served
 from doorway import answer_to, arrived, noted, with_channel
 
-from lemming.clock import SystemClock
+from lemming.base.clock import SystemClock
+from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
 from lemming.errors import ConfigError, OrgBusy, UsageError
-from lemming.organisation import Organisation
-from lemming.serving.serve import look
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
 
 NO_SCHEMA = rb'{"text": "x", "schema": {"patternProperties": {"\\p{Foo}": {}}}}'

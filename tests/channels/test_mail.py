@@ -11,13 +11,13 @@ import pytest
 from doorway import answer_to, arrived, noted, with_channel
 from mail_servers import BOX, PASSWORD, USER, Imap, imap_server, mail, smtp_server
 
-from lemming.channels.mail_text import mail_in, message_id_of, text_of_html
-from lemming.clock import SystemClock
+from lemming.base.clock import SystemClock
+from lemming.capabilities.channels.mail_text import mail_in, message_id_of, text_of_html
+from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
 from lemming.errors import RequestRejected
 from lemming.messages import send
-from lemming.organisation import Organisation
-from lemming.serving.serve import look
+from lemming.org.organisation import Organisation
 from lemming.testing import Crash, FrozenClock, crash_at
 
 UNREADABLE = (

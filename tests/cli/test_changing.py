@@ -13,11 +13,11 @@ from terminal import Lemming
 
 from lemming.agents import load_agent
 from lemming.commands.init import TEMPLATES, template_files
-from lemming.config import load_config
 from lemming.files import fs
 from lemming.llm.backends.weights import weights_named
 from lemming.memory import load_memory
-from lemming.models import LOCAL_MODEL
+from lemming.org.config import load_config
+from lemming.org.models import LOCAL_MODEL
 from lemming.testing import make_org, resume, tree
 
 HUMAN = resume("human", model={"key": "human"})

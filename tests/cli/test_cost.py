@@ -15,13 +15,13 @@ import pytest
 from terminal import Lemming
 
 from lemming.agents import agent_folders
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.commands.cost import GROUPS
 from lemming.engine import run_once
-from lemming.events import Event
+from lemming.facts.costs import Cost, costs_by
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.inspect.costs import Cost, costs_by
+from lemming.journal.events import Event
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.clock import SystemClock, timestamp
+from lemming.base.clock import SystemClock, timestamp
 from lemming.testing import make_org, resume, say, write_script
 from lemming.tick.runtime import open_org
 

@@ -10,8 +10,8 @@ import pytest
 from sources import CLAUDE, COMPANY, OPENCLAW, made
 from terminal import Lemming, Ran
 
+from lemming.capabilities.skills.front_matter import load_yaml, split, values_of
 from lemming.exchange.json5 import load_json5
-from lemming.skills.front_matter import load_yaml, split, values_of
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 
 SOURCES = {"claude": CLAUDE, "company": COMPANY, "openclaw": OPENCLAW}

@@ -13,7 +13,7 @@ from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.org_format import NEWEST_FORMAT
+from lemming.org.format import NEWEST_FORMAT
 from lemming.testing import make_org, resume, tree
 
 FURTHER = [

@@ -10,10 +10,10 @@ import pytest
 from terminal import Lemming
 
 from lemming.agents import load_agent
-from lemming.config import load_config
 from lemming.llm.prices import Price, price_of, shutdown_of
 from lemming.llm.pricing import usage_of
-from lemming.models import ModelEntry
+from lemming.org.config import load_config
+from lemming.org.models import ModelEntry
 from lemming.providers import Reply
 from lemming.testing import make_org, resume, say
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from terminal import typed_at
 
-from lemming import paths
+from lemming.base import paths
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.testing import FrozenClock, make_org, resume

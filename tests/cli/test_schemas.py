@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from terminal import Lemming
 
 from lemming.commands.init import template_files
-from lemming.inspect.schemas import FORMATS, schema_of
+from lemming.facts.schemas import FORMATS, schema_of
 from lemming.journal.records import RECORDS
 from lemming.memory import save_memory
 from lemming.testing import make_org, resume, say

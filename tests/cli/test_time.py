@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.clock import SystemClock, parse_timestamp
+from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.engine import run_once
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume

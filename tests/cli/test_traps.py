@@ -16,10 +16,10 @@ from terminal import Lemming
 from lemming.cli import make_app
 from lemming.engine import run_once
 from lemming.errors import LemmingError
+from lemming.facts.views import VIEWS, view
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.views import VIEWS, view
 
 LOOKS = [
     "status", "status --check", "plan", "plan 5", "plan --why ada bob", "plans show", "plans show planner",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming import paths
+from lemming.base import paths
+from lemming.facts.checks import share_of_each
 from lemming.files import fs
-from lemming.inspect.checks import share_of_each
 from lemming.messages import OutboxEntry, entry_id
 from lemming.testing import make_org, resume
 

@@ -34,13 +34,13 @@ from hostile_org import (
 )
 from trial import EVERYTHING
 
+from lemming.base.clock import FrozenClock
 from lemming.cli import run
-from lemming.clock import FrozenClock
-from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.errors import ConfigError, LemmingError
 from lemming.files import fs
-from lemming.report import TickReport
+from lemming.journal.report import TickReport
+from lemming.org.config import load_config
 from lemming.testing import say, write_script
 
 SEED = os.environ.get("LEMMING_FUZZ_SEED", "")

@@ -22,10 +22,10 @@ from lemming.engine import load_tick, run_once
 from lemming.errors import AuthenticationFailed, DiskError, OrgBusy
 from lemming.files.jsontext import pretty
 from lemming.journal.file import journal_ticks
+from lemming.journal.report import TickReport, TurnReport
 from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.messages import entry_id, list_outbox, send
 from lemming.providers import Reply, Request, register_provider
-from lemming.report import TickReport, TurnReport
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
 from lemming.testing.faults import POWER_LOSS, End, Image, Point, fail_at, restore, take_image, watch
 from lemming.tick.runtime import open_org

@@ -12,8 +12,8 @@ from bill import Bill
 from trial import EVERYTHING, folder, run
 
 from lemming.engine import run_once
-from lemming.events import Event, ModelAsked
 from lemming.files import fs
+from lemming.journal.events import Event, ModelAsked
 from lemming.journal.file import journal_ticks
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.testing.faults import ENDS, End, Image, Point, restore, watch

@@ -10,7 +10,7 @@ from corpus import plain
 
 from lemming.engine import load_tick, run_once
 from lemming.errors import CorruptState
-from lemming.events import Event, ModelAsked
+from lemming.journal.events import Event, ModelAsked
 from lemming.messages import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 

@@ -16,8 +16,8 @@ from page_org import make_desk
 from test_server import TOKEN, ask, asked, told
 
 from lemming.dashboard.serving import page_of
+from lemming.facts.views import VIEWS, function_of
 from lemming.testing import tree
-from lemming.views import VIEWS, function_of
 
 NEEDED = {"tick": "&number=2", "agent": "&name=desk"}
 LARGEST = 10**12 - 1

@@ -18,7 +18,7 @@ from terminal import typed_at
 
 from lemming.dashboard.report import write_report
 from lemming.engine import run_once
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 
 BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")

@@ -11,8 +11,8 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.errors import UsageError
+from lemming.facts.views import VIEWS, view
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
-from lemming.views import VIEWS, view
 
 
 @pytest.fixture(scope="module")

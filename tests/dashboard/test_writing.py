@@ -13,7 +13,7 @@ from looked_at import newsdesk, ran
 from lemming.dashboard.actions import act
 from lemming.engine import run_once
 from lemming.errors import UsageError
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, tree
 
 

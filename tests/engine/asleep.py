@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import load_tick, persist_tick, run_opened
-from lemming.events import Event
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.report import TickReport
+from lemming.journal.events import Event
+from lemming.journal.report import TickReport
 from lemming.service.sleep import Sleeper
 from lemming.testing import resume
 from lemming.tick.runtime import open_org

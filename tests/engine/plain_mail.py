@@ -11,7 +11,7 @@ from lemming.journal.read_mark import ReadMark
 from lemming.mail.inbox import Inbox
 from lemming.mail.visibility import OWN_ENTRIES_SHOWN
 from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 
 class PlainMail:

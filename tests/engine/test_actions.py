@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lemming.contract import parse_reply
+from lemming.base.contract import parse_reply
 from lemming.engine import run_once
 from lemming.memory import load_memory
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from lemming.base.paths import journal_file
 from lemming.engine import run_once
 from lemming.errors import AnswerTooLarge
-from lemming.events import Event
+from lemming.journal.events import Event
 from lemming.journal.ledger import read_state
 from lemming.journal.records import TurnEnded
-from lemming.paths import journal_file
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay

@@ -17,7 +17,7 @@ from badly import GOOD, NAME_RULE, RESUME, Content, a_device, a_link_to, put, ru
 from lemming.agents import survey_agents
 from lemming.engine import run_once
 from lemming.errors import ConfigError, CorruptState
-from lemming.events import Event, ModelAsked
+from lemming.journal.events import Event, ModelAsked
 from lemming.journal.file import read_journal
 from lemming.testing import Crash, make_org, resume, tree
 

@@ -14,9 +14,9 @@ from badly import GOOD, RESUME, Content, a_link_to, put, run_with
 from lemming.engine import run_once
 from lemming.errors import ConfigError, CorruptState, DiskError, LemmingError
 from lemming.journal.ledger import read_state
+from lemming.journal.report import TickReport
 from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import read_outbox_entries
-from lemming.report import TickReport
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.files import verify
 

@@ -11,9 +11,9 @@ import pytest
 from batch_server import BatchServer
 
 from lemming.engine import run_once, ticks
-from lemming.events import BatchWaiting, Event
 from lemming.files.fields import Json
-from lemming.report import TickReport
+from lemming.journal.events import BatchWaiting, Event
+from lemming.journal.report import TickReport
 from lemming.testing import Crash, journal_lines, make_org, resume
 from lemming.timeline.replay.replay import replay, replay_into
 

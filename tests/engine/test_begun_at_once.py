@@ -12,12 +12,12 @@ from threading import get_ident
 
 import pytest
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.errors import DiskError
-from lemming.events import Event, ModelAsked
 from lemming.files import fs
 from lemming.files.jsontext import pretty
+from lemming.journal.events import Event, ModelAsked
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.tick.dependencies import Waits
 from lemming.tick.executors.threads import run_all

@@ -12,9 +12,9 @@ import pytest
 
 from lemming.engine import load_tick, run_once, run_tick
 from lemming.errors import ConfigError
-from lemming.events import Event, ProblemFound
 from lemming.files import fs
-from lemming.report import TickReport
+from lemming.journal.events import Event, ProblemFound
+from lemming.journal.report import TickReport
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 

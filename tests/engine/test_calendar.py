@@ -11,8 +11,8 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.files import fs
+from lemming.journal.report import TickReport
 from lemming.messages import OutboxEntry, read_outbox_entries
-from lemming.report import TickReport
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import load_tick, persist_tick, run_once
 from lemming.errors import TickAlreadyCommitted
-from lemming.events import ProblemFound
 from lemming.files import fs
+from lemming.journal.events import ProblemFound
 from lemming.journal.ledger import read_state
 from lemming.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume, tree

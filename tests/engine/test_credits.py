@@ -11,8 +11,8 @@ import pytest
 
 from lemming.agents import discover_agents
 from lemming.engine import run_once
-from lemming.events import Event, ModelAsked
 from lemming.files import fs
+from lemming.journal.events import Event, ModelAsked
 from lemming.journal.ledger import read_state
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult

@@ -12,8 +12,8 @@ import pytest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
+from lemming.journal.report import TurnReport
 from lemming.plugins.registry import unregister
-from lemming.report import TurnReport
 from lemming.strategies import Beforehand, Steps, Turn, strategy
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay

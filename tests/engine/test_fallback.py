@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lemming.config import load_config
 from lemming.engine import run_once
+from lemming.facts.checks import problems_of_agents
 from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.files.jsontext import pretty
-from lemming.inspect.checks import problems_of_agents
-from lemming.report import TurnReport
+from lemming.journal.report import TurnReport
+from lemming.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay, replay_into
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from lemming import paths
+from lemming.base import paths
 from lemming.engine import run_once
 from lemming.errors import CorruptState
-from lemming.events import Event, ModelAsked
 from lemming.files import fs
 from lemming.files.fields import Json
+from lemming.journal.events import Event, ModelAsked
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import TurnStarted
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree

@@ -11,8 +11,8 @@ import pytest
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
 from lemming.journal.ledger import read_state
+from lemming.journal.report import TurnReport
 from lemming.memory import load_memory
-from lemming.report import TurnReport
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
 JUDGED = "Judge the draft"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lemming.clock import FrozenClock
-from lemming.config import load_config
+from lemming.base.clock import FrozenClock
+from lemming.capabilities.skills.guides import GUIDE_CHARS
 from lemming.engine import run_once
-from lemming.inspect.checks import problems_of_agents
-from lemming.inspect.preview import preview_tick
+from lemming.facts.checks import problems_of_agents
+from lemming.facts.preview import preview_tick
+from lemming.org.config import load_config
 from lemming.service.watch import context_files
-from lemming.skills.guides import GUIDE_CHARS
 from lemming.testing import journal_lines, make_org, resume, say
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from lemming.agents import load_agent
 from lemming.engine import load_tick, run_once
-from lemming.events import ProblemFound
 from lemming.files.jsontext import compact, parse, pretty
+from lemming.journal.events import ProblemFound
 from lemming.journal.ledger import read_state
 from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import OutboxEntry, collect_readable_outboxes, send, write_outbox_entry

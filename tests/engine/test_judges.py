@@ -11,9 +11,9 @@ import pytest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
+from lemming.journal.report import TurnReport
 from lemming.memory import load_memory
 from lemming.messages import send
-from lemming.report import TurnReport
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 
 JUDGED = "Judge the draft"
@@ -537,8 +537,8 @@ def test_validate_warns_of_an_author_who_may_write_its_policy(
 
 def test_a_program_that_judges_is_agreed_to_before_it_runs(base: Path) -> None:
     from lemming.agents import survey_agents
-    from lemming.config import load_config
-    from lemming.inspect.reach import reaches
+    from lemming.facts.reach import reaches
+    from lemming.org.config import load_config
 
     verify = {"by": {"command": ["./check.sh", "-q"]}}
     make_org(base, resume("ada", verify=verify))

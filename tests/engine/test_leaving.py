@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
-from lemming.events import Event, ProblemFound
+from lemming.journal.events import Event, ProblemFound
 from lemming.messages import read_outbox_entries
 from lemming.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, make_org, resume, say

@@ -12,7 +12,7 @@ import pytest
 
 from lemming import redaction
 from lemming.engine import run_once
-from lemming.events import Event, Observer
+from lemming.journal.events import Event, Observer
 from lemming.journal.records import TurnStarted
 from lemming.logging_config import ROTATE_BYTES, EngineLog, setup_logging
 from lemming.testing import journal_lines, make_org, resume, say

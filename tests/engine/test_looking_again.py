@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from lemming.agents import OWN_FOLDERS, OwnFolders, survey_agents
-from lemming.config import load_config
 from lemming.engine import load_tick, run_once
 from lemming.errors import ConfigError
 from lemming.files import fs
@@ -32,7 +31,8 @@ from lemming.files.stamps import (
 )
 from lemming.mail.index import KEPT_BYTES, EntryIndex
 from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
-from lemming.organisation import Organisation
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.faults import refuse_look
 from lemming.tick.idle import IdleAgents

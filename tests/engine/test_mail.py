@@ -20,7 +20,7 @@ from lemming.journal.read_mark import ReadMark
 from lemming.mail.inbox import Inbox, assemble, has_unread
 from lemming.mail.visibility import Mail
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 
 NAMES = ["ada", "bob", "cyd", "dan"]
 TICKS = 7  # entries are of ticks 0 to 6; the tick under way is one of them

@@ -110,7 +110,7 @@ def inputs_of(base: Path, text: str) -> TurnInputs:
     from lemming.agents import AgentCredits, load_agent
     from lemming.journal.ledger import AgentState
     from lemming.journal.read_mark import ReadMark
-    from lemming.models import ModelEntry
+    from lemming.org.models import ModelEntry
 
     return TurnInputs(
         agent=load_agent(base, "reader"),

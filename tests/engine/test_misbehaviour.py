@@ -12,14 +12,14 @@ from hostile import CONTRACT
 from sound import assert_sound, said
 
 from lemming import redaction
+from lemming.base.paths import journal_file
 from lemming.engine import run_once
 from lemming.errors import RequestRejected
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState, read_state, write_state
-from lemming.paths import journal_file
+from lemming.journal.report import TurnReport
 from lemming.plugins.registry import unregister
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
-from lemming.report import TurnReport
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say
 from lemming.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
 

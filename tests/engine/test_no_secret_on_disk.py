@@ -26,7 +26,7 @@ from lemming.journal.sealing import seal_old_journals
 from lemming.logging_config import EngineLog
 from lemming.memory import save_memory
 from lemming.messages import send
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.redaction import refresh
 from lemming.service.backup import back_up

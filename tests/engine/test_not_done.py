@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from lemming.agents import Survey, survey_agents
-from lemming.config import load_config
 from lemming.engine import run_once, run_tick, ticks
 from lemming.errors import ConfigError, Problem
-from lemming.events import Event, ProblemFound
 from lemming.files.documents import once_saved
+from lemming.journal.events import Event, ProblemFound
+from lemming.org.config import load_config
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 from lemming.testing.faults import refuse_look
 from lemming.tick.not_done import read_turns_not_done

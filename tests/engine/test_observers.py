@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.events import Event, ModelAsked, TickBegins, TickEnds
+from lemming.journal.events import Event, ModelAsked, TickBegins, TickEnds
 from lemming.journal.file import read_journal
 from lemming.journal.records import ModelReplied, Record, ToolFinished, TurnEnded, TurnSkipped, TurnStarted
 from lemming.testing import Crash, FrozenClock, make_org, resume, say

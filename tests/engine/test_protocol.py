@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from lemming.base.paths import journal_file
 from lemming.engine import run_once
 from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.journal.ledger import read_state
-from lemming.paths import journal_file
 from lemming.providers import LLMProvider, Message, register_provider
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult

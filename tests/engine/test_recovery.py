@@ -10,7 +10,7 @@ import pytest
 
 from lemming.engine import persist_tick, run_once, run_tick
 from lemming.errors import CorruptState, TickAlreadyCommitted
-from lemming.events import Event, ModelAsked, ProblemFound
+from lemming.journal.events import Event, ModelAsked, ProblemFound
 from lemming.journal.ledger import read_state
 from lemming.journal.records import TurnEnded
 from lemming.memory import load_memory, save_memory

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from lemming.agents import survey_agents
-from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.files.disk import Disk, on_disk
@@ -27,7 +26,8 @@ from lemming.files.stamps import (
     look,
     looks_at,
 )
-from lemming.organisation import Organisation
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import make_org, resume
 
 pytestmark = pytest.mark.usefixtures("stamps")

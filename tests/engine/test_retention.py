@@ -10,12 +10,12 @@ import pytest
 from test_addressed import QUIET, prompt_of
 from test_inbox import seen, speak
 
-from lemming.config import load_config
 from lemming.engine import run_once
-from lemming.events import ProblemFound
-from lemming.inspect.checks import problems_of_agents
+from lemming.facts.checks import problems_of_agents
+from lemming.journal.events import ProblemFound
 from lemming.journal.ledger import read_state
 from lemming.messages import entry_id, list_outbox
+from lemming.org.config import load_config
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.timeline.verify.files import verify
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from asleep import EVERY_TENTH, MINUTE, Alarm, Night, human, reader
 
-from lemming.clock import FrozenClock, timestamp
+from lemming.base.clock import FrozenClock, timestamp
 from lemming.engine import load_tick, run_opened
-from lemming.events import Event, Sleeping
 from lemming.files import fs
 from lemming.files.jsontext import pretty
+from lemming.journal.events import Event, Sleeping
 from lemming.messages import send
 from lemming.service.sleep import Sleeper
 from lemming.testing import make_org, resume

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from lemming.contract import parse_reply
+from lemming.base.contract import parse_reply
 from lemming.engine import run_once
 from lemming.errors import UnknownModel
 from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.weights import find_weights
-from lemming.models import LOCAL_MODEL
+from lemming.org.models import LOCAL_MODEL
+from lemming.org.resume import Agent
 from lemming.providers import Request
-from lemming.resume import Agent
 from lemming.testing import make_org, resume
 from lemming.timeline.replay.replay import replay
 from lemming.turn.actions import action_schema, actions_of, as_reply, tools_opening

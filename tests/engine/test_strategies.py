@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from lemming.agents import AgentCredits, load_agent
-from lemming.contract import ToolCall
+from lemming.base.contract import ToolCall
+from lemming.capabilities.strategies.react import react
 from lemming.errors import OutOfCredits
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Message
 from lemming.testing import make_org, resume, say
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.loop import finish
-from lemming.turn.strategies.react import react
 from lemming.turn.strategy import Steps, Turn
 from lemming.turn.values import Answer, TurnInputs
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
-from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.jsontext import meant, pretty
+from lemming.org.config import load_config
 from lemming.testing import make_org, resume
 
 SETTINGS: dict[str, tuple[dict[str, Any], str, str]] = {

@@ -10,8 +10,8 @@ import pytest
 from lemming.agents import Agent, AgentSchedule
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick, ticks
 from lemming.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
+from lemming.journal.report import TurnReport
 from lemming.messages import read_outbox_entries
-from lemming.report import TurnReport
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lemming.agents import Agent, survey_agents
-from lemming.clock import FrozenClock
-from lemming.config import Org
+from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.errors import DiskError
-from lemming.events import Event
 from lemming.files.documents import value_of
+from lemming.journal.events import Event
 from lemming.journal.records import TurnEnded, TurnStarted
+from lemming.org.config import Org
 from lemming.providers import LLMProvider, register_provider
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits

@@ -15,7 +15,7 @@ from lemming.errors import ConfigError, DiskError
 from lemming.files import fs
 from lemming.journal.ledger import read_state
 from lemming.messages import read_outbox_entries
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from lemming.clock import timestamp
-from lemming.config import load_config
+from lemming.base.clock import timestamp
 from lemming.engine import run_once
+from lemming.facts.preview import preview_tick
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.inspect.preview import preview_tick
 from lemming.messages import list_outbox, send
+from lemming.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from asleep import CHANGED, EVERY_TENTH, MINUTE, Alarm, asleep, human, reader, send
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import load_tick, run_once, run_opened, ticks
-from lemming.events import Sleeping, Woken
 from lemming.files.fs import AppendFile
 from lemming.files.stamps import identity_in, is_exact, learn_stamps
-from lemming.report import TickReport
+from lemming.journal.events import Sleeping, Woken
+from lemming.journal.report import TickReport
 from lemming.service.sleep import LONGEST_LOOK_S, LONGEST_SLEEP_S, Sleeper
 from lemming.service.watch import Watch
 from lemming.testing import make_org, resume, say, tree

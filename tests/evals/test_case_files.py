@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lemming.cases import load_case
 from lemming.cli import run
 from lemming.errors import ConfigError
+from lemming.evals.cases import load_case
 from lemming.testing import make_org, resume
 
 FINE: dict[str, Any] = {"expect": [{"entry": {"author": "ada"}}]}

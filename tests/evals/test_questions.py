@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Image, Request
 from lemming.rehearsal.answers import question_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
-from lemming.findings.find import findings_of
-from lemming.findings.finding import Finding
+from lemming.facts.findings.find import findings_of
+from lemming.facts.findings.finding import Finding
 from lemming.testing import make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
-from lemming.config import load_config
 from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.organisation import Organisation
-from lemming.soundness.judged import judged
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import make_org, resume
+from lemming.tick.soundness.judged import judged
 
 Json = dict[str, Any]
 ORG, MODELS, CREDITS, ADA = (

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
-from lemming.config import load_config
-from lemming.gates.standard import standard
-from lemming.inspect.gate_checks import problems_of_gates
-from lemming.soundness.judged import judged
+from lemming.capabilities.gates.standard import standard
+from lemming.facts.gate_checks import problems_of_gates
+from lemming.org.config import load_config
 from lemming.testing import make_org, resume
+from lemming.tick.soundness.judged import judged
 
 FILES = {"tools": ["file_*", "shell"], "read_outboxes": ["*"]}
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lemming.cli import run
-from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.messages import read_outbox_entries
+from lemming.org.config import load_config
 from lemming.plugins.registry import unregister
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
@@ -265,7 +265,7 @@ def test_a_schema_for_results_and_one_that_breaks_blocks(base: Path) -> None:
 
 
 PLUGIN = """
-from lemming.gates.checks import Found, check
+from lemming.capabilities.gates.checks import Found, check
 
 asked = []
 

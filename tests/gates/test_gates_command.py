@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
+from lemming.capabilities.gates.gate import Rule, rules_of
+from lemming.capabilities.gates.look import look
+from lemming.capabilities.gates.standard import standard
 from lemming.cli import run
-from lemming.config import load_config
 from lemming.engine import run_once
-from lemming.gates.foresee import Foreseen, foreseen, outcomes
-from lemming.gates.gate import Rule, rules_of
-from lemming.gates.look import look
-from lemming.gates.standard import standard
+from lemming.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 FILES = {"allow_read": ["./shared", "./workspace"], "allow_write": ["./shared", "./workspace"]}
@@ -139,7 +139,7 @@ def test_a_function_is_named_and_not_asked(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "asked_by_gates.py").write_text(
-        "from pathlib import Path\nfrom lemming.gates.checks import check\n"
+        "from pathlib import Path\nfrom lemming.capabilities.gates.checks import check\n"
         f"Path({str(tmp_path / 'imported')!r}).touch()\n"
         f"@check\ndef nosy(seen):\n    Path({str(tmp_path / 'asked')!r}).touch()\n    return 'no'\n"
     )
@@ -295,8 +295,8 @@ def test_what_the_table_says_of_each_class(kind: str, trust: str, own: bool | No
 
 
 def rules_from(plain: list[dict[str, Any]]) -> tuple[Rule, ...]:
+    from lemming.capabilities.gates.gate import Gate
     from lemming.files.documents import value_of
-    from lemming.gates.gate import Gate
 
     return rules_of("config/org.json", [value_of(Gate, it) for it in plain], "", ())
 

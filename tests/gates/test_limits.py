@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 from sampling import EVERYTHING
 
+from lemming.base.clock import FrozenClock
 from lemming.cli import run
-from lemming.clock import FrozenClock
-from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.errors import ConfigError
-from lemming.events import Event
+from lemming.facts.checks import problems_of_agents, problems_of_config
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.inspect.checks import problems_of_agents, problems_of_config
+from lemming.journal.events import Event
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied
+from lemming.journal.report import TurnReport
 from lemming.llm.worst import most_tokens_in, worst_of
-from lemming.models import ModelEntry
-from lemming.organisation import Organisation
+from lemming.org.config import load_config
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import Organisation
 from lemming.providers import Image, LLMProvider, Request, register_provider
-from lemming.report import TurnReport
 from lemming.testing import Crash, journal_lines, make_org, resume, say, tree
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.limits import TickSpending

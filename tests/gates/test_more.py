@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.approvals.deciding import find_waiting
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
+from lemming.capabilities.approvals.deciding import find_waiting
 from lemming.engine import run_once
-from lemming.inspect.waiting import waiting
+from lemming.facts.waiting import waiting
+from lemming.journal.report import TurnReport
 from lemming.messages import OutboxEntry, read_outbox_entries, send
-from lemming.report import TurnReport
 from lemming.service.pause import pause
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tick.counter import load_tick

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
-from lemming.config import load_config
+from lemming.capabilities.gates.gate import Gate
 from lemming.engine import run_once
+from lemming.facts.gated import context_of, explain_call
 from lemming.files import fs
 from lemming.files.documents import value_of
-from lemming.gates.gate import Gate
-from lemming.inspect.gated import context_of, explain_call
-from lemming.organisation import Organisation
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.plugins.registry import unregister
-from lemming.soundness.judged import judged
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
+from lemming.tick.soundness.judged import judged
 from lemming.tools import SHIPPED, ToolRegistry, toolset_of
 
 Json = dict[str, Any]
@@ -114,7 +114,7 @@ def test_every_tool_that_takes_a_path_says_so() -> None:
 
 
 FUNCTIONS = """
-from lemming.gates.checks import Found, check
+from lemming.capabilities.gates.checks import Found, check
 from lemming.tools import ToolContext, tool
 
 

@@ -13,14 +13,14 @@ import pytest
 from obedient import order
 from page_server import Pages, serving
 
+from lemming.capabilities.gates.standard import standard
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.facts.waiting import waiting
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.gates.standard import standard
-from lemming.inspect.waiting import waiting
 from lemming.messages import read_outbox_entries
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, tree
 from lemming.timeline.replay.replay import replay
 

@@ -13,20 +13,20 @@ from typing import Any, cast
 
 import pytest
 
+from lemming.base.clock import FrozenClock
+from lemming.capabilities.gates.limit import Amount
 from lemming.cli import run
-from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.errors import Unavailable
-from lemming.gates.limit import Amount
 from lemming.journal.file import Journal
 from lemming.journal.ledger import read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import BatchSent, ModelReserved
+from lemming.journal.report import TurnReport
 from lemming.llm.retrying import RetryingLLMProvider
 from lemming.llm.worst import most_tokens_in, worst_of
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Backend, Reply, Request, register_provider
-from lemming.report import TurnReport
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.tick.reserved import Reserved
 from lemming.tick.spent_before import amount_in

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
+from lemming.capabilities.gates.gate import Gate
 from lemming.commands.init import template_files
-from lemming.config import load_config
 from lemming.files import fs
 from lemming.files.documents import value_of
-from lemming.gates.gate import Gate
-from lemming.organisation import Organisation
-from lemming.soundness.judged import judged
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
+from lemming.tick.soundness.judged import judged
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(it for it in (ROOT / "examples").iterdir() if (it / "agents").is_dir())

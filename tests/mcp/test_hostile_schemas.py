@@ -11,9 +11,9 @@ import pytest
 from connected import call, known, org_with
 from mischief import AWAKE, GIVEN, by_http
 
+from lemming.capabilities.mcp import servers
 from lemming.engine import run_once
-from lemming.events import Event, ProblemFound
-from lemming.mcp import servers
+from lemming.journal.events import Event, ProblemFound
 from lemming.testing import FrozenClock, journal_lines
 
 EVIL, BAIT = "^(a+)+$", "a" * 40 + "b"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from connected import configure, org_with
 
+from lemming.capabilities.mcp.settings import environment_of, headers_of, mcp_config
 from lemming.cli import run
-from lemming.mcp.settings import environment_of, headers_of, mcp_config
 from lemming.testing import make_org, resume
 
 

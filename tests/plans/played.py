@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming.capabilities.plans.format import AgentPlan, plan_in
+from lemming.capabilities.plans.machine import advance
+from lemming.capabilities.plans.run import Run, run_in
 from lemming.files.jsontext import pretty
-from lemming.plans.format import AgentPlan, plan_in
-from lemming.plans.machine import advance
-from lemming.plans.run import Run, run_in
 
 Json = dict[str, Any]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lemming.config import load_config
 from lemming.engine import run_once
-from lemming.inspect.checks import problems_of_agents
+from lemming.facts.checks import problems_of_agents
 from lemming.messages import read_outbox_entries, send
+from lemming.org.config import load_config
 from lemming.testing import FrozenClock
 from lemming.tick.counter import load_tick
 

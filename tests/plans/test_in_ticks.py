@@ -12,13 +12,13 @@ from planned import planned_org, step, write_plan
 
 from lemming.engine import run_once
 from lemming.engine import ticks as ticks_of
+from lemming.facts.waiting import waiting
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.inspect.waiting import waiting
 from lemming.journal.file import journal_ticks
+from lemming.journal.report import TickReport
 from lemming.memory import list_memories, load_memory
 from lemming.messages import read_outbox_entries, send
-from lemming.report import TickReport
 from lemming.testing import FrozenClock, resume, say, tree
 from lemming.timeline.repair.unknown import find_unknown_calls, mark_call
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun

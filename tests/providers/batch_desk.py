@@ -11,11 +11,11 @@ from typing import Any
 
 from batch_server import BatchServer
 
-from lemming.events import Event
+from lemming.journal.events import Event
 from lemming.journal.records import Record
 from lemming.llm.batch.queue import Batches
 from lemming.llm.retrying import RetryingLLMProvider
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 from lemming.testing import FrozenClock
 

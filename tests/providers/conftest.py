@@ -13,7 +13,7 @@ from fault_server import FaultServer
 
 from lemming.errors import UnknownModel
 from lemming.llm.backends.weights import find_weights
-from lemming.models import LOCAL_MODEL
+from lemming.org.models import LOCAL_MODEL
 from lemming.providers import Request
 
 

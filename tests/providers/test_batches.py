@@ -13,12 +13,12 @@ from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
 
 from lemming.errors import AuthenticationFailed, DiskError
-from lemming.events import BatchNotSent, BatchWaiting
+from lemming.journal.events import BatchNotSent, BatchWaiting
 from lemming.journal.records import BatchEnded
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.batch.api import BatchProgress
 from lemming.llm.batch.client import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Backend, Reply, Request
 
 FAILURES = ("error", "expired", "missing", "garbage")

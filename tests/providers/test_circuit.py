@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.clock import FrozenClock, timestamp
+from lemming.base.clock import FrozenClock, timestamp
 from lemming.errors import (
     AuthenticationFailed,
     CircuitOpen,

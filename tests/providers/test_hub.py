@@ -15,7 +15,7 @@ from lemming.files.lock import FolderLock
 from lemming.llm.backends import weights
 from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.weights import CATALOGUE, Weights, adopt, checked_weights, fetch, find_weights
-from lemming.models import LOCAL_MODEL
+from lemming.org.models import LOCAL_MODEL
 from lemming.providers import Request
 
 CONTENT = b"GGUF" + bytes(range(256)) * 4000

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.jsontext import pretty

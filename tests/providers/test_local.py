@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from lemming.config import Org
 from lemming.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
 from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
-from lemming.models import LOCAL_MODEL, ModelEntry
+from lemming.org.config import Org
+from lemming.org.models import LOCAL_MODEL, ModelEntry
 from lemming.providers import Request, make_provider
 from lemming.service.model_trial import try_out
 from lemming.testing import FrozenClock

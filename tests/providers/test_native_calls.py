@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from native_server import Json, NativeServer, chat, messages, ollama, responses
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.files.documents import adapter
 from lemming.llm.backends.anthropic import AnthropicProvider

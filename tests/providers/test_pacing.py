@@ -13,8 +13,8 @@ import pytest
 
 from lemming.errors import Unavailable
 from lemming.llm.rate_limit import Limits, Pace
-from lemming.models import ModelEntry
-from lemming.organisation import Organisation
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import Organisation
 from lemming.providers import Backend, Reply, Request, RetryingLLMProvider, register_provider
 from lemming.tick.runtime import Runtime
 

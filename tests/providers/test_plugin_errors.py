@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.errors import (
     AuthenticationFailed,
     CircuitOpen,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fault_server import FaultServer
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.errors import (
     AuthenticationFailed,
     CircuitOpen,

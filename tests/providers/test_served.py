@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 
-from lemming.clock import FrozenClock
-from lemming.config import Org
+from lemming.base.clock import FrozenClock
 from lemming.errors import CircuitOpen, ConfigError, Unavailable
 from lemming.llm.circuit import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits
 from lemming.llm.pricing import usage_of
 from lemming.llm.retrying import RetryingLLMProvider
 from lemming.llm.worst import worst_of
-from lemming.models import ModelEntry
+from lemming.org.config import Org
+from lemming.org.models import ModelEntry
 from lemming.providers import Backend, Reply, Request, make_provider
 from lemming.tick.backends import Backends
 

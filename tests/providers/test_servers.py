@@ -10,9 +10,9 @@ import pytest
 from fault_server import ANSWER, FaultServer, Received
 
 from lemming import engine
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.errors import Problem, RequestRejected
-from lemming.events import ProblemFound
+from lemming.journal.events import ProblemFound
 from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.http import refused_part
 from lemming.llm.backends.ollama import OllamaProvider

@@ -12,9 +12,9 @@ import pytest
 from stream_server import ANSWER, StreamServer
 
 from lemming import engine
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.errors import AnswerTooLarge, TimedOut, Unavailable
-from lemming.events import ModelWrote
+from lemming.journal.events import ModelWrote
 from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.ollama import OllamaProvider

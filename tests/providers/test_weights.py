@@ -20,7 +20,7 @@ from lemming.llm.backends.weights import (
     unpack,
     weights_named,
 )
-from lemming.models import LOCAL_MODEL
+from lemming.org.models import LOCAL_MODEL
 
 CONTENT = b"GGUF" + bytes(100_000)
 WANTED = Weights(

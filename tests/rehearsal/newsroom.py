@@ -10,7 +10,7 @@ from lemming.files import fs
 from lemming.files.jsontext import to_line
 from lemming.history.fork import Setting
 from lemming.messages import send
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say
 

@@ -12,7 +12,7 @@ from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.messages import OutboxEntry
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.rehearsal.compare import Comparison, compare, differing_entries
 from lemming.testing import FrozenClock, resume, tree
 

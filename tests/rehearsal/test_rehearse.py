@@ -12,7 +12,7 @@ from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.history.fork import Setting
 from lemming.journal.file import journal_ticks
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.rehearsal.rehearse import MARK, recorded_span
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, tree
 from lemming.timeline.verify.files import verify

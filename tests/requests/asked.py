@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
+from lemming.base.kinds import MessageKind
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
-from lemming.kinds import MessageKind
+from lemming.journal.report import TickReport
 from lemming.messages import OutboxEntry, read_outbox_entries, send
-from lemming.report import TickReport
 from lemming.testing import journal_lines, make_org, resume
 from lemming.tick.counter import load_tick
 

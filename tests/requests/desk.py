@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.kinds import MessageKind
+from lemming.base.kinds import MessageKind
 from lemming.mail.request_rules import requests_of
 from lemming.mail.requests import Requests, RequestView
 from lemming.messages import EntryName, OutboxEntry, entry_id, send
-from lemming.resume import Agent, AgentPermissions
+from lemming.org.resume import Agent, AgentPermissions
 from lemming.testing import make_org, resume
 
 NAMES = ("ada", "bob", "cyd")

@@ -10,9 +10,9 @@ from desk import PERSON
 from terminal import Lemming
 
 from lemming.engine import ticks
-from lemming.events import Event, ProblemFound
+from lemming.journal.events import Event, ProblemFound
+from lemming.journal.report import TickReport
 from lemming.messages import send
-from lemming.report import TickReport
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.tick.counter import load_tick
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from asked import ask, person
 
-from lemming.asking.ask import AskOutcome, AtWork
-from lemming.asking.ask import ask as put
-from lemming.contract import ToolCall
+from lemming.base.contract import ToolCall
+from lemming.capabilities.requests.ask import AskOutcome, AtWork
+from lemming.capabilities.requests.ask import ask as put
 from lemming.engine import ticks
+from lemming.facts.requests import find_request, requests_now
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.inspect.requests import find_request, requests_now
 from lemming.journal.file import journal_ticks
+from lemming.journal.report import TickReport
 from lemming.messages import read_outbox_entries, send
-from lemming.report import TickReport
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.tick.counter import load_tick
 from lemming.timeline.replay.replay import replay_into, ticks_to_rerun

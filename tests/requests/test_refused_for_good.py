@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from asked import answers, ask, person, tried_once
 
-from lemming.asking.ask import ask as put
+from lemming.capabilities.requests.ask import ask as put
 from lemming.engine import ticks
+from lemming.facts.requests import requests_now
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
-from lemming.inspect.requests import requests_now
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
-from lemming.report import TickReport
+from lemming.journal.report import TickReport
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
 

@@ -8,10 +8,10 @@ import pytest
 from desk import organisation, put
 
 from lemming.errors import UsageError
-from lemming.inspect.requests import find_request, requests_now
-from lemming.inspect.waiting import waiting
+from lemming.facts.requests import find_request, requests_now
+from lemming.facts.waiting import waiting
 from lemming.messages import send
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.testing import make_org, resume
 from lemming.tick.counter import persist_tick
 

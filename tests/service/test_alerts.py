@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.clock import FrozenClock
-from lemming.config import load_config
+from lemming.base.clock import FrozenClock
 from lemming.engine import run_once, ticks
 from lemming.errors import CorruptState
+from lemming.facts.checks import problems_of_config
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.history.copy_org import copy_org
-from lemming.inspect.checks import problems_of_config
+from lemming.org.config import load_config
 from lemming.redaction import refresh
 from lemming.service.command import run_command
 from lemming.testing import Crash, crash_at, make_org, resume, say, write_script

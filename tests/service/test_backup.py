@@ -15,12 +15,12 @@ import pytest
 from recorded import busy_org
 from terminal import Lemming
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import load_tick, run_once, ticks
 from lemming.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.files import fs
 from lemming.files.whole import STAGINGS
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.service.archive import MANIFEST
 from lemming.service.backup import Backup, back_up
 from lemming.service.restore import restore

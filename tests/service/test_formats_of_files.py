@@ -17,8 +17,8 @@ from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.journal.file import journal_ticks
 from lemming.journal.sealing import segments
-from lemming.org_format import NEWEST_FORMAT
-from lemming.organisation import Organisation
+from lemming.org.format import NEWEST_FORMAT
+from lemming.org.organisation import Organisation
 from lemming.service.backup import back_up
 from lemming.service.restore import restore
 from lemming.service.upgrade import steps_of

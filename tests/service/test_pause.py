@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import load_tick, run_once, ticks
 from lemming.errors import ConfigError
 from lemming.files import fs

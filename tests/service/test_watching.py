@@ -14,8 +14,8 @@ from systemd import listening
 from terminal import PROGRAM
 
 from lemming.engine import ticks
-from lemming.events import Event, Sleeping, TickBegins
-from lemming.organisation import Organisation
+from lemming.journal.events import Event, Sleeping, TickBegins
+from lemming.org.organisation import Organisation
 from lemming.service.notify import ALIVE, READY, STOPPING, Reports, Supervisor, Watchdog
 from lemming.service.progress import MARGIN_S, Progress
 from lemming.testing import make_org, resume

@@ -13,7 +13,7 @@ from traced import die_at_an_answer, make_traced
 from lemming.cli import run
 from lemming.commands.events import TYPES
 from lemming.engine import run_once
-from lemming.events import Event, TickBegins, TickEnds
+from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.journal.file import read_journal
 from lemming.journal.records import Record
 from lemming.telemetry.events import events_in

@@ -15,7 +15,7 @@ from traced import Collector, die_at_an_answer, listening
 from lemming.engine import run_once
 from lemming.errors import NotSent, UsageError
 from lemming.journal.sealing import seal_old_journals
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.telemetry.post import Collector as Client
 from lemming.telemetry.readings import from_now_on, readings
 from lemming.testing import Crash, make_org, resume

@@ -14,11 +14,11 @@ import pytest
 from terminal import Lemming, typed_at
 from traced import make_traced
 
+from lemming.capabilities.serving.http_server import Metrics
+from lemming.capabilities.serving.serve import serving
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
-from lemming.organisation import Organisation
-from lemming.serving.http_server import Metrics
-from lemming.serving.serve import serving
+from lemming.org.organisation import Organisation
 from lemming.telemetry.exposition import CONTENT_TYPE, Family, text_of
 from lemming.telemetry.metrics import families_of, metrics_of
 from lemming.testing import FrozenClock, make_org, resume, say, tree

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from traced import attributes, make_traced, spans_of
 
-from lemming.clock import timestamp
+from lemming.base.clock import timestamp
 from lemming.engine import run_once
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
 from lemming.telemetry import semconv as names

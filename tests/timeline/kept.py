@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.events import Event, HistoryNotKept
 from lemming.history.read import History
+from lemming.journal.events import Event, HistoryNotKept
 from lemming.testing import FrozenClock, make_org, resume
 
 ON = {"history": "git", "durability": "off"}

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lemming import paths
-from lemming.clock import FrozenClock, timestamp
+from lemming.base import paths
+from lemming.base.clock import FrozenClock, timestamp
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.fields import Json

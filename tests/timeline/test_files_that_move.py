@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from lemming.base.clock import FrozenClock
 from lemming.cli import run
-from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.history.fork import fork
 from lemming.history.read import History

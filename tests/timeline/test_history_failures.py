@@ -15,9 +15,9 @@ from kept import REPOSITORY, files_of, git_that, make, run, subjects
 from lemming.cli import run as command_line
 from lemming.engine import load_tick, run_once
 from lemming.errors import UsageError
-from lemming.events import Event
 from lemming.history.git import FOLDER
 from lemming.history.read import History
+from lemming.journal.events import Event
 from lemming.journal.records import TurnEnded
 from lemming.testing import FrozenClock, resume, say
 

@@ -15,12 +15,12 @@ from jsonschema import Draft202012Validator
 from recorded import busy_org
 from sampling import EVERYTHING
 
-from lemming import paths
+from lemming.base import paths
 from lemming.cli import run
 from lemming.errors import CorruptState, ProviderError, RateLimited, recorded_failure
+from lemming.facts.schemas import schema_of
 from lemming.files import fs
 from lemming.files.fields import Json
-from lemming.inspect.schemas import schema_of
 from lemming.journal.file import last_record, read_journal
 from lemming.journal.records import RECORDS, TickStarted
 from lemming.journal.sequence import NoRecord, record_of

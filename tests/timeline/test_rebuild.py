@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lemming.base.clock import FrozenClock
 from lemming.cli import run as run_command
-from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.errors import UsageError
 from lemming.history.fork import fork

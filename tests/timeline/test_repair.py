@@ -11,7 +11,7 @@ from typed import typed
 
 from lemming.engine import load_tick, run_forever, run_once
 from lemming.errors import CorruptState, TickAlreadyCommitted
-from lemming.events import Event, ModelAsked
+from lemming.journal.events import Event, ModelAsked
 from lemming.journal.file import is_committed
 from lemming.journal.ledger import read_state
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree

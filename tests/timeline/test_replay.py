@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models, rewrite_journal, speak
 
+from lemming.base.clock import FrozenClock
 from lemming.cli import run
-from lemming.clock import FrozenClock
 from lemming.engine import load_tick, run_once
 from lemming.errors import UsageError
 from lemming.files import fs

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lemming import errors
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import recorded_report, run_once
 from lemming.errors import ConfigError, RequestRejected
 from lemming.files import fs

@@ -12,8 +12,8 @@ from terminal import Ran
 from typed import typed
 
 from lemming.engine import run_once
-from lemming.events import Event, ModelAsked
 from lemming.files import fs
+from lemming.journal.events import Event, ModelAsked
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.redaction import refresh

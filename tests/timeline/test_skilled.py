@@ -7,8 +7,8 @@ from pathlib import Path
 from recorded import Refusing, refuse_models
 from skilled_corpus import skilled
 
+from lemming.base.clock import FrozenClock
 from lemming.cli import run
-from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.history.copy_org import copy_org
 from lemming.history.git import BRANCH, Repository

@@ -9,8 +9,8 @@ from batch_server import BatchServer
 from recorded import Refusing, refuse_models
 from strategies_corpus import strategies
 
+from lemming.base.clock import FrozenClock
 from lemming.cli import run
-from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.providers import register_provider
 from lemming.testing import journal_lines, make_org, resume, tree

@@ -15,7 +15,7 @@ from lemming.history.fork import Setting, fork
 from lemming.history.read import History
 from lemming.journal.file import journal_ticks
 from lemming.messages import send
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.timeline.unkept import UnkeptPast, past_states
 from lemming.timeline.verify.files import verify

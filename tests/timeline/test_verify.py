@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from recorded import LAST_ENTRY, TICKS, cut, edit, rewrite_journal, speak
 
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import persist_tick, run_once, run_tick
 from lemming.files import fs
 from lemming.journal.ledger import read_state

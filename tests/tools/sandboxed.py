@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from lemming.config import Org
-from lemming.org_blocks import ShellSettings
+from lemming.org.blocks import ShellSettings
+from lemming.org.config import Org
 from lemming.sandbox.run import sandbox_status
 
 SECRET = "sk-do-not-show"

@@ -8,8 +8,8 @@ import pytest
 from tool_desk import Desk
 
 from lemming.access.open import FILE_LIMIT_BYTES
-from lemming.config import Org, Quota
 from lemming.files.effects import apply_effect
+from lemming.org.config import Org, Quota
 
 TOOLS = ["file_edit", "file_append", "file_move", "file_read", "file_write", "file_list", "file_search"]
 

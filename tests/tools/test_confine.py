@@ -15,8 +15,8 @@ from typing import IO, Any, cast
 
 import pytest
 
-from lemming.config import Org
-from lemming.org_blocks import ShellSettings
+from lemming.org.blocks import ShellSettings
+from lemming.org.config import Org
 from lemming.sandbox import launcher as confine
 from lemming.sandbox import seccomp
 from lemming.sandbox.run import sandbox_status

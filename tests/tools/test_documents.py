@@ -13,8 +13,8 @@ from page_server import serving
 from paper import archive, encrypted_pdf, pdf, word
 from tool_desk import Desk
 
-from lemming.config import Org
-from lemming.org_blocks import Http
+from lemming.org.blocks import Http
+from lemming.org.config import Org
 
 if missing := [name for name in ("pypdf", "mammoth", "markdownify") if find_spec(name) is None]:
     pytest.skip(f"could not import {', '.join(missing)}", allow_module_level=True)
@@ -139,7 +139,7 @@ def test_a_document_beyond_the_limit_and_a_path_beyond_the_grants_are_refused(de
 
 def test_without_the_packages_the_line_that_installs_them_is_told(tmp_path: Path) -> None:
     (tmp_path / "mammoth.py").write_text("raise ModuleNotFoundError('no', name='mammoth')")
-    command = [sys.executable, "-P", "-m", "lemming.toolbox.document_reader", "word", "1", "100"]
+    command = [sys.executable, "-P", "-m", "lemming.capabilities.toolbox.document_reader", "word", "1", "100"]
     ran = subprocess.run(
         command, input=b"", capture_output=True, env={"PYTHONPATH": str(tmp_path)}, check=True
     )

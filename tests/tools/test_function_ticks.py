@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from workshop import Workshop, call
 
+from lemming.base.clock import FrozenClock
+from lemming.capabilities.toolbox.functions import workers
 from lemming.cli import run
-from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.toolbox.functions import workers
 from lemming.tools import ToolResult
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
@@ -90,7 +90,7 @@ def test_a_replay_calls_no_function_and_agrees(tmp_path: Path, capfd: pytest.Cap
 ENGINE = """
 import sys
 from pathlib import Path
-from lemming.clock import FrozenClock
+from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
 run_once(Path(sys.argv[1]), clock=FrozenClock())

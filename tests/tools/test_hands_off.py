@@ -18,13 +18,13 @@ from tool_desk import Desk
 
 from lemming.access.effects import require_writable
 from lemming.agents import load_agent
-from lemming.config import Org, load_config
+from lemming.capabilities.toolbox.calls import call_tool
 from lemming.errors import ConfigError, LemmingError
 from lemming.files.effects import FileEffect
-from lemming.organisation import Organisation
+from lemming.org.config import Org, load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import make_org, resume
 from lemming.tick.runtime import Runtime
-from lemming.toolbox.calls import call_tool
 from lemming.tools import SHIPPED, ToolRegistry
 
 PLACES = [

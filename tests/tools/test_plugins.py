@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from lemming.config import Org, load_config
 from lemming.engine import run_once
 from lemming.errors import ConfigError
+from lemming.facts.checks import problems_of_agents, problems_of_config
 from lemming.files import fs
-from lemming.inspect.checks import problems_of_agents, problems_of_config
-from lemming.organisation import Organisation
+from lemming.org.config import Org, load_config
+from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_plugins
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.tick.runtime import Runtime

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.config import Org
-from lemming.org_blocks import Quota
+from lemming.org.blocks import Quota
+from lemming.org.config import Org
 from lemming.sandbox import quota
 
 

@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 
 from lemming.agents import load_agent
-from lemming.clock import FrozenClock
-from lemming.config import load_config
+from lemming.base.clock import FrozenClock
+from lemming.capabilities.skills.finding import skills_of
+from lemming.capabilities.skills.skill import DESCRIPTION_CHARS
+from lemming.capabilities.skills.told import SKILLS_CHARS
+from lemming.capabilities.toolbox.calls import call_tool
 from lemming.engine import run_once
 from lemming.errors import ConfigError
+from lemming.facts.checks import problems_of_agents
+from lemming.facts.preview import preview_tick
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.inspect.checks import problems_of_agents
-from lemming.inspect.preview import preview_tick
-from lemming.organisation import Organisation
-from lemming.skills.finding import skills_of
-from lemming.skills.skill import DESCRIPTION_CHARS
-from lemming.skills.told import SKILLS_CHARS
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.toolbox.calls import call_tool
 from lemming.tools import ToolContext, ToolResult, toolset_of
 
 
@@ -304,7 +304,7 @@ def test_an_organisation_without_skills_imports_nothing_of_them(base: Path) -> N
     org_with(base, [])
     program = (
         "import sys; from lemming.engine import run_once; run_once(sys.argv[1]); "
-        "print([name for name in sys.modules if name in ('yaml', 'lemming.skills.finding')])"
+        "print([name for name in sys.modules if name in ('yaml', 'lemming.capabilities.skills.finding')])"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program, str(base)], capture_output=True, text=True, check=True

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lemming.capabilities.skills.skill import SKILL_FILE, skill_of
 from lemming.errors import ConfigError
-from lemming.skills.skill import SKILL_FILE, skill_of
 
 skills_ref = pytest.importorskip("skills_ref", reason="the reference validator is not installed")
 

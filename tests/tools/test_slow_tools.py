@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lemming.deadlines import LeftBehind, run_on_thread
+from lemming.base.deadlines import LeftBehind, run_on_thread
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
 from lemming.testing import journal_lines, make_org, resume, say

@@ -9,8 +9,8 @@ import pytest
 from tool_desk import Desk
 
 from lemming.agents import load_agent
-from lemming.config import Org
 from lemming.journal.ledger import AgentState, read_state, write_state
+from lemming.org.config import Org
 from lemming.tools import ToolRegistry
 
 NEW = {"name": "scout", "title": "Scout", "instructions": "Look around."}

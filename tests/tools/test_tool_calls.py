@@ -14,11 +14,11 @@ import pytest
 from pydantic import Field
 from tool_desk import Desk
 
-from lemming.config import Org
+from lemming.capabilities.toolbox.calls import call_tool
 from lemming.errors import InvalidArguments, RecoverableError
-from lemming.toolbox.calls import call_tool
+from lemming.org.config import Org
 from lemming.tools import SHIPPED, Tool, ToolRegistry, ToolResult, toolset_of
-from lemming.toolset import FOR_EVERYBODY
+from lemming.tools.toolset import FOR_EVERYBODY
 
 
 class CustomTool(Tool):

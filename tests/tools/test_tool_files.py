@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from workshop import Workshop, call
 
+from lemming.base.clock import FrozenClock
+from lemming.capabilities.toolbox.functions import workers
 from lemming.cli import run
-from lemming.clock import FrozenClock
-from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.errors import ConfigError, Problem
-from lemming.inspect.reach import reaches
-from lemming.organisation import Organisation
+from lemming.facts.reach import reaches
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import make_org, say
-from lemming.toolbox.functions import workers
 from lemming.tools import refresh_tools, toolset_of
 
 
@@ -124,7 +124,12 @@ def test_two_agents_may_have_each_a_tool_of_one_name(shop: Workshop) -> None:
     ("first", "second", "name", "both"),
     [
         ("tools/a.py", "tools/b.py", "twin", ("tools/a.py:4", "tools/b.py:4")),
-        ("tools/a.py", "tools/b.py", "file_read", ("tools/a.py:4", "lemming.toolbox.files.FileRead")),
+        (
+            "tools/a.py",
+            "tools/b.py",
+            "file_read",
+            ("tools/a.py:4", "lemming.capabilities.toolbox.files.FileRead"),
+        ),
     ],
 )
 def test_one_name_twice_is_an_error_that_names_both(
@@ -150,7 +155,7 @@ OUT: list[tuple[dict[str, str], dict[str, Any], str]] = [
     ({"tools/mine.py": "\0"}, {}, "null bytes"),
     ({"tools/mine.py": TWIN, "tools/other.py": TWIN}, {}, 'two tools are called "twin"'),
     ({"tools/mine.py": TWIN.replace("twin", "of_all")}, {}, "that of tools/a.py:4"),
-    ({"tools/mine.py": TWIN.replace("twin", "file_read")}, {}, "lemming.toolbox.files.FileRead"),
+    ({"tools/mine.py": TWIN.replace("twin", "file_read")}, {}, "lemming.capabilities.toolbox.files.FileRead"),
     ({"tools/my-own.py": TWIN}, {}, "is a Python module; rename it"),
     ({}, TEAM, "and that of the team of bob9"),
     ({"workspace/mine.py": TWIN}, {}, "bob10 may write it: it is in its workspace"),

@@ -9,10 +9,10 @@ import pytest
 from page_server import Pages, bomb, serving
 from tool_desk import Desk
 
-from lemming.config import Org, load_config
+from lemming.base.hosts import is_named, is_public
 from lemming.errors import ConfigError
-from lemming.hosts import is_named, is_public
-from lemming.org_blocks import Http
+from lemming.org.blocks import Http
+from lemming.org.config import Org, load_config
 from lemming.tools import ToolResult
 
 TOOLS = ["http_get", "http_post"]

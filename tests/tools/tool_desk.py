@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import load_agent
-from lemming.config import Org
+from lemming.capabilities.toolbox.calls import call_tool
 from lemming.files.effects import apply_effect
-from lemming.organisation import Organisation
-from lemming.toolbox.calls import call_tool
+from lemming.org.config import Org
+from lemming.org.organisation import Organisation
 from lemming.tools import ToolContext, ToolResult, toolset_of
 
 NOW = "2026-01-01T00:00:00.000Z"

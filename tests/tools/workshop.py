@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import load_agent
-from lemming.clock import FrozenClock
-from lemming.config import load_config
+from lemming.base.clock import FrozenClock
+from lemming.capabilities.toolbox.calls import call_tool
 from lemming.engine import run_once
-from lemming.organisation import Organisation
-from lemming.report import TickReport
+from lemming.journal.report import TickReport
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.toolbox.calls import call_tool
 from lemming.tools import ToolContext, ToolResult, toolset_of
-from lemming.toolset import Toolset
+from lemming.tools.toolset import Toolset
 
 NOW = "2026-01-01T00:00:00.000Z"
 HEADER = """\

@@ -10,9 +10,9 @@ import pytest
 from callers import SECRET, TOKEN, served
 from doorway import arrived, with_channel
 
-from lemming.channels.channel import Message
-from lemming.channels.context import ChannelContext
-from lemming.clock import SystemClock
+from lemming.base.clock import SystemClock
+from lemming.capabilities.channels.channel import Message
+from lemming.capabilities.channels.context import ChannelContext
 from lemming.engine import run_once
 from lemming.testing import FrozenClock, resume
 
@@ -64,7 +64,7 @@ def test_a_file_has_the_owner_that_the_system_says(base: Path) -> None:
 @pytest.mark.parametrize("settings", [{}, {"trust": {}}])
 def test_nobody_says_of_himself_that_he_is_verified(base: Path, settings: dict[str, Any]) -> None:
     from lemming.agents import Agent
-    from lemming.organisation import Organisation
+    from lemming.org.organisation import Organisation
 
     with_channel(base, OPTIONS, provider="http", org=settings)
     org, clock = Organisation(base), SystemClock()

@@ -10,12 +10,12 @@ import pytest
 from tracked import finished, tick, tracked, write
 
 from lemming.agents import survey_agents
-from lemming.config import load_config
+from lemming.capabilities.trust.authors import Authors
+from lemming.capabilities.trust.marks import Marks, mark_below, mark_effect, mark_of
 from lemming.files.jsontext import pretty
-from lemming.organisation import Organisation
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import resume, say
-from lemming.trust.authors import Authors
-from lemming.trust.marks import Marks, mark_below, mark_effect, mark_of
 
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
 TOOLS = [

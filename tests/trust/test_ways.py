@@ -12,14 +12,14 @@ from tainted_corpus import tainted
 from test_files import call, word, worker
 from tracked import MODELS, newest, owner, post, started, tick, tracked, write
 
+from lemming.base.clock import FrozenClock
 from lemming.cli import run as lemming
-from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.files.jsontext import pretty
 from lemming.history.fork import fork
 from lemming.history.read import History
 from lemming.journal.ledger import read_state
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.service.backup import back_up
 from lemming.service.restore import restore
 from lemming.testing import make_org, resume, say, tree

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from lemming.patterns import NoExpression, is_named
-from lemming.patterns.expressions import expression
-from lemming.when import problems_of
+from lemming.base.patterns import NoExpression, is_named
+from lemming.base.patterns.expressions import expression
+from lemming.org.when import problems_of
 
 LONG = "a" * 50_000
 HOSTILE = [

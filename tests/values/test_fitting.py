@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lemming.agents import Agent, AgentCredits
-from lemming.config import Org
 from lemming.files.documents import adapter, as_validated
 from lemming.files.fitting import Misfit, fit
 from lemming.journal.ledger import AgentState
 from lemming.llm.backends.scripted import ScriptLine
 from lemming.messages import OutboxEntry
-from lemming.models import ModelEntry
+from lemming.org.config import Org
+from lemming.org.models import ModelEntry
 
 RESUME = {
     "name": "ada",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lemming.skills.front_matter import LIMIT_CHARS, NotFrontMatter, load_yaml, split, values_of
+from lemming.capabilities.skills.front_matter import LIMIT_CHARS, NotFrontMatter, load_yaml, split, values_of
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from lemming.channels.mail_text import mail_in, message_id_of, sender_of, text_of_mail
-from lemming.contract import object_in
+from lemming.base.contract import object_in
+from lemming.base.quoting import quoted
+from lemming.capabilities.channels.mail_text import mail_in, message_id_of, sender_of, text_of_mail
+from lemming.capabilities.plans.references import filled, references_in
+from lemming.capabilities.skills.front_matter import NotFrontMatter
 from lemming.errors import LemmingError
 from lemming.exchange.json5 import load_json5
 from lemming.exchange.mapping import words_in
-from lemming.findings.claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
-from lemming.plans.references import filled, references_in
-from lemming.quoting import quoted
+from lemming.facts.findings.claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
 from lemming.redaction import redact_content
-from lemming.skills.front_matter import NotFrontMatter
 from lemming.turn.actions import as_reply
 from lemming.turn.judges import verdict_in
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lemming.answer_payloads import fitted
-from lemming.kinds import MESSAGE_KINDS
-from lemming.reply_schemas import Form, brief_schema, carried, reply_schema, why_not_carried
+from lemming.base.kinds import MESSAGE_KINDS
+from lemming.capabilities.answers.payloads import fitted
+from lemming.turn.reply_schemas import Form, brief_schema, carried, reply_schema, why_not_carried
 
 ORDER = {
     "type": "object",

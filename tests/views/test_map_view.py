@@ -9,12 +9,12 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.errors import UsageError
+from lemming.facts.views import view
+from lemming.facts.views.layout import laid_out
+from lemming.facts.views.map import graph_of
+from lemming.facts.views.map import map as map_of
 from lemming.messages import send
 from lemming.testing import FrozenClock, make_org, resume
-from lemming.views import view
-from lemming.views.layout import laid_out
-from lemming.views.map import graph_of
-from lemming.views.map import map as map_of
 
 
 def arrows_in(org: Path, **parameters: int) -> dict[tuple[str, str, str], int]:

@@ -10,16 +10,16 @@ from looked_at import newsdesk
 
 from lemming.engine import run_once
 from lemming.errors import UsageError
-from lemming.inspect.costs import costs_by
-from lemming.inspect.resume_text import problems_of_text
+from lemming.facts.costs import costs_by
+from lemming.facts.resume_text import problems_of_text
+from lemming.facts.views import view
+from lemming.facts.views.agent import agent, resume_raw
+from lemming.facts.views.money import money
+from lemming.facts.views.past import past
+from lemming.facts.views.why import why
 from lemming.messages import send
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
-from lemming.views import view
-from lemming.views.agent import agent, resume_raw
-from lemming.views.money import money
-from lemming.views.past import past
-from lemming.views.why import why
 
 
 def test_columns_add_up_to_what_the_ledgers_say(desk: Path) -> None:

@@ -10,16 +10,16 @@ from looked_at import newsdesk
 
 from lemming.engine import run_once
 from lemming.errors import UsageError
+from lemming.facts.views import view
+from lemming.facts.views.glances import glance_in, glances_at
+from lemming.facts.views.tick import tick, timing_of
+from lemming.facts.views.ticks import ticks
 from lemming.journal.file import raw_journal
 from lemming.journal.records import ModelReplied
 from lemming.journal.sealing import seal_old_journals
-from lemming.organisation import Organisation
+from lemming.org.organisation import Organisation
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
 from lemming.timeline.record import read_tick
-from lemming.views import view
-from lemming.views.glances import glance_in, glances_at
-from lemming.views.tick import tick, timing_of
-from lemming.views.ticks import ticks
 
 
 def test_the_strip_tells_of_each_tick_how_it_ended_at_worst_and_what_it_cost(desk: Path) -> None:

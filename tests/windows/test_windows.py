@@ -8,18 +8,18 @@ from typing import Any, cast
 
 import pytest
 
+from lemming.capabilities.windows.recall import recap_message
 from lemming.engine import run_once
 from lemming.journal.records import ModelReplied, TurnStarted
+from lemming.journal.report import TurnReport
 from lemming.memory import load_memory, save_memory
 from lemming.providers import Message
-from lemming.report import TurnReport
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay
 from lemming.turn.loop import take_turn
 from lemming.turn.on_record import from_record
 from lemming.turn.values import Answer, Answers
-from lemming.windows.recall import recap_message
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "requests"))
 

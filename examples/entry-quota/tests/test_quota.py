@@ -6,11 +6,11 @@ from typing import Any
 import lemming_quota
 import pytest
 
-from lemming.config import load_config
 from lemming.engine import run_once
-from lemming.inspect.checks import problems_of_agents
+from lemming.facts.checks import problems_of_agents
 from lemming.journal.ledger import read_state
-from lemming.report import TurnReport
+from lemming.journal.report import TurnReport
+from lemming.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 FOR_ALL: dict[str, Any] = {"capabilities": {"quota": {"per_day": 2}}}

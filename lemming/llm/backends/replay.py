@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import ConfigError, ProviderError, RequestRejected, recorded_failure
 from lemming.journal.file import read_journal
 from lemming.journal.records import ModelFailed, ModelReplied

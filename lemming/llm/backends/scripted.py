@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lemming import errors
-from lemming.clock import is_timestamp
+from lemming.base.clock import is_timestamp
 from lemming.errors import ConfigError, Problem, RequestRejected
 from lemming.files import fs
 from lemming.files.documents import read_text

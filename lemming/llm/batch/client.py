@@ -17,15 +17,15 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
-from lemming.clock import parse_timestamp, timestamp
+from lemming.base.clock import parse_timestamp, timestamp
 from lemming.errors import AuthenticationFailed, ProviderError, Unavailable
-from lemming.events import BatchNotSent, BatchWaiting, Observer
 from lemming.files.jsontext import compact
+from lemming.journal.events import BatchNotSent, BatchWaiting, Observer
 from lemming.journal.parts import Item
 from lemming.journal.records import BatchAnnounced, BatchEnded, BatchSent, Record
 from lemming.llm.batch.api import BatchProgress, TakesBatches
 from lemming.llm.calls import checked, guarded
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import Reply, Request
 
 B = TypeVar("B", BatchAnnounced, BatchSent)

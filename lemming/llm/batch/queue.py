@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from lemming.errors import LemmingError
-from lemming.events import BatchNotSent, Observer
 from lemming.files.jsontext import compact
+from lemming.journal.events import BatchNotSent, Observer
 from lemming.journal.records import BatchAnnounced, BatchAwaited, BatchSent, Record
 from lemming.llm.batch.api import BatchProgress, TakesBatches
 from lemming.llm.batch.client import Append, Batch, Call, Post, by_place, custom_id, id_in, portions
-from lemming.models import ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.providers import LLMProvider, Reply, Request
 
 NO_BATCHES = (

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming import paths
 from lemming.agents import agent_folders
-from lemming.clock import SystemClock
+from lemming.base import paths
+from lemming.base.clock import SystemClock
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.descriptors import walk
@@ -28,7 +28,7 @@ from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
 from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnStarted
 from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import list_outbox
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick, persist_tick, tick_by_journals
 from lemming.tick.next_tick import find_next_tick
 from lemming.tick.rename_begun import rename_begun, said_of_rename

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lemming.agents import Agent, load_agent
-from lemming.config import Org
-from lemming.contract import ToolCall
+from lemming.base.contract import ToolCall
 from lemming.errors import ToolError, UsageError
 from lemming.files.effects import apply_effect
 from lemming.journal.file import read_journal
 from lemming.journal.found import plan_in
 from lemming.messages import send
+from lemming.org.config import Org
 from lemming.plugins.registry import load_installed_plugins
 from lemming.redaction import redact_values
 from lemming.tick.counter import load_tick

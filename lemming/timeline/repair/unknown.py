@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lemming import paths
 from lemming.agents import agent_folders
+from lemming.base import paths
 from lemming.errors import CorruptState, UsageError
 from lemming.files.jsontext import compact
 from lemming.journal.begun import Begun
 from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.records import TickCommitted
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.record import RecordedTick, is_unknown
 from lemming.tools import interrupted

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from lemming import paths
 from lemming.agents import survey_agents
-from lemming.clock import parse_timestamp
+from lemming.base import paths
+from lemming.base.clock import parse_timestamp
+from lemming.capabilities.skills.outside import outside_files
 from lemming.errors import ConfigError, DiskError
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
@@ -23,8 +24,7 @@ from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.file import read_journal
 from lemming.journal.records import TurnStarted
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
-from lemming.organisation import OrgPath
-from lemming.skills.outside import outside_files
+from lemming.org.organisation import OrgPath
 from lemming.timeline.told import FilesTold, read_files_told
 from lemming.timeline.verify.root import files_that_count
 

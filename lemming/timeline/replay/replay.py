@@ -12,25 +12,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming import paths
-from lemming.capabilities import WITHIN
-from lemming.config import Config, Org, load_config
-from lemming.contract import ToolCall
+from lemming.base import paths
+from lemming.base.contract import ToolCall
+from lemming.capabilities.gates.gate import SETTLES, GateVerdict, Then
+from lemming.capabilities.gates.look import Found, Looked
 from lemming.engine import run_opened
 from lemming.errors import UsageError
-from lemming.events import Event, TickBegins
 from lemming.files import fs
-from lemming.gates.gate import SETTLES, GateVerdict, Then
-from lemming.gates.look import Found, Looked
+from lemming.journal.events import Event, TickBegins
 from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
 from lemming.journal.ledger import AgentState, amend_state, read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
+from lemming.journal.report import FileWritten, TurnReport
 from lemming.llm.backends.replay import replayed
-from lemming.models import ModelEntry
-from lemming.organisation import OrgPath
+from lemming.org.config import Config, Org, load_config
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import WITHIN
 from lemming.providers import Reply, Request
-from lemming.report import FileWritten, TurnReport
 from lemming.tick.counter import load_counter, persist_tick
 from lemming.tick.recorded import recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, open_org
@@ -57,7 +57,7 @@ from lemming.turn.on_record import from_record
 from lemming.turn.seams import Held
 
 if TYPE_CHECKING:
-    from lemming.gates.asked import Asking
+    from lemming.capabilities.gates.asked import Asking
     from lemming.tick.gated_calls import CallGates
     from lemming.turn.seams import Holder
 

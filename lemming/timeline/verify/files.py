@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lemming import paths
+from lemming.base import paths
+from lemming.capabilities.plans.run import is_run
+from lemming.capabilities.store import is_store_file
 from lemming.errors import CorruptState, DiskError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse
@@ -18,9 +20,7 @@ from lemming.journal.file import read_journal
 from lemming.journal.records import ToolFinished
 from lemming.memory import decode_memory
 from lemming.messages import names_in
-from lemming.organisation import OrgPath
-from lemming.plans.run import is_run
-from lemming.store import is_store_file
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.verify.ledgers import ledger_findings
 from lemming.timeline.verify.root import file_digest, file_digests, root_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lemming import paths
+from lemming.base import paths
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.timeline.verify.told import Mismatch, Told
 
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import LemmingError
 from lemming.files.stamps import is_there
 from lemming.journal.found import plan_in
 from lemming.journal.ledger import ticks_kept
 from lemming.journal.records import EntriesExpired, Record, TickCommitted, TurnCommitted
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.timeline.record import TurnRecord, read_tick
 
 

@@ -20,11 +20,11 @@ import os
 from collections.abc import Iterator
 from hashlib import sha256
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import DiskError
 from lemming.files.descriptors import require_regular, walk
 from lemming.files.documents import why_unreadable
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 FOLDERS = ("agents", "config", "shared", paths.TRUST)
 LEFT_OUT = "logs"

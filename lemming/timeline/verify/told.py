@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import CorruptState
 from lemming.journal.file import journal_ticks, raw_journal, reading_of
 from lemming.journal.records import EntriesExpired, TurnCommitted, TurnStarted
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import LAST_TICK, newest_in_ledgers
 from lemming.timeline.record import RecordedTick, recorded_in
 from lemming.timeline.verify.skim import skimmed

@@ -13,7 +13,7 @@ from lemming.errors import CorruptState
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.journal.file import raw_journal
 from lemming.journal.lines import holds_together
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 
 _STRING = rb'"((?:[^"\\]|\\.)*)"'
 _PATH = re.compile(rb'"path":' + _STRING)

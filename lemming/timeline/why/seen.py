@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from lemming import paths
+from lemming.base import paths
+from lemming.base.quoting import quoted
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.mail.kept import notes_of
 from lemming.messages import text_of_payload
-from lemming.quoting import quoted
 from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord
 from lemming.timeline.repair.unknown import CALL, RETRY
 from lemming.timeline.why.sight import SeenEntry, Shown, sight_of

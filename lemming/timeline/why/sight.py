@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from lemming import paths
+from lemming.base import paths
+from lemming.base.paths import place_of
+from lemming.capabilities.trust.order import TRUST
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.messages import names_of
-from lemming.paths import place_of
 from lemming.timeline.record import TurnRecord
-from lemming.trust.order import TRUST
 
 # A section's mark is made from its text, so nothing inside the text can end it.
 _SECTION = re.compile(r"^# ([^\n]*)\n<<<DATA ([0-9a-f]{10}|[0-9a-f]{32})\n(.*?)\n\2 DATA>>>", re.M | re.S)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lemming import paths
+from lemming.base import paths
 from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.memory import MEMORY_LIMIT_BYTES, decode_memory
 from lemming.messages import text_of_payload
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.timeline.why.writings import Moment, Writings
 
 What = Literal["entry", "memory", "file", "result"]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lemming import paths
 from lemming.agents import survey_agents
-from lemming.config import load_config
+from lemming.base import paths
+from lemming.capabilities.trust.marks import mark_of
+from lemming.capabilities.trust.vouches import Vouches
 from lemming.files.jsontext import parse
 from lemming.messages import names_of
-from lemming.organisation import Organisation
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.tick.counter import LAST_TICK
 from lemming.tick.plan import people_in
 from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.writings import Writings
-from lemming.trust.marks import mark_of
-from lemming.trust.vouches import Vouches
 
 MOST_STEPS = 100
 GAVE_BEFORE = " gave before"

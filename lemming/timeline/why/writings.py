@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import islice
 
-from lemming import paths
 from lemming.agents import agent_folders
+from lemming.base import paths
 from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.journal.file import journal_ticks, prompts_in, read_plan
 from lemming.journal.ledger import ticks_kept
-from lemming.organisation import OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.tick.counter import LAST_TICK
 from lemming.tick.plan import Plan
 from lemming.timeline.gaps import lost_between

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming import paths
 from lemming.agents import Agent
-from lemming.capabilities import register_capability
-from lemming.config import Config
-from lemming.contract import NewEntry
+from lemming.base import paths
+from lemming.base.contract import NewEntry
 from lemming.errors import Problem
 from lemming.files.fitting import about
+from lemming.org.config import Config
+from lemming.plugins.capabilities import register_capability
 from lemming.turn.draft import Draft
 from lemming.turn.seams import Capability, Fact, InUse, Moment, No, Preparation, TurnPart
 

@@ -1,0 +1,1 @@
+"""What everything stands on: words, names, moments and limits. Pure; knows no organisation."""

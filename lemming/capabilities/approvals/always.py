@@ -1,0 +1,88 @@
+"""A person's word that a gate need not ask about an agent's calls of a tool: it stands in the gate that asks.
+
+It ends that asking and nothing else: the call is looked at by all other gates as before.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lemming.agents import load_agent
+from lemming.base import paths
+from lemming.base.patterns import is_among
+from lemming.capabilities.gates.gate import Gate
+from lemming.errors import ConfigError, UsageError
+from lemming.files import fs
+from lemming.files.jsontext import parse, pretty
+from lemming.files.lock import changing
+from lemming.org.config import ORG_FILE, load_config
+from lemming.org.organisation import Organisation, OrgPath
+
+Json = dict[str, Any]
+_LIMIT_BYTES = 1 << 20
+_LINE = re.compile(r"(?P<file>[^#]+)#/gates/(?P<place>[0-9]+)")
+
+
+class Unasked(NamedTuple):
+    """What no gate asks about from now on: an agent's calls of a tool, and the line that says so."""
+
+    line: str
+    agent: str
+    tool: str
+
+    def told(self) -> list[str]:
+        """Return what was written, what it allows, and how it is taken back."""
+        gate = self.line.partition("/approved")[0]
+        return [
+            f'{gate} has "approved": {{"{self.agent}": ["{self.tool}"]}} now',
+            f"{self.agent} may call {self.tool} from now on, with any arguments and whatever it has read, "
+            "and this gate does not ask; gates that block, other gates that ask, and limits hold as before",
+            f'to be asked again, take "{self.tool}" out at {self.line}',
+        ]
+
+
+def require_asking(base: OrgPath, call: Json, agent: str) -> None:
+    """Raise `UsageError` where the gate that asked about a call stands no more where it did."""
+    found = _LINE.fullmatch(call["gate"])
+    gates = _gates_in(base, found["file"], agent) if found else ()
+    gate = gates[int(found["place"])] if found and int(found["place"]) < len(gates) else None
+    is_same = gate and (gate.at, gate.then) == ("call", "ask")
+    if gate is None or not is_same or (gate.tools and not is_among(call["tool"], gate.tools)):
+        hint = "`lemming approve ID` without --for is for this call; `lemming gates list` shows what asks now"
+        raise UsageError(f"no gate that asks about {call['tool']} stands at {call['gate']} now", hint=hint)
+
+
+def let_pass(base: OrgPath, call: Json, agent: str) -> Unasked:
+    """Have the gate that asked about a call ask no more about this agent's calls of this tool.
+
+    Where that stands already, nothing is written. Raises `UsageError` where the gate is gone, `ConfigError`
+    for files that are broken.
+    """
+    require_asking(base, call, agent)
+    file, _, place = call["gate"].partition("#/gates/")
+    folder = "config" if file == ORG_FILE else paths.agent_folder(agent)
+    with changing(Path(base), folder):
+        plain: Json = parse(_read(base, file), allow_bom=True)
+        approved = plain["gates"][int(place)].setdefault("approved", {})
+        tools = approved.setdefault(agent, [])
+        if call["tool"] not in tools:
+            tools.append(call["tool"])
+            fs.publish(Path(base), file, pretty(plain))
+    return Unasked(f"{file}#/gates/{place}/approved/{agent}", agent, call["tool"])
+
+
+def _gates_in(base: OrgPath, file: str, agent: str) -> list[Gate]:
+    org = Organisation.at(base)
+    settings = load_config(org).org  # or nothing is touched
+    if file == ORG_FILE:
+        return settings.gates
+    return load_agent(org, agent).gates if file == paths.resume_file(agent) else []
+
+
+def _read(base: OrgPath, file: str) -> bytes:
+    try:
+        return fs.read_bytes(f"{base}/{file}", _LIMIT_BYTES)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error

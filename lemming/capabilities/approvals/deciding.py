@@ -1,0 +1,169 @@
+"""What a person decides about a call that waits, or approves in advance: one entry each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from lemming import messages
+from lemming.access.binding import binds_of
+from lemming.agents import load_agent
+from lemming.capabilities.answers.schema import misfits
+from lemming.capabilities.approvals.screens import waiting_calls
+from lemming.capabilities.approvals.waiting import Word
+from lemming.capabilities.requests.entries import answerer, require_open, write_payload
+from lemming.capabilities.requests.fields import properties_of, schema_for
+from lemming.capabilities.requests.people import person_for, require_reach
+from lemming.errors import UsageError
+from lemming.facts.requests import RequestsNow, find_request, requests_now
+from lemming.files.jsontext import JsonProblem, nearest, parse
+from lemming.mail.requests import RequestView
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.capabilities import made_by
+from lemming.tools import toolset_of
+
+Json = dict[str, Any]
+_CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")
+
+
+def find_waiting(base: OrgPath, reference: str) -> tuple[RequestsNow, RequestView, Json | None]:
+    """Return the request that is meant, by its id or that of its call, and the call that waits.
+
+    None for a request that asks something else. Raises `UsageError` where there is none.
+    """
+    org = Organisation.at(base)
+    now = requests_now(org)
+    calls = waiting_calls(org, now.requests.open)
+    if _CALL_ID.fullmatch(reference.strip()):
+        meant = [it for it, call in calls.items() if call["id"] == reference.strip()]
+        if not meant:
+            raise UsageError(
+                f"no call {reference} waits for approval", hint="`lemming approvals` lists those that do"
+            )
+        reference = meant[0]
+    request = find_request(now.requests, reference)
+    return now, request, calls.get(request.identity)
+
+
+def decide(
+    base: OrgPath,
+    reference: str,
+    word: Word,
+    *,
+    person: str | None = None,
+    text: str = "",
+    edits: list[str] | None = None,
+) -> messages.OutboxEntry:
+    """Decide about a call that waits, or about a plan that was proposed, and return the entry.
+
+    `text`: why not, or the result in its place; `edits`: arguments as `KEY=VALUE`. Raises `UsageError` where
+    nothing waits, it is decided already, or nobody here may decide.
+    """
+    now, request, call = find_waiting(base, reference)
+    _require_undecided(request)
+    author = answerer(now, request, person)
+    decision = _about_call(request, call, word, text, edits or []) if call else _about(request, word, text)
+    if call and "args" in decision:
+        binds = _binds_now(base, request.asker, call, decision["args"])
+        decision |= {} if binds is None else {"binds": binds}
+    payload = {
+        "reply_to": now.requests.reference(request),
+        "target": request.asker,
+        **({"conversation": request.conversation} if request.conversation else {}),
+        **decision,
+    }
+    schema = schema_for(request)
+    if schema and (wrong := misfits(schema, decision)):
+        raise UsageError("; ".join(wrong), hint=f"`lemming requests {request.id}` shows what it asks for")
+    return write_payload(base, author, "response", payload, is_decision=True)
+
+
+def _about_call(request: RequestView, call: Json, word: Word, text: str, edits: list[str]) -> Json:
+    match word:
+        case "approve":
+            return {"decision": word, **({"args": _edited(call["args"], edits)} if edits else {})}
+        case "deny":
+            return {"decision": word, **({"reason": text} if text else {})}
+        case "answer" if text:
+            return {"decision": word, "answer": text}
+    raise UsageError("nothing to answer with", hint=f'lemming answer {request.id} "the result"')
+
+
+def _binds_now(base: OrgPath, agent: str, call: Json, args: Json) -> Json | None:
+    """Return what the files hold now that edited arguments name; None for what is no call of a tool here."""
+    settings, org = load_config(base).org, Organisation.at(base)
+    tool = toolset_of(settings, org).of(agent).get(call["tool"])
+    if tool is None:
+        return None
+    return binds_of(load_agent(org, agent), Path(org.base), tool.tool_class, args, {}).files
+
+
+def _about(request: RequestView, word: Word, text: str) -> Json:
+    """Return the decision about something else that a person approves or not: what its schema lists."""
+    if made_by(request.entry.payload):
+        hint = f"`lemming cancel {request.id}` takes it off the list"
+        raise UsageError("no call waits for approval there: it only shows one", hint=hint)
+    field = properties_of(schema_for(request)).get("decision")
+    listed = field.get("enum") if isinstance(field, dict) else None
+    words = ("deny", "reject", "refuse") if word == "deny" else (word,)
+    found = next((it for it in words if isinstance(listed, list) and it in listed), None)
+    if found is None:
+        raise UsageError(
+            "it asks for an answer, not for approval", hint=f"lemming answer {request.id} TEXT, or --refuse"
+        )
+    names = properties_of(schema_for(request))
+    reason = next((name for name in ("reason", "reasons", "text") if name in names), "text")
+    return {"decision": found, **({reason: text} if text else {})}
+
+
+def _require_undecided(request: RequestView) -> None:
+    """Raise `UsageError` that says who was first: deciding twice changes nothing."""
+    if request.is_open or not request.closed_by or not made_by(request.entry.payload):
+        return require_open(request)
+    said = request.closed_by.payload.get("decision", "deny")
+    raise UsageError(
+        f"it is decided: {request.closed_by.agent} said {said} in tick {request.end_tick}",
+        hint=f"lemming requests {request.id}",
+    )
+
+
+def _edited(args: Json, edits: list[str]) -> Json:
+    """Return the arguments of a call with others, each typed as `KEY=VALUE`.
+
+    >>> _edited({"path": "a.txt", "lines": 3}, ["path=b.txt", "lines=4"])
+    {'path': 'b.txt', 'lines': 4}
+    """
+    edited = {**args}
+    for edit in edits:
+        key, equals, typed = edit.partition("=")
+        if not equals:
+            raise UsageError(f'--edit "{edit}" has no value', hint="--edit KEY=VALUE")
+        if key not in args:
+            hint = nearest(key, [*args]) or f"arguments: {', '.join(args)}"
+            raise UsageError(f'the call has no argument "{key}"', hint=hint)
+        edited[key] = typed if isinstance(args[key], str) else _value(key, typed)
+    return edited
+
+
+def _value(key: str, typed: str) -> Any:
+    try:
+        return parse(typed)
+    except JsonProblem as error:
+        raise UsageError(f"{key}: no JSON: {error}", hint=f"--edit {key}=JSON") from error
+
+
+def approve_ahead(
+    base: OrgPath, agent: str, tool: str, args: Json, *, person: str | None = None
+) -> messages.OutboxEntry:
+    """Approve one call of an agent in advance, with exactly these arguments, and return the entry.
+
+    Raises `UsageError` where it would not reach the agent.
+    """
+    now = requests_now(base)
+    author = person_for(now, person)
+    require_reach(now, author, agent)
+    call = {"tool": tool, "args": args}
+    payload = {"target": agent, "decision": "approve", "call": call}
+    return write_payload(base, author, "response", payload, is_decision=True)

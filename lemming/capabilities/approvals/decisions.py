@@ -1,0 +1,173 @@
+"""How requests for approval end: by the first decision of a person who was asked. Pure: docs/approvals.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from lemming.agents import Agent
+from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, decision_in
+from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.journal.begun import Asked, Begun
+from lemming.mail.closing import cancels, is_in_time, is_past, refers_to
+from lemming.mail.held import Ends, EntriesOf
+from lemming.mail.patience import patient
+from lemming.mail.visibility import Mail
+from lemming.messages import EntryName, OutboxEntry, names_of
+
+
+def ends_of(
+    begun: Begun,
+    tick: int,
+    at: str,
+    read: Callable[[str], OutboxEntry | None],
+    entries_of: EntriesOf,
+    is_heard: Callable[[str], bool],
+) -> Ends:
+    """Return how the requests for approval have ended of what is open; those that still wait are left out.
+
+    `is_heard`: of a person who still is one, and whom the agent and who may read each other.
+    """
+    ends: Ends = {}
+    for identity in dict.fromkeys(it.request for it in begun.open if NAME in it.held):
+        asked = [it for it in begun.open if it.request == identity]
+        request = read(identity)
+        heard = [it for it in asked if is_heard(it.to)]
+        if request is None or not heard:
+            ends |= {it.key: ("failed", "") for it in asked}
+        elif first := min(_decisions(request, heard, at, entries_of), default=None):
+            name, to, end = first
+            ends |= {it.key: ("cancelled", "") for it in asked}
+            ends |= {(identity, to): (end, name.identity)} if to else {}
+        elif is_past(asked[0].until, asked[0].not_after, tick, at):
+            ends |= {it.key: ("expired", "") for it in asked}
+    return ends
+
+
+def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ...]:
+    """Return what an agent asked for beside calls, as it stands now: open, "approved" or "denied".
+
+    What is about an entry that is gone is left out.
+    """
+    kept = [it for it in asked if not _is_about_nothing(mail, it)]
+    begun = patient(mail, Begun(request="", asked=tuple(kept)))
+
+    def entries_of(author: str, tick: int) -> Iterator[OutboxEntry]:
+        names = mail.past(author)
+        for name in (*names.all[names.after(tick - 1) :], *mail.today_of(author, agent.name)):
+            if isinstance(entry := mail.read(name), OutboxEntry):
+                yield entry
+
+    def is_heard(person: str) -> bool:
+        resume = mail.resumes.get(person)
+        is_read = resume is not None and resume.may_read(agent.name) and agent.may_read(person)
+        return person in mail.persons and is_read
+
+    if any(it.not_after for it in begun.open):
+        mail.changing.add(agent.name)
+    ends = ends_of(begun, mail.tick, mail.at, partial(entry_at, mail), entries_of, is_heard)
+    told = {request: _said(mail, end) for (request, _), end in ends.items() if end[1]}
+    edited = {request: _amounts_in(mail, end[1]) for (request, _), end in ends.items() if end[1]}
+    over = {request: "denied" for (request, _), (end, _) in ends.items() if end in ("expired", "cancelled")}
+    ended = {**over, **told}
+    return tuple(
+        replace(_edited(it, edited.get(it.request, {})), end=it.end or ended.get(it.request, ""))
+        for it in kept
+    )
+
+
+def _edited(asked: Asked, amounts: Mapping[str, Any]) -> Asked:
+    """Return what asks to spend more with the amounts that a person gave instead."""
+    call = asked.held[NAME]
+    if not amounts or call["tool"] != SPEND:
+        return asked
+    given = {key: amount for key, amount in amounts.items() if key in call["args"] and key != "of"}
+    return replace(asked, held={NAME: {**call, "args": {**call["args"], **given}}})
+
+
+def _amounts_in(mail: Mail, identity: str) -> dict[str, float]:
+    """Return the amounts that a decision names."""
+    entry = entry_at(mail, identity)
+    decision = decision_in(entry.payload) if entry else None
+    args = decision.args if decision and decision.args else {}
+    numbers = {key: it for key, it in args.items() if type(it) in (int, float)}
+    return {key: float(it) for key, it in numbers.items() if 0 < it <= LARGEST_AMOUNT}
+
+
+def _said(mail: Mail, end: tuple[str, str]) -> str:
+    entry = entry_at(mail, end[1])
+    decision = decision_in(entry.payload) if entry and end[0] == "answered" else None
+    return "approved" if decision and decision.word == "approve" else "denied"
+
+
+def _is_about_nothing(mail: Mail, asked: Asked) -> bool:
+    call = asked.held[NAME]
+    if not asked.end and entry_at(mail, asked.request) is None:
+        return True  # who took the request away is asked again
+    return call["tool"] == SHOW and entry_at(mail, call["args"]["entry"]) is None
+
+
+def entry_at(mail: Mail, identity: str) -> OutboxEntry | None:
+    """Return the entry of an identity; None when there is none that can be read."""
+    found = next((mail.read(name) for name in names_of([identity])), None)
+    return found if isinstance(found, OutboxEntry) else None
+
+
+def approved_ahead(mail: Mail, agent: Agent, used: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what persons approved for an agent in advance, and what of that `used` is still there.
+
+    It is a response to nothing yet: `{"target": agent, "decision": "approve", "call": {"tool", "args"}}`,
+    with the SHA-256 of files in `call.binds` where it is for these contents only.
+    """
+    found: list[Any] = []
+    still: list[Any] = []
+    for person in sorted(mail.persons):
+        if not (agent.may_read(person) and mail.resumes[person].may_read(agent.name)):
+            continue
+        for name in (*mail.past(person).all, *mail.today_of(person, agent.name)):
+            entry = mail.read(name)
+            if name.identity in used:
+                still.append(name.identity)
+            elif isinstance(entry, OutboxEntry) and (call := given_ahead(entry, agent.name)):
+                found.append({**call, "id": "", "by": person, "entry": name.identity})
+    return found, still
+
+
+def given_ahead(entry: OutboxEntry, agent: str) -> dict[str, Any] | None:
+    """Return the call that an entry of a person approves for an agent in advance; None: none."""
+    call, decision = entry.payload.get("call"), decision_in(entry.payload)
+    if entry.kind != "response" or decision is None or decision.word != "approve":
+        return None
+    if "reply_to" in entry.payload or entry.targets != {agent} or not isinstance(call, dict):
+        return None
+    tool, args, binds = call.get("tool"), call.get("args"), call.get("binds")
+    if not isinstance(tool, str) or not isinstance(args, dict) or not isinstance(binds, dict | None):
+        return None
+    return {"tool": tool, "args": args, **({"binds": binds} if binds is not None else {})}
+
+
+def _decisions(
+    request: OutboxEntry, asked: Iterable[Asked], at: str, entries_of: EntriesOf
+) -> Iterator[tuple[EntryName, str, str]]:
+    """Yield the decisions of those who were asked: the entry, whose it is, and how it ends the request.
+
+    Who asked may take it back; that is nobody's decision.
+    """
+    for entry in entries_of(request.agent, request.tick):
+        if cancels(entry, request):
+            yield _name_of(entry), "", "cancelled"
+    for it in asked:
+        for entry in entries_of(it.to, request.tick):
+            if not is_in_time(entry, it.until, it.not_after, at):
+                continue
+            is_answer = entry.kind == "response" and refers_to(entry.payload.get("reply_to"), request)
+            if is_answer and decision_in(entry.payload):
+                yield _name_of(entry), it.to, "answered"
+            elif cancels(entry, request):
+                yield _name_of(entry), it.to, "refused"
+
+
+def _name_of(entry: OutboxEntry) -> EntryName:
+    return next(iter(names_of([entry.identity])))

@@ -1,0 +1,165 @@
+"""What approvals do in a turn: make what was approved, ask about what a gate stops, keep what waits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lemming.base.contract import NewEntry, ToolCall
+from lemming.capabilities.approvals.decided import approved_calls, prompt_with
+from lemming.capabilities.approvals.entries import ask_about_entry, publish
+from lemming.capabilities.approvals.journals import having_made
+from lemming.capabilities.approvals.waiting import NAME, PUBLISH, SPEND, Waiting, call_in
+from lemming.capabilities.gates.gate import Gate, GateVerdict
+from lemming.files.documents import value_of
+from lemming.files.fields import Json
+from lemming.journal.begun import Asked
+from lemming.journal.ledger import AgentState
+from lemming.journal.report import End, Status
+from lemming.mail.closing import last_tick, not_after_in
+from lemming.messages import OutboxEntry
+from lemming.tools import ToolResult
+from lemming.turn.draft import Draft
+from lemming.turn.prompt import results_message
+from lemming.turn.seams import TurnPart
+
+
+class ApprovalsPart(TurnPart):
+    """Approvals in one turn.
+
+    `given`: what stands of what was asked beside calls (`asked`), whom to ask about what is new (`new`,
+    `spend`, `askable`), what was decided about calls, and what was approved in advance.
+    """
+
+    def __init__(self, name: str, draft: Draft, given: Json) -> None:
+        super().__init__(name, draft, given)
+        self._used: list[tuple[Json, bool]] = []  # by whose word calls were made, and whether outside
+        self._more: list[Json] = []  # payloads of requests to spend more
+        self._written: Sequence[OutboxEntry] = ()  # what it asked as the turn ended
+
+    def opens(self) -> End | None:
+        """Make the calls that were approved. Each is recorded as any call is: none is made twice."""
+        if self.given.get("only"):
+            self.draft.only_asks = True
+            return "waits"
+        return self._make_calls(self.given["decided"]) if "decided" in self.given else None
+
+    def _make_calls(self, decided: Json) -> End | None:
+        """Make calls, and let the prompt show what they gave; return how the turn has to end.
+
+        That is None where the model is to be asked. Where a call has to be asked about again, the turn waits,
+        and keeps the results of its earlier calls.
+        """
+        draft = self.draft
+        draft.remarks += decided.get("remarks", ())
+        numbers: dict[int, int] = {}
+        for place, call in approved_calls(decided):
+            numbers[place] = len(draft.results)
+            if call.tool == PUBLISH:
+                publish(draft, call, decided["at"])
+            else:
+                draft.use(call, decided["at"])
+            draft.untold.discard(numbers[place])
+        if draft.asked and not draft.over:
+            self._keep_all(decided["results"], numbers)
+            return "waits"
+        self._show(numbers)
+        return draft.over or ("done" if draft.is_answered else None)
+
+    def _keep_all(self, before: Sequence[Json], numbers: Mapping[int, int]) -> None:
+        """Put the results into their places among those of the earlier calls, which nobody was shown yet."""
+        draft, kept = self.draft, [*before]
+        asked = {number: entry for entry, number in draft.asked.items()}
+        for place, number in numbers.items():
+            kept[place] = draft.results[number]
+            if number + 1 in asked:
+                draft.asked[asked[number + 1]] = place + 1
+        draft.results, draft.calls = kept, [""] * len(kept)
+
+    def _show(self, numbers: Mapping[int, int]) -> None:
+        """Put the results into the prompt, whatever is asked with it."""
+        draft, inputs = self.draft, self.draft.inputs
+        if not numbers:
+            return
+        if inputs.model.prompt == "values":
+            results = {place: draft.results[number] for place, number in numbers.items()}
+            draft.show(prompt_with(inputs.prompt, results))
+        else:
+            draft.show([*inputs.prompt, results_message(draft.results, inputs.prompt)])
+        draft.shown = len(draft.results)
+
+    def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
+        """Note by whose word a call was made."""
+        if NAME in result.kept:
+            self._used.append((result.kept[NAME], self.draft.source.reached_outside(index)))
+
+    def asks(self, new: NewEntry, verdict: GateVerdict, gate: Gate, at: str) -> None:
+        """Ask about an entry that a gate stops."""
+        people = self.given.get("askable", {}).get(verdict.line, [])
+        ask_about_entry(self.draft, new, verdict, gate, people, at)
+
+    def holds(self, new: NewEntry) -> Json:
+        """Return what waits for the answer to a request of ours."""
+        return call_in(new.payload)
+
+    def stopped(self, verdict: Json) -> None:
+        """Ask for more of a limit that stops a question; what waits or was denied is not asked again."""
+        line, draft = verdict["line"], self.draft
+        about = self.given.get("spend", {}).get(line)
+        if not about or not about["people"]:
+            return
+        args = {**about["more"], "of": verdict["about"]}
+        for asked in self._asked:
+            call = asked.held[NAME]
+            if (call["tool"], call["gate"], call["args"]) == (SPEND, line, args) and asked.end != "approved":
+                return
+        agent, tick = draft.inputs.agent.name, draft.inputs.tick
+        held = Waiting.of_spending(tick, agent, args, line, verdict["why"])
+        expires = (about["expires"],) if "expires" in about else ()
+        self._more.append(held.request(about["people"], expires, self.given["at"]))
+        draft.asks_persons = True
+        draft.only_asks = not (draft.answers or draft.results)
+
+    @property
+    def _asked(self) -> list[Asked]:
+        return [value_of(Asked, plain) for plain in self.given.get("asked", ())]
+
+    def adds(self) -> list[Json]:
+        """Return the payloads of requests to persons, which stand after the turn's own entries."""
+        return [*self.given.get("new", ()), *self._more]
+
+    def added(self, entries: Sequence[OutboxEntry]) -> None:
+        """Take note of the entries that these have become."""
+        self._written = entries
+
+    def waits_for(self) -> str:
+        """Return who has to decide before anything is shown to anybody."""
+        if not self.draft.only_asks:
+            return ""
+        if self.draft.asks_persons:
+            return self.draft.held_up
+        asked = sorted({name for entry in self._written for name in entry.targets})
+        return f"nothing is shown before {' or '.join(asked)} decides"
+
+    def amends(self, state: AgentState, status: Status, end: End) -> None:
+        """Have what was made outside wait no more, though the turn failed."""
+        if status == "failed":
+            made = {word["id"] for word, is_outside in self._used if is_outside}
+            state.requests = having_made(state.requests, made)
+
+    def closes(self, *, is_applied: bool, holds_all: bool) -> Json:
+        """Return what stands of what was asked beside calls, and which approvals in advance were used."""
+        new = [
+            Asked(
+                request=entry.identity,
+                to=to,
+                until=last_tick(entry),
+                held={NAME: call_in(entry.payload)},
+                not_after=not_after_in(entry.payload),
+            )
+            for entry in (self._written if is_applied else ())
+            for to in sorted(entry.targets)
+        ]
+        asked = [*self.given.get("asked", ()), *(it.as_json() for it in new)]
+        used = [word["entry"] for word, is_outside in self._used if holds_all or is_outside]
+        used = [*self.given.get("used", ()), *used]
+        return {**({"asked": asked} if asked else {}), **({"used": used} if used else {})}

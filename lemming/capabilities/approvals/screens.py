@@ -1,0 +1,86 @@
+"""Calls that wait for a person: what stands in the ledgers, whatever the requests say. Looks only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lemming.base.unseen import notes_on
+from lemming.capabilities.approvals.waiting import NAME, said_of_call
+from lemming.errors import CorruptState
+from lemming.facts.requests import RequestsNow
+from lemming.files.documents import value_of
+from lemming.journal.begun import Asked, Begun
+from lemming.journal.ledger import read_state
+from lemming.mail.kept import WaitingForPerson
+from lemming.mail.requests import RequestView
+from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import made_by
+
+Json = dict[str, Any]
+
+
+def waiting_calls(org: Organisation, requests: Iterable[RequestView]) -> dict[str, Json]:
+    """Return the calls that wait for approval, as they are made if it is given, by the request's identity.
+
+    A request that shows a call nobody keeps is not among them: to approve it has no effect.
+    """
+    askers = {it.asker for it in requests if made_by(it.entry.payload) == NAME}
+    return {identity: call for asker in sorted(askers) for identity, call in _of(org, asker).items()}
+
+
+def waits_beside(org: Organisation, now: RequestsNow, identity: str) -> list[RequestView]:
+    """Return what has to be answered or decided too before a call is made: its turn goes on with all of it.
+
+    `identity`: of the request for its approval.
+    """
+    asker = now.requests.by_identity[identity].asker
+    try:
+        begun = read_state(org, asker).requests
+    except CorruptState:
+        return []
+    beside = {it.request for each in begun for it in each.open if _has(each, identity)} - {identity}
+    known = (now.requests.by_identity.get(other) for other in sorted(beside))
+    return [request for request in known if request is not None and request.is_open]
+
+
+def _has(begun: Begun, identity: str) -> bool:
+    return any(asked.request == identity and NAME in asked.held for asked in begun.open)
+
+
+def _of(org: Organisation, agent: str) -> dict[str, Json]:
+    try:
+        state = read_state(org, agent)
+    except CorruptState:
+        return {}
+    open_ = [asked for begun in state.requests for asked in begun.open]
+    beside = [value_of(Asked, plain) for plain in state.kept.get(NAME, {}).get("asked", ())]
+    open_ += [asked for asked in beside if not asked.end]
+    return {asked.request: asked.held[NAME] for asked in open_ if NAME in asked.held}
+
+
+def call_of(request: RequestView, calls: Mapping[str, Json]) -> Json | None:
+    """Return the call that a request asks about, with the diff that it shows; None when it asks none.
+
+    `notes`: what is to be looked at closely in it.
+    """
+    call = calls.get(request.identity)
+    shown = request.entry.payload.get("call")
+    diff = shown.get("diff") if isinstance(shown, dict) else None
+    if call is None:
+        return None
+    notes = [*notes_on(call["args"])]
+    further = {"notes": notes} if notes else {}
+    return {**call, **({"diff": diff} if isinstance(diff, str) else {}), **further}
+
+
+def waiting_for_persons(org: Organisation, requests: Iterable[RequestView]) -> dict[str, WaitingForPerson]:
+    """Return the calls that wait for persons, of these requests, by the request's identity."""
+    found = [*requests]
+    calls = waiting_calls(org, found)
+    shown = {it.identity: call_of(it, calls) for it in found}
+    return {
+        identity: WaitingForPerson(call, said_of_call(call), f"approval of call {call['id']}")
+        for identity, call in shown.items()
+        if call is not None
+    }

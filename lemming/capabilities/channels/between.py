@@ -1,0 +1,160 @@
+"""What the engine does about channels between two ticks: taking in before one, handing out after it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from lemming.agents import Agent, Survey
+from lemming.base import paths
+from lemming.capabilities.channels.addressed import Addressed
+from lemming.capabilities.channels.channel import Channel
+from lemming.capabilities.channels.context import ChannelContext
+from lemming.capabilities.channels.deliveries import deliver_due
+from lemming.capabilities.channels.edge import edge
+from lemming.errors import LemmingError, Problem, ProviderError
+from lemming.org.config import MODELS_FILE, Config
+from lemming.org.organisation import Organisation
+from lemming.providers import is_channel, make_provider
+
+Tell = Callable[[Problem], None]
+
+
+class Channels:
+    """The channels of one organisation that are seen to by the engine, or by `lemming serve`."""
+
+    seen_to_by: ClassVar[Literal["engine", "serve"]] = "engine"
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._made: dict[str, Channel] = {}
+        self._left: dict[str, frozenset[str]] = {}
+        self._agents: list[tuple[Agent, Channel]] = []
+        self.again_s: float | None = None
+        """After how many seconds another look is worth it; None: when something arrives."""
+        self.has_taken_in = False
+
+    def take_in(
+        self, config: Config, survey: Survey, tick: int, now: Callable[[], datetime], tell: Tell
+    ) -> None:
+        """Turn what has arrived into entries of `tick`, which is about to begin."""
+        self.has_taken_in, self.again_s = False, None
+        if config.org.paused:
+            return
+        self._agents = [one for one in self.of(config, survey, tell) if not one[0].paused]
+        for agent, channel in self._agents:
+            context = self._context(agent, config, lambda: tick, now)
+            with _alone(agent, tell):
+                before = context.log.traffic.counts["received"]
+                self._collect(channel, context, tell)
+                self.has_taken_in |= context.log.traffic.counts["received"] > before
+
+    def hand_out(
+        self, config: Config, survey: Survey, tick: int, now: Callable[[], datetime], tell: Tell
+    ) -> None:
+        """Send out what is addressed to channels, written before `tick`."""
+        for agent, channel in self.of(config, survey, tell):
+            if channel.sends and not (config.org.paused or agent.paused):
+                context = self._context(agent, config, lambda: tick, now)
+                with _alone(agent, tell):
+                    pending = self._org.own(Addressed).pending(agent, survey, tick)
+                    self._note_wait(deliver_due(channel, context, pending) if pending else None)
+
+    def has_arrived(self) -> str:
+        """Return the folder in which something has arrived since the last look; empty when nothing has."""
+        for agent, channel in self._agents:
+            if set(channel.arrived(self._org.base)) - self._left.get(agent.name, frozenset()):
+                return channel.watched(self._org.base)[0]
+        return ""
+
+    def of(self, config: Config, survey: Survey, tell: Tell) -> Iterator[tuple[Agent, Channel]]:
+        """Yield the agents whose channels are seen to here; of one that cannot be made it is told why."""
+        for agent, channel in self.all(config, survey, tell):
+            if channel.seen_to_by == self.seen_to_by:
+                yield agent, channel
+
+    def all(self, config: Config, survey: Survey, tell: Tell) -> Iterator[tuple[Agent, Channel]]:
+        """Yield the agents that channels speak for, with these; of one that cannot be made it is told why."""
+        for agent in sorted(survey.agents.values(), key=lambda agent: agent.name):
+            entry = config.models.get(agent.model.key)
+            if entry is None or not is_channel(entry.provider, config.org.plugins):
+                continue
+            key = f"{entry.provider} {entry.options!r}"
+            try:
+                if key not in self._made:
+                    self._made[key] = make_channel(entry.provider, entry.options, self._org.base, config)
+                channel = self._made[key]
+            except LemmingError as error:
+                tell(_unusable(agent, error))
+                continue
+            yield agent, channel
+
+    def _collect(self, channel: Channel, context: ChannelContext, tell: Tell) -> None:
+        """Look at a channel, unless it was out of reach a moment ago."""
+        traffic, now = context.log.traffic, context.now()
+        if traffic.retry_at and now < traffic.retry_at:
+            self._note_wait((traffic.retry_at - now).total_seconds())
+            return
+        try:
+            with edge():
+                soon = channel.collect(context)
+                left = frozenset(channel.arrived(self._org.base))
+        except ProviderError as error:
+            context.log.note("down", context.now(), why=str(error))
+            tell(_out_of_reach(context.agent, error))
+            if (retry_at := context.log.traffic.retry_at) is not None:
+                self._note_wait((retry_at - context.now()).total_seconds())
+            return
+        if traffic.down_since:
+            context.log.note("up", context.now())
+        self._left[context.agent.name] = left
+        self._note_wait(0.0 if soon.waiting else soon.again_s)
+
+    def _note_wait(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self.again_s = seconds if self.again_s is None else min(seconds, self.again_s)
+
+    def _context(
+        self, agent: Agent, config: Config, tick: Callable[[], int], now: Callable[[], datetime]
+    ) -> ChannelContext:
+        provider = config.models[agent.model.key].provider
+        return ChannelContext(self._org, agent, provider, tick, now, syncs=config.org.durability != "off")
+
+
+def undelivered(org: Organisation, survey: Survey, config: Config, tick: int) -> frozenset[str]:
+    """Return the identities of entries that are still to go out, of ticks before `tick`."""
+    addressed = org.own(Addressed)
+    sending = [
+        agent for agent, channel in org.own(Channels).all(config, survey, lambda _: None) if channel.sends
+    ]
+    return frozenset(out.key for agent in sending for out in addressed.pending(agent, survey, tick))
+
+
+def make_channel(provider: str, options: dict[str, Any], base: Path, config: Config) -> Channel:
+    """Return a channel with the options of its entry in `config/models.json`; raises as `make_provider`."""
+    channel = make_provider(provider, options, base=base, plugins=config.org.plugins)
+    assert isinstance(channel, Channel), "is_channel says so"
+    return channel
+
+
+@contextlib.contextmanager
+def _alone(agent: Agent, tell: Tell) -> Iterator[None]:
+    """Tell of what goes wrong around one channel, such as in its log; the others go on."""
+    try:
+        with edge():
+            yield
+    except ProviderError as error:
+        tell(_out_of_reach(agent, error))
+
+
+def _unusable(agent: Agent, error: LemmingError) -> Problem:
+    message = f"the channel of {agent.name} cannot be used: {error.message}"
+    return Problem(message, MODELS_FILE, pointer=f"/{agent.model.key}", hint=error.hint, severity="warning")
+
+
+def _out_of_reach(agent: Agent, error: LemmingError) -> Problem:
+    message = f"the channel of {agent.name} is out of reach: {error.message}"
+    return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")

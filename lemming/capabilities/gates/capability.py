@@ -1,0 +1,64 @@
+"""What gates do in a turn: they look at what it is shown, and at what it writes. Rules: docs/gates.md."""
+
+from __future__ import annotations
+
+from lemming.base import paths
+from lemming.capabilities.gates.gate import GATES, rules_of
+from lemming.capabilities.gates.look import rules_at
+from lemming.files.fields import Json
+from lemming.turn.draft import Draft
+from lemming.turn.gated_in import look_at_shown
+from lemming.turn.gated_out import OutGates
+from lemming.turn.opening import Surroundings
+from lemming.turn.places import LetsIn, Lookout, ToShow
+from lemming.turn.seams import Capability, Moment, Preparation, TurnPart
+from lemming.turn.values import TurnInputs
+
+
+class Gates(Capability):
+    """Gates at what turns are shown and write, which the key `gates` of settings and resumes has."""
+
+    name = GATES
+
+    def prepare(self, moment: Moment) -> Preparation:
+        """Return what it has of what a turn starts from."""
+        return GatesPreparation(moment)
+
+    def part(self, draft: Draft, given: Json) -> TurnPart:
+        """Return its part in a turn at whose places there are gates."""
+        return GatesPart(self.name, draft, given)
+
+    def why_not(self, inputs: TurnInputs, now: Surroundings) -> str:
+        """Return why a turn may not go on: a gate at what it writes stands that its record does not have."""
+        agent, recorded = inputs.agent, inputs.given.get(GATES, {}).get("rules", ())
+        known = [plain["gate"] for plain in recorded]
+        rules = rules_of(paths.ORG_FILE, now.config.org.gates, paths.resume_file(agent.name), agent.gates)
+        missing = (rule.line for rule in rules_at(rules, "out") if rule.as_json()["gate"] not in known)
+        line = next(missing, "")
+        return f"a gate stands at {line} which the turn was not begun with" if line else ""
+
+
+class GatesPreparation(Preparation):
+    """Has gates look at what a turn is to be shown."""
+
+    def looks(self, offered: ToShow, lets_in: LetsIn) -> ToShow:
+        """Return what a turn may be shown; raise `StoppedByGate` where there is to be none."""
+        passed, self._given = look_at_shown(self.moment.now, self.moment.agent, offered, lets_in)
+        return passed
+
+    def given(self) -> Json:
+        """Return the gates that the turn itself asks, what they go by, and what others said already."""
+        return {key: value for key, value in self._given.items() if value}
+
+
+class GatesPart(TurnPart):
+    """The gates of one turn. `given`: its `rules`, `channels`, what was `said_before`, and `verdicts`."""
+
+    def __init__(self, name: str, draft: Draft, given: Json) -> None:
+        super().__init__(name, draft, given)
+        draft.verdicts += given.get("verdicts", ())
+        self._out = OutGates(draft) if "rules" in given else None
+
+    def watches(self) -> Lookout | None:
+        """Return the gates at what the turn writes, and the judges that gates ask."""
+        return self._out

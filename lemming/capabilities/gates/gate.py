@@ -1,0 +1,300 @@
+"""What a gate is, as `config/org.json` and resumes write it. Pure.
+
+`at` and `then` say where it stands and what it does; `tool`, `class` and `when` what it concerns; and at most
+one finding (`FINDINGS`) what it looks for there. Without one it concerns all that it matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from lemming.base.kinds import ToolClass
+from lemming.base.patterns import NoExpression, is_among
+from lemming.base.patterns.expressions import expression
+from lemming.base.times.spoken import DURATIONS, parse_duration
+from lemming.capabilities.answers.schema import flaw_of
+from lemming.capabilities.gates.limit import AMOUNTS, Per, window_of
+from lemming.errors import UsageError
+from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
+from lemming.files.jsontext import compact, parse
+from lemming.org.verification import WhoJudges, judge_named
+from lemming.org.when import Predicate, fields_in, predicate, problems_of
+
+At = Literal["in", "call", "result", "out", "spend"]
+"""Where a gate stands. `in`: what a turn is shown. `call`: a tool call. `result`: what it gave, before it is
+cut. `out`: entries and memories. `spend`: a question to a model, before it is asked."""
+
+GATES = "gates"
+"""What they are called where it is by capability."""
+Then = Literal["pass", "warn", "rewrite", "block", "ask", "stop"]
+"""What a gate does. `pass`, `block`, `stop` (the turn) settle it. `warn`, `rewrite` and `ask` let the next
+one look: a person is asked only about what none of those behind blocks."""
+
+SETTLES: frozenset[Then] = frozenset({"pass", "block", "stop"})
+FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models", "by")
+"""The keys that say what a gate looks for: one of them, or none."""
+CAN_REWRITE = frozenset({"redact", "max_length", "check"})
+OF_TOOLS = frozenset({"call", "result"})
+OF_SPENDING = frozenset({"", "check", "models"})
+
+
+_ENTRY = ("kind", "tags", "payload")
+_CALL = ("tool", "class", "args")
+_COMMON = ("what", "text", "key", "value", "agent", "tick", "trust")
+SEEN: dict[At, Collection[str]] = {
+    "in": {"from", "channel", "id", *_ENTRY, "label", "tool", *_COMMON},
+    "call": {*_CALL, "writes", "own", "agent", "tick", "trust"},
+    "result": {*_CALL, "success", "outcome", "output", "agent", "tick", "trust"},
+    "out": {*_ENTRY, "target", "leaves", *_COMMON},
+    "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars", "trust"},
+}
+"""The fields that conditions see at each place; `trust` where it is tracked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """One rule."""
+
+    at: At = field(metadata=about('Where it stands: "in", "call", "result", "out" or "spend".'))
+    then: Then = field(
+        metadata=about(
+            'What it does: "pass", "block" and "stop" settle it, "warn", "rewrite" and "ask" let the next '
+            "gate look."
+        )
+    )
+    when: dict[str, Any] | None = field(
+        default=None, metadata=about("A condition over what it looks at; null: always.")
+    )
+    tool: str | list[str] | None = field(
+        default=None, metadata=about('Tools it concerns: names or patterns such as "mcp.*"; null: all.')
+    )
+    tool_class: ToolClass | list[ToolClass] | None = field(
+        default=None, metadata=keyed("class", "Classes of tools it concerns; null: all.")
+    )
+    redact: list[str] = field(
+        default_factory=list,
+        metadata=about("Regular expressions: what they find is replaced by [redacted].", max_length=200),
+    )
+    deny: list[str] = field(
+        default_factory=list,
+        metadata=about("Regular expressions: texts in which one finds something.", max_length=200),
+    )
+    max_length: int | None = field(
+        default=None, metadata=about("Texts of more characters in all, which a rewrite cuts.", ge=1)
+    )
+    schema: dict[str, Any] | None = field(
+        default=None, metadata=about("A JSON Schema: what does not satisfy it.")
+    )
+    dedupe: bool = field(
+        default=False, metadata=about("What is the same as something the turn, or the author, had before.")
+    )
+    args: dict[str, str | list[str]] = field(
+        default_factory=dict,
+        metadata=about(
+            'Arguments with the patterns they may have ({"path": ["shared/reports/*"]}): a call in which one '
+            "has another, or none."
+        ),
+    )
+    check: str = field(default="", metadata=about("A function of a plugin, by the name it registered."))
+    persons: list[str] = field(
+        default_factory=list, metadata=about('Who is asked by "ask"; none: all persons who can be.')
+    )
+    expires: int | str | None = field(
+        default=None,
+        metadata=about('How long an answer is waited for: so many ticks, or "2h"; then it is no.'),
+    )
+    approved: dict[str, list[str]] = field(
+        default_factory=dict,
+        metadata=about(
+            'Agents, each with the tools for whose calls this gate need not ask ({"desk": ["refund"]}); all '
+            "others, and gates that block, hold."
+        ),
+    )
+    models: list[str] = field(
+        default_factory=list, metadata=about("Model keys that may be asked: a question to any other.")
+    )
+    credits: float | None = field(
+        default=None, metadata=about("So many credits may be spent.", gt=0, le=LARGEST_AMOUNT)
+    )
+    dollars: float | None = field(
+        default=None, metadata=about("So many dollars may be spent.", gt=0, le=LARGEST_AMOUNT)
+    )
+    calls: int | None = field(
+        default=None, metadata=about("So many questions may be asked.", ge=1, le=int(LARGEST_AMOUNT))
+    )
+    per: Per | None = field(
+        default=None,
+        metadata=about(
+            'What the limit adds up: "turn", "request" (with all that was asked for it), "agent" or '
+            '"organisation".'
+        ),
+    )
+    window: dict[str, int] | str | None = field(
+        default=None,
+        metadata=about(
+            'How far back it looks: {"ticks": 100}, "90m", "24h" or "7d"; null: to the first tick.'
+        ),
+    )
+    by: WhoJudges = field(
+        default="",
+        metadata=about(
+            'Who judges it: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
+            '["program", ...]}; not at "in".'
+        ),
+    )
+    policy: str = field(
+        default="", metadata=about("What it is judged by: a text, or a file: ./shared/policy.md.")
+    )
+    may_be_absent: bool = field(
+        default=False,
+        metadata=about(
+            "Whether tools, agents, persons and models that it names may be absent: for what comes later. "
+            "Without it a name of nothing stops the run, or takes the agent out."
+        ),
+    )
+    because: str = field(default="", metadata=about("What the model and people are told.", max_length=500))
+
+    def __post_init__(self) -> None:
+        found = [key for key in FINDINGS if getattr(self, key) not in ([], {}, None, False, "")]
+        if len(found) > 1:
+            raise Misfit(f'a gate looks for one thing: "{found[0]}" or "{found[1]}"; write two gates')
+        if self.then == "rewrite" and not CAN_REWRITE.intersection(found):
+            raise Misfit(f'"rewrite" needs one of {", ".join(sorted(CAN_REWRITE))}: what is it to put there?')
+        if self.at not in OF_TOOLS and (self.tools or self.classes):
+            raise Misfit(f'"tool" and "class" are for gates at "call" and "result", not at "{self.at}"')
+        if [] in (self.tool, self.tool_class):
+            raise Misfit('"tool" and "class" name at least one; a gate that concerns all has neither')
+        if self.args and self.at not in OF_TOOLS:
+            raise Misfit(f'"args" is for gates at "call" and "result", not at "{self.at}"')
+        if self.dedupe and self.at in OF_TOOLS:
+            raise Misfit(f'"dedupe" is for gates at "in" and "out", not at "{self.at}"')
+        self._check_limit(found)
+        self._check_expires()
+        if self.approved and (self.at, self.then) != ("call", "ask"):
+            raise Misfit('"approved" is for gates at "call" that "ask"')
+        if self.by:
+            judge_named(self.by)
+        if self.by and self.at in ("in", "spend"):
+            raise Misfit('"by" is not for gates at "in": no model is asked before the turn begins')
+        if self.policy and not self.by:
+            raise Misfit('"policy" is for gates with "by": whom is it for?')
+        for pattern in (*self.redact, *self.deny):
+            try:
+                expression(pattern)
+            except NoExpression as error:
+                raise Misfit(f"no regular expression: {pattern!r}: {error}") from None
+        flaw, inside = flaw_of(self.schema) if self.schema is not None else ("", "")
+        if flaw:
+            raise Misfit(f"schema{inside.replace('/', '.')}: no JSON Schema: {flaw}")
+        for wrong in problems_of(self.when, "when") if self.when is not None else ():
+            raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
+
+    def _check_limit(self, found: Sequence[str]) -> None:
+        """Raise `Misfit` for a limit that is none."""
+        has_amount = any(getattr(self, key) is not None for key in AMOUNTS)
+        if self.at != "spend" and (has_amount or self.per or self.window or self.models):
+            raise Misfit(f'limits and "models" are for gates at "spend", not at "{self.at}"')
+        if self.at == "spend" and not OF_SPENDING.issuperset(found):
+            raise Misfit(f'"{found[0]}" is not for gates at "spend"')
+        if has_amount != bool(self.per) or (has_amount and found):
+            raise Misfit('a limit is one of "credits", "dollars" and "calls", with "per", and nothing else')
+        if self.window is not None and self.per in (None, "turn"):
+            raise Misfit('"window" is for limits per request, agent or organisation')
+        try:
+            window_of(self.window)
+        except ValueError as error:
+            raise Misfit(str(error)) from None
+
+    def _check_expires(self) -> None:
+        """Raise `Misfit` for a time that is none."""
+        if isinstance(self.expires, str):
+            try:
+                parse_duration(self.expires)
+            except UsageError as error:
+                raise Misfit(f'"expires": {error.message}: write a number of ticks, or {DURATIONS}') from None
+        elif self.expires is not None and self.expires < 1:
+            raise Misfit('"expires" is at least 1 tick')
+
+    @property
+    def finding(self) -> str:
+        """The key that says what it looks for; empty when it concerns all that it matches."""
+        return next((key for key in FINDINGS if getattr(self, key) not in ([], {}, None, False, "")), "")
+
+    @cached_property
+    def tools(self) -> Sequence[str]:
+        """The names and patterns of the tools that it concerns; none: all."""
+        return _listed(self.tool)
+
+    @cached_property
+    def classes(self) -> Sequence[str]:
+        """The classes of the tools that it concerns; none: all."""
+        return _listed(self.tool_class)
+
+    @cached_property
+    def condition(self) -> Predicate:
+        """Its `when` as a function."""
+        return predicate(self.when) if self.when is not None else lambda _: True
+
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """The fields that its condition looks at, without what stands below them."""
+        return frozenset(it.partition(".")[0] for it in fields_in(self.when)) if self.when else frozenset()
+
+    def concerns_tool(self, name: str, tool_class: str) -> bool:
+        """Return whether a tool is one of those that it concerns."""
+        is_of_class = not self.classes or tool_class in self.classes
+        return is_of_class and (not self.tools or is_among(name, self.tools))
+
+    def is_approved(self, agent: str, tool: str) -> bool:
+        """Return whether a person has said that it need not ask about an agent's calls of a tool."""
+        return tool in self.approved.get(agent, ())
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The gate as a file writes it, without the keys that say nothing."""
+        told = {key_of(it): getattr(self, it.name) for it in fields(self)}
+        kept = {key: value for key, value in told.items() if value not in ([], {}, None, False, "")}
+        written: dict[str, Any] = parse(compact(kept))
+        return written
+
+
+class Rule(NamedTuple):
+    """A gate, and the line that says it: `config/org.json#/gates/2`."""
+
+    line: str
+    gate: Gate
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a journal holds it."""
+        return {"line": self.line, "gate": self.gate.plain}
+
+
+class GateVerdict(NamedTuple):
+    """What a gate said that was not to pass: its line, what it did, and about what, and why."""
+
+    line: str
+    at: At
+    then: Then
+    about: str
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a journal holds it."""
+        return self._asdict()
+
+
+def rules_of(org_file: str, of_org: Iterable[Gate], own_file: str, own: Iterable[Gate]) -> tuple[Rule, ...]:
+    """Return the gates of an agent in the order they are asked: the organisation's, then its own."""
+    return (*_lined(org_file, of_org), *_lined(own_file, own))
+
+
+def _lined(file: str, gates: Iterable[Gate]) -> Iterator[Rule]:
+    for place, gate in enumerate(gates):
+        yield Rule(f"{file}#/gates/{place}", gate)
+
+
+def _listed(value: str | Sequence[str] | None) -> Sequence[str]:
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)

@@ -1,0 +1,1 @@
+"""Judges: whoever says whether what a turn came to will do (docs/teams.md)."""

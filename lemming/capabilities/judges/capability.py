@@ -1,0 +1,87 @@
+"""What judges do in a turn: they pass what it would publish, or have it written again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lemming.base.contract import ToolCall, TurnReply
+from lemming.errors import ContractError, NotVerified
+from lemming.files.effects import FileEffect
+from lemming.files.fields import Json
+from lemming.journal.report import End
+from lemming.mail.tasks import Task
+from lemming.messages import OutboxEntry
+from lemming.org.verification import JUDGES
+from lemming.turn.draft import Draft
+from lemming.turn.judges import judges_of
+from lemming.turn.replies import NOT_ANSWERED
+from lemming.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
+from lemming.turn.strategy import Steps, Turn
+from lemming.turn.team import team_tools
+from lemming.turn.verified import verified
+from lemming.turn.withdrawing import Own
+
+
+class Judges(Capability):
+    """Judges of drafts, which the key `verify` asks for: of a resume, of one of a team, of a plan's step."""
+
+    name = JUDGES
+
+    def prepare(self, moment: Moment) -> Preparation:
+        """Return what it has of what a turn starts from."""
+        return JudgesPreparation(moment)
+
+    def part(self, draft: Draft, given: Json) -> TurnPart:
+        """Return its part in a turn that is judged."""
+        return JudgesPart(self.name, draft, given)
+
+
+class JudgesPreparation(Preparation):
+    """Looks up who judges a turn, and by what."""
+
+    def __init__(self, moment: Moment) -> None:
+        super().__init__(moment)
+        self._task: Task | None = None
+
+    def shows(self, shown: Showing) -> Showing:
+        """Take note of what the turn is for."""
+        self._task = shown.task
+        return shown
+
+    def given(self) -> Json:
+        """Return who must pass what the turn would publish; raise `ConfigError` for who cannot be found."""
+        judges = judges_of(self.moment.now, self.moment.agent, self._task, self.moment.held)
+        return {"by": judges} if judges else {}
+
+
+class JudgesPart(TurnPart):
+    """The judging of one turn. `given`: who judges it, as `lemming.turn.judges.Judge`, in their order."""
+
+    def __init__(self, name: str, draft: Draft, given: Json) -> None:
+        super().__init__(name, draft, given)
+        self._own = Own()
+
+    def drives(self, turn: Turn, drive: Drive, steps: Steps) -> End:
+        """Have judged what the turn would publish, and written again what does not pass."""
+        try:
+            return verified(self.draft, self._own, self.given["by"], turn, drive, steps)
+        except NotVerified as error:
+            return self.draft.stop(error)
+
+    def reads(self, reply: TurnReply) -> None:
+        """Refuse a reply that says nothing, where an answer is to be written again."""
+        task, says_anything = self.draft.task, reply.outbox_entries or reply.tool_calls
+        if self._own.is_sent_back and task and task.request and not says_anything:
+            raise ContractError(NOT_ANSWERED)
+
+    def replied(self, entries: Sequence[OutboxEntry], before: Mapping[str, FileEffect]) -> None:
+        """Note what may have to be taken back."""
+        self._own.note(self.draft, entries, before)
+
+    def before_call(self, call: ToolCall) -> ToolCall | No:
+        """Keep a request from being handed on whose answer is judged for who asked."""
+        tool = team_tools(self.draft.inputs.agent).get(call.tool)
+        asker = next((judge["asker"] for judge in self.given["by"] if "asker" in judge), "")
+        if tool is None or not tool.hands_on or not asker:
+            return call
+        return No(f"refused: {asker} has your answer judged; answer it yourself")

@@ -1,0 +1,108 @@
+"""What came of a step: an answer read out of a response or a tool's result, and whether it passes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lemming.capabilities.answers.payloads import Outcome, bare_word, fields_in, fitting
+from lemming.capabilities.plans.format import Choice, Member, Step, Verify
+from lemming.org import when
+
+Json = dict[str, Any]
+
+OF_THE_ENGINE = frozenset(
+    {
+        "budget", "conversation", "deadline", "default", "join", "parent", "path", "reply_to", "schema",
+        "spent", "step", "target", "verify", "within",
+    }
+)  # fmt: skip
+"""Keys of a payload that say where an entry belongs, and nothing of what was answered."""
+VERDICT: Json = {
+    "type": "object",
+    "properties": {
+        "verdict": {"type": "string", "enum": ["pass", "fail"]},
+        "reasons": {"type": "string", "description": "What is wrong with it, if it fails."},
+    },
+    "required": ["verdict"],
+}
+
+
+def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> Outcome:
+    """Return what came of a request that has ended, as the values of a turn tell of it."""
+    end, payload = asked.get("end"), asked.get("answer")
+    given = payload if isinstance(payload, dict) else {}
+    if end in ("answered", "expired") and isinstance(payload, dict):
+        return fitting(plain_answer(given), schema_for(member))
+    words = str(given.get("text") or "").strip()
+    why = {"expired": "nobody answered in time", "cancelled": "it was cancelled"}.get(str(end), str(end))
+    return Outcome(None, f"{who}: {why}{f': {words}' if words else ''}")
+
+
+def plain_answer(payload: Mapping[str, Any]) -> Json:
+    """Return what a payload says, without what the engine keeps in it; fields in a JSON text are fields.
+
+    >>> plain_answer({"reply_to": "x", "text": '{"verdict": "good"}'})
+    {'verdict': 'good', 'text': '{"verdict": "good"}'}
+    """
+    own = {key: value for key, value in payload.items() if key not in OF_THE_ENGINE}
+    return {**fields_in(own.get("text")), **own}
+
+
+def of_calling(member: Member, result: Mapping[str, Any]) -> Outcome:
+    """Return what came of a tool call."""
+    text = str(result.get("output", ""))
+    if not result.get("success"):
+        return Outcome(None, f"{member.tool} failed: {text}")
+    return fitting({**fields_in(text), "success": True, "text": text}, member.output)
+
+
+def schema_for(member: Member) -> Json | None:
+    """Return what an answer must satisfy: `output`, and the field that decides where the run goes on."""
+    choice = member.choose if isinstance(member, Step) else None
+    if choice is None or "." in choice.field_:
+        return member.output
+    return _with_choice(member.output, choice, has_else=isinstance(member, Step) and bool(member.else_))
+
+
+def _with_choice(output: Json | None, choice: Choice, *, has_else: bool) -> Json:
+    schema: Json = {"type": "object", **(output or {})}
+    properties = dict(schema.get("properties", {}))
+    properties.setdefault(choice.field_, {"type": "string", "enum": [*choice.to]})
+    required = [*schema.get("required", [])]
+    if choice.field_ not in required and not has_else:
+        required.append(choice.field_)
+    if has_else and output is None:  # what fits nothing goes the other way
+        properties[choice.field_] = {"description": f"One of {', '.join(choice.to)}."}
+    return {**schema, "properties": properties, **({"required": required} if required else {})}
+
+
+def chosen(choice: Choice, answer: Any) -> str:
+    """Return where an answer's field leads, whatever case a model wrote it in; empty for nowhere."""
+    found = when.field_of(answer, choice.field_)
+    if found is when.MISSING or isinstance(found, (dict, list)):
+        return ""
+    word = str(found).strip() if not isinstance(found, bool) else str(found).lower()
+    if word in choice.to:
+        return choice.to[word]
+    return {bare_word(value): to for value, to in choice.to.items()}.get(bare_word(word), "")
+
+
+def of_verifying(verify: Verify, outcome: Outcome, known: Mapping[str, Any]) -> str:
+    """Return why a step's answer does not pass; empty when it does. What says neither does not pass."""
+    answer = outcome.answer
+    if answer is None:
+        return outcome.why
+    text = str(answer.get("text") or "").strip()
+    reasons = str(answer.get("reasons") or text)
+    if verify.when is not None:
+        return "" if when.holds(verify.when, {**known, "answer": answer}) else reasons or "not passed"
+    if verify.tool:
+        return ""
+    first_word = next(iter(text.split()), "")
+    match bare_word(str(answer.get("verdict", first_word))):
+        case "pass":
+            return ""
+        case "fail":
+            return reasons.removeprefix("fail").lstrip(" :.,") or "no reasons were given"
+    return f"it was neither passed nor failed: {text[:500]}"

@@ -1,0 +1,183 @@
+"""What the texts and conditions of a plan refer to: is it there, and is it there in time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lemming.capabilities.plans.format import AgentPlan, Member, Step
+from lemming.capabilities.plans.outcomes import schema_for
+from lemming.capabilities.plans.references import OF_AN_ANSWER, ROOTS, needs_a_name, parts_of, references_in
+from lemming.capabilities.plans.ways import reachable
+from lemming.errors import Problem
+from lemming.files.jsontext import nearest
+from lemming.org import when
+
+
+def about_references(plan: AgentPlan) -> Iterator[Problem]:
+    """Yield a problem for each reference to what is not there (yet), and each key that two steps write."""
+    yield from _about_writers(plan)
+    before = _done_before(plan)
+    for member, step, place in plan.members():
+        inside = {each.name for each in step.parallel} if member is not step else set[str]()
+        for path, pointer in _paths_of(member, place):
+            yield from _about_path(plan, path, pointer, before[step.name], (step, inside, member))
+        after = before[step.name] | {step.name, *(each.name for each in step.parallel)}
+        for path, pointer in _paths_after(member, place):
+            yield from _about_path(plan, path, pointer, after, (step, set(), member), is_after=True)
+    everything = {member.name for member, _, _ in plan.members()}
+    for path in references_in(plan.answer):
+        yield from _about_path(plan, path, "/answer", everything, None)
+
+
+def all_paths(plan: AgentPlan) -> Iterator[tuple[str, str]]:
+    """Yield all that a plan refers to, in texts, arguments and conditions, each with its place."""
+    for member, _, place in plan.members():
+        yield from _paths_of(member, place)
+        yield from _paths_after(member, place)
+    yield from ((path, "/answer") for path in references_in(plan.answer))
+
+
+def _done_before(plan: AgentPlan) -> dict[str, set[str]]:
+    """Return for each step what can have been done before it, the members of bands included."""
+    follows = reachable(plan)
+    members = {step.name: {step.name, *(member.name for member in step.parallel)} for step in plan.steps}
+    return {
+        name: {each for earlier in follows if name in follows[earlier] for each in members[earlier]}
+        for name in follows
+    }
+
+
+def _paths_of(member: Member, place: str) -> Iterator[tuple[str, str]]:
+    yield from ((path, f"{place}/task") for path in references_in(member.task))
+    yield from ((path, f"{place}/args") for path in references_in(member.args))
+    yield from ((path, f"{place}/context/{index}") for index, path in enumerate(member.context))
+    if member.wait:
+        yield from ((path, f"{place}/wait/time") for path in references_in(member.wait.time))
+
+
+def _paths_after(member: Member, place: str) -> Iterator[tuple[str, str]]:
+    """Yield what is referred to once the answer is there."""
+    if member.verify:
+        yield from ((path, f"{place}/verify/task") for path in references_in(member.verify.task))
+        yield from ((path, f"{place}/verify/args") for path in references_in(member.verify.args))
+        if member.verify.when is not None:
+            condition, pointer = member.verify.when, f"{place}/verify/when"
+            if not any(when.problems_of(condition)):
+                yield from fields_in(condition, pointer)
+    if isinstance(member, Step):
+        for index, route in enumerate(member.routes):
+            pointer = f"{place}/routes/{index}/when"
+            if not any(when.problems_of(route.when)):
+                yield from ((path, at) for path, at in fields_in(route.when, pointer) if "." in path)
+
+
+def _about_path(
+    plan: AgentPlan,
+    path: str,
+    pointer: str,
+    before: set[str],
+    at: tuple[Step, set[str], Member] | None,
+    *,
+    is_after: bool = False,
+) -> Iterator[Problem]:
+    root, name = parts_of(path)
+    roots = {**ROOTS, **OF_AN_ANSWER} if is_after else ROOTS
+    if root not in roots:
+        hint = nearest(root, list(roots)) or f"there are {', '.join(roots)}"
+        if root in {member.name for member, _, _ in plan.members()}:
+            hint = f'did you mean "steps.{path}"?'
+        yield Problem(f'"{path}" is nothing that a run knows', pointer=pointer, hint=hint)
+    elif closed := _outside_of_closed(plan, path, at[2] if at else None):
+        field, fields = closed
+        hint = nearest(field, fields) or f"fields: {', '.join(fields)}"
+        yield Problem(
+            f'no answer there has a field "{field}": its schema is closed', pointer=pointer, hint=hint
+        )
+    elif needs_a_name(root) and not name:
+        yield Problem(f'"{root}" alone says nothing', pointer=pointer, hint=f"{roots[root]}")
+    elif root == "steps":
+        yield from _about_step_referred_to(plan, name, pointer, before, at)
+    elif root == "keys":
+        yield from _about_key_referred_to(plan, name, pointer, before)
+    elif root == "previous" and at is not None and not before and not is_after:
+        hint = 'the request is "start"'
+        yield Problem("no step is before this one", pointer=pointer, hint=hint)
+
+
+def _outside_of_closed(plan: AgentPlan, path: str, own: Member | None) -> tuple[str, list[str]] | None:
+    """Return the field that a path looks at, and those there are, where the answer can never have it."""
+    root, *below = path.split(".")
+    member, inside = own, below
+    if root == "steps":
+        named = [each for each, _, _ in plan.members() if below and each.name == below[0]]
+        member, inside = (named[0] if named else None), below[1:]
+    elif root != "answer":
+        return None
+    if member is None or not inside or member.output is None or getattr(member, "parallel", None):
+        return None
+    schema = schema_for(member) or {}
+    fields = [*schema.get("properties", {}), "text"]
+    is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    return (inside[0], fields) if is_closed and inside[0] not in fields else None
+
+
+def _about_step_referred_to(
+    plan: AgentPlan, name: str, pointer: str, before: set[str], at: tuple[Step, set[str], Member] | None
+) -> Iterator[Problem]:
+    names = [member.name for member, _, _ in plan.members()]
+    if name not in names:
+        hint = nearest(name, names) or f"steps: {', '.join(names)}"
+        yield Problem(f'there is no step "{name}"', pointer=pointer, hint=hint)
+    elif name in before:
+        return
+    elif at is not None and name in at[1] and name != at[2].name:
+        message = f'"{name}" is done at the same time, in the same band'
+        hint = "refer to what was done before the band, or make it a step after it"
+        yield Problem(message, pointer=pointer, hint=hint)
+    elif at is not None and name in (at[0].name, at[2].name):
+        hint = "refer to what was done before"
+        yield Problem(
+            f'"{name}" refers to its own answer, which is not there yet', pointer=pointer, hint=hint
+        )
+    else:
+        hint = "refer to a step that was done before, or move this one behind it"
+        yield Problem(f'"{name}" is done later: nothing is there yet', pointer=pointer, hint=hint)
+
+
+def _about_key_referred_to(plan: AgentPlan, key: str, pointer: str, before: set[str]) -> Iterator[Problem]:
+    writers = {member.writes: member.name for member, _, _ in plan.members() if member.writes}
+    if key not in writers:
+        hint = nearest(key, list(writers)) or f'"writes": "{key}" in the step that gives it'
+        yield Problem(f'no step writes "{key}"', pointer=pointer, hint=hint)
+    elif not any(member.writes == key and member.name in before for member, _, _ in plan.members()):
+        hint = "refer to a key that was written before"
+        yield Problem(f'"{key}" is written later, by "{writers[key]}"', pointer=pointer, hint=hint)
+
+
+def _about_writers(plan: AgentPlan) -> Iterator[Problem]:
+    """Yield a problem for two steps that write one key in one run; branches that exclude each other may."""
+    follows, first = reachable(plan), dict[str, list[tuple[Member, Step]]]()
+    for member, step, place in plan.members():
+        if not member.writes:
+            continue
+        for other, other_step in first.get(member.writes, ()):
+            if (
+                step is other_step
+                or step.name in follows[other_step.name]
+                or other_step.name in follows[step.name]
+            ):
+                message = f'"{member.name}" writes "{member.writes}", which "{other.name}" writes too'
+                yield Problem(message, pointer=f"{place}/writes", hint="give each a key of its own")
+                break
+        first.setdefault(member.writes, []).append((member, step))
+
+
+def fields_in(condition: when.Json, pointer: str) -> Iterator[tuple[str, str]]:
+    """Yield each field that a sound condition looks at, and the JSON pointer to where it says so."""
+    for word in ("all", "any"):
+        for index, each in enumerate(condition.get(word, ())):
+            yield from fields_in(each, f"{pointer}/{word}/{index}")
+    if "not" in condition:
+        yield from fields_in(condition["not"], f"{pointer}/not")
+    if "field" in condition:
+        yield condition["field"], f"{pointer}/field"

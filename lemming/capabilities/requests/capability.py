@@ -1,0 +1,203 @@
+"""What requests do in a turn: one is answered, waits, or has failed; others are begun and open. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lemming.base.contract import ToolCall
+from lemming.errors import ContractError, LemmingError, ToolError, is_final, name_of
+from lemming.files.fields import Json
+from lemming.journal.begun import Begun
+from lemming.journal.ledger import AgentState
+from lemming.journal.report import End, Status
+from lemming.mail.references import named_in
+from lemming.messages import OutboxEntry
+from lemming.plugins.capabilities import REQUESTS
+from lemming.turn.delegating import delegate
+from lemming.turn.draft import Draft
+from lemming.turn.ending import GOES_ROUND, is_applied, last_round
+from lemming.turn.seams import Capability, TurnPart
+from lemming.turn.serving import LEAST_TURNS, MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, Serving
+from lemming.turn.team import team_tools
+
+
+def given_up(draft: Draft, why: str, at: str = "") -> list[OutboxEntry]:
+    """Return the turn's entries with one that says that its request has failed, `at` a moment if known."""
+    assert draft.task, "only a request is given up"
+    new = draft.task.failed(why)
+    at = at or (draft.answers[-1].at if draft.answers else draft.task.at)
+    draft.remarks.append(f"the request has failed: {why}"[:500])
+    return [*draft.entries, draft.as_entry(new, draft.next_id(), at)]
+
+
+class Requests(Capability):
+    """Requests, in turns that have to do with any."""
+
+    name = REQUESTS
+
+    def part(self, draft: Draft, given: Json) -> TurnPart:
+        """Return its part in a turn."""
+        return RequestsPart(self.name, draft, given)
+
+
+class RequestsPart(TurnPart):
+    """The request that a turn is for, if any, and those that its agent has begun or is shown."""
+
+    _gave_nothing = False  # the model answered, and it was of no use
+
+    def __init__(self, name: str, draft: Draft, given: Json) -> None:
+        super().__init__(name, draft, given)
+        self._team = team_tools(draft.inputs.agent)
+
+    @property
+    def _task(self) -> Serving | None:
+        """The request, where the turn is for one, and not for what the agent asked on its own account."""
+        task = self.draft.task
+        return task if task and task.request else None
+
+    def opens(self) -> End | None:
+        """Give up a request before anybody is asked, where whatever a model says would change nothing."""
+        if self.draft.task and (why := self.draft.task.why_given_up):
+            self.draft.entries = given_up(self.draft, why)
+            return "done"
+        return None
+
+    def takes(self, call: ToolCall, at: str) -> bool:
+        """Ask one of the team, or hand the request on to it, where a call says so."""
+        if (tool := self._team.get(call.tool)) is not None:
+            delegate(self.draft, tool, call, at)
+        return tool is not None
+
+    # --- how it ends --------------------------------------------------------------------------
+
+    def concludes(self, end: End, error: LemmingError | None) -> End:
+        """See to it that a turn for a request answers it, unless there is something to wait for."""
+        if self._task is None:
+            return last_round(self.draft, end)
+        draft, task = self.draft, self._task
+        status = draft.status_of(end)
+        if error and is_final(error) and not (status == "waiting" or draft.asks_persons or draft.may_rest):
+            draft.entries, draft.staged, draft.memory = [], {}, {}
+            said = task.with_amounts(given_up(draft, f"{name_of(error)}: {error}", error.at), draft.cost)
+            if status == "failed":  # and is told of as that, by who operates it
+                draft.last_words = said
+                return end
+            draft.entries = said
+            return "done"
+        if status == "skipped":
+            return end
+        if status == "failed":
+            self._gave_nothing = isinstance(error, (ContractError, ToolError)) and bool(draft.answers)
+            if not (self._gave_nothing and task.begun.failures + 1 >= MOST_FAILURES):
+                return end
+            draft.staged, draft.memory = {}, {}
+            draft.entries = given_up(draft, f"{MOST_FAILURES} turns came to nothing: {error}")
+        if draft.misfit and not (draft.is_handed_on or draft.is_answered or task.is_at_work(draft.entries)):
+            draft.entries = given_up(draft, f"the answer is not what was asked for: {draft.misfit}")
+        if not (draft.is_handed_on or draft.may_rest):
+            self._give_up_in_time(task, end, status)
+        draft.entries = task.with_amounts(draft.entries, draft.cost)
+        if draft.is_handed_on:
+            return "handed_on"
+        if draft.is_answered:
+            in_vain = task.asked_in(draft.entries)
+            draft.remarks += [f"{it.id}: asked in vain, for this turn answers" for it in in_vain]
+            return end if status == "done" else "done"
+        return end if status == "waiting" else "unanswered"
+
+    def _give_up_in_time(self, task: Serving, end: End, status: Status) -> None:
+        """Answer the request by what was said, or give it up where no turn would come any further."""
+        draft = self.draft
+        if not draft.is_answered and status == "done" and not task.is_at_work(draft.entries):
+            why = GOES_ROUND if draft.repeats.is_round or end == "repeats" else "no answer was given"
+            draft.entries = task.with_answer(draft.entries) or given_up(draft, why)
+        if draft.repeats.is_round and not (draft.is_answered or draft.asked):
+            draft.entries = given_up(draft, GOES_ROUND)
+        most = self._most_turns if end == "step_limit" else MOST_TURNS
+        if not draft.is_answered and task.begun.turns + 1 >= most:
+            steps = f" of {draft.inputs.max_steps} steps" if most < MOST_TURNS else ""
+            draft.entries = given_up(draft, f"no answer was given in {most} turns{steps}")
+
+    @property
+    def _most_turns(self) -> int:
+        """How many turns may use up their steps for a request: fifty calls or so, in three turns or more.
+
+        A capability's steps go by a plan of their own.
+        """
+        draft = self.draft
+        return MOST_TURNS if draft.seams.steps else max(MOST_TURNS // draft.inputs.max_steps, LEAST_TURNS)
+
+    def waits_for(self) -> str:
+        """Return whom the agent has asked last."""
+        if self.draft.only_asks:
+            return ""
+        asked = [it for begun in self._after("done")[1][-1:] for it in begun.open]
+        return f"waits for {', '.join(sorted({it.to for it in asked}))}" if asked else ""
+
+    # --- what is begun ------------------------------------------------------------------------
+
+    def amends(self, state: AgentState, status: Status, end: End) -> None:
+        """Put down which request the turn was for, and which are begun and open after it."""
+        draft = self.draft
+        if is_applied(status):
+            state.serving, state.requests = self._after(end)
+            if draft.task or draft.asked:  # the results stand with what is begun
+                state.results, state.in_vain = (), {}
+            return
+        if draft.task and status == "failed":
+            counts = self._gave_nothing
+            state.requests = draft.task.after_failure(state.requests, draft.cost, counts=counts)
+        if draft.task and draft.last_words:
+            state.requests = tuple(it for it in state.requests if it.key != draft.task.begun.key)
+
+    def _after(self, end: End) -> tuple[str, tuple[Begun, ...]]:
+        """Return the request that the turn was for, and those that are begun and open after it."""
+        draft, task = self.draft, self.draft.task
+        before = draft.inputs.state.requests
+        calls = self._asked_now
+        if task is None:
+            own = [entry for entry in draft.entries if entry.identity in calls]
+            asked = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
+            return "", (*self._still_open(_moving(before)), *asked)
+        others = tuple(begun for begun in before if begun.key != task.begun.key)
+        is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.unshown
+        if is_over:
+            own = [it for it in draft.entries if it.identity in draft.held and "parent" not in it.payload]
+            kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
+            return task.request, (*others, *kept)
+        in_vain = draft.repeats.in_vain
+        after = task.after(draft.entries, draft.unshown_told, calls, draft.cost, draft.held, in_vain)
+        return task.request, (*others, replace(after, stands_still=self._stands_still(after, end)))
+
+    def _stands_still(self, after: Begun, end: End) -> bool:
+        """Return whether a turn for a request left nothing to go on with that there was not before it."""
+        draft = self.draft
+        if end != "unanswered" or draft.may_rest or draft.left:
+            return False
+        return not (after.open or after.results or draft.repeats.has_learned)
+
+    def _still_open(self, before: tuple[Begun, ...]) -> tuple[Begun, ...]:
+        """Return what an agent has begun, with the requests that this turn was shown and did not answer."""
+        draft = self.draft
+        if not draft.inputs.open_requests:
+            return before
+        responses = (entry for entry in draft.entries if entry.kind == "response")
+        answered = {name for entry in responses for name in named_in(entry.payload.get("reply_to"))}
+        shown = (it for it in draft.inputs.open_requests if answered.isdisjoint((it, it.rpartition("_")[2])))
+        begun = (it for it in before if it.says_anything)
+        return (*begun, *(Begun(request=identity) for identity in shown))
+
+    @property
+    def _asked_now(self) -> dict[str, int]:
+        """Which of the results not shown yet, from 1, the answers to entries will be."""
+        draft = self.draft
+        return {
+            entry: sum(number < place for number in draft.unshown_places)
+            for entry, place in draft.asked.items()
+            if place > draft.shown
+        }
+
+
+def _moving(before: tuple[Begun, ...]) -> tuple[Begun, ...]:
+    """Return what an agent has begun, once it was shown something else: there is something to go on with."""
+    return tuple(replace(it, stands_still=False) if it.stands_still else it for it in before)

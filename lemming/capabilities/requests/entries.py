@@ -1,0 +1,165 @@
+"""What a person writes about requests: one entry each, into their own outbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming import messages
+from lemming.base.clock import SystemClock, timestamp
+from lemming.base.kinds import MessageKind
+from lemming.base.times.spoken import Expires, until_in
+from lemming.capabilities.answers.payloads import answer_in
+from lemming.capabilities.answers.schema import misfits
+from lemming.capabilities.requests.fields import properties_of, schema_for
+from lemming.capabilities.requests.people import holders_of, person_for, require_reach
+from lemming.errors import UsageError
+from lemming.facts.requests import RequestsNow, find_request, requests_now
+from lemming.files.jsontext import pretty
+from lemming.mail.requests import RequestView
+from lemming.messages import OutboxEntry
+from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import made_by
+from lemming.tick.counter import load_tick
+
+PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
+
+
+def write_request(
+    base: OrgPath,
+    now: RequestsNow,
+    target: str,
+    text: str,
+    *,
+    person: str,
+    conversation: str = "",
+    deadline: Expires | None = None,
+    schema: dict[str, Any] | None = None,
+    budget: float | None = None,
+) -> OutboxEntry:
+    """Ask an agent something as a person, and return the entry; raise `UsageError` if it reached nobody."""
+    require_reach(now, person, target)
+    until = until_in([] if deadline is None else [deadline], timestamp(SystemClock().now()))
+    further = {**until, "schema": schema, "budget": budget}
+    payload = {
+        "text": text,
+        "target": target,
+        "conversation": conversation,
+    }  # who gives one waits for the answer
+    return write_payload(
+        base, person, "request", {**payload, **{k: v for k, v in further.items() if v is not None}}
+    )
+
+
+def write_answer(
+    base: OrgPath,
+    reference: str,
+    *,
+    person: str | None = None,
+    text: str = "",
+    fields: dict[str, Any] | None = None,
+    refuse: bool = False,
+) -> OutboxEntry:
+    """Answer a request as the person who holds it, and return the entry.
+
+    Raises `UsageError` when there is no such request, it has ended, nobody here holds it as a person, or the
+    answer is not what its schema asks for.
+    """
+    now = requests_now(base)
+    request = find_request(now.requests, reference)
+    author = answerer(now, request, person)
+    payload = {
+        "reply_to": now.requests.reference(request),
+        "target": request.asker,
+        **({"conversation": request.conversation} if request.conversation else {}),
+        **({"text": text} if text else {}),
+        **(fields or {}),
+    }
+    if refuse:
+        is_decision = bool(made_by(request.entry.payload))
+        refused = {**payload, "status": "refused"}
+        return write_payload(base, author, "response", refused, is_decision=is_decision)
+    require_fit(request, payload)
+    return write_payload(base, author, "response", payload)
+
+
+def answerer(now: RequestsNow, request: RequestView, given: str | None) -> str:
+    """Return the person who may answer a request now; raise `UsageError` when there is none."""
+    require_open(request)
+    if given is not None and given in now.people and given not in request.holders:
+        raise UsageError(f"{given} does not hold it", hint=f"{holders_of(request)} does")
+    if given is None and not now.people.intersection(request.holders):
+        hint = f"{holders_of(request)} is to answer it; `lemming cancel {request.id}` ends it"
+        raise UsageError("it does not wait for a person", hint=hint)
+    return person_for(now, given, of=request.holders)
+
+
+def require_open(request: RequestView) -> None:
+    """Raise `UsageError` that says how a request has ended."""
+    if not request.is_open:
+        by = f" by {request.closed_by.agent}" if request.closed_by else ""
+        raise UsageError(
+            f"it is over: {request.end}{by} in tick {request.end_tick}", hint=f"lemming requests {request.id}"
+        )
+
+
+def require_fit(request: RequestView, payload: dict[str, Any]) -> None:
+    """Raise `UsageError` for an answer that the request's schema does not allow."""
+    schema = schema_for(request)
+    if schema is None:
+        if not answer_in(payload):
+            raise UsageError("nothing to answer with", hint=f'lemming answer {request.id} "some text"')
+        return
+    if wrong := misfits(schema, answer_in(payload, schema)):
+        raise UsageError("; ".join(wrong), hint=fields_wanted(request))
+
+
+def fields_wanted(request: RequestView) -> str:
+    """Return how the fields of an answer are given."""
+    names = list(properties_of(schema_for(request)))
+    if not names:
+        return f"lemming answer {request.id} TEXT"
+    return f"lemming answer {request.id} {' '.join(f'--field {name}=...' for name in names)}"
+
+
+def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, text: str = "") -> OutboxEntry:
+    """Cancel a request as a person, and return the entry. Raises `UsageError` where that has no effect."""
+    now = requests_now(base)
+    request = find_request(now.requests, reference)
+    require_open(request)
+    readable = {it for it in now.people for holder in request.holders if now.may_read(holder, it)}
+    if made_by(request.entry.payload):  # who may not approve may not say no either
+        readable = {*now.people.intersection(request.holders)}
+    able = readable | now.people.intersection([request.asker])
+    author = request.asker if person is None and request.asker in able else person_for(now, person, of=able)
+    if author not in able:
+        hint = f"{request.asker} asked, and {holders_of(request)} may not read {author}"
+        raise UsageError(f"{author} cannot cancel it", hint=hint)
+    payload: dict[str, Any] = {
+        "cancels": now.requests.reference(request),
+        "target": list(request.holders),
+    }
+    is_decision = bool(made_by(request.entry.payload))
+    said = {**({"text": text} if text else {}), **payload}
+    return write_payload(base, author, "status", said, is_decision=is_decision)
+
+
+def write_payload(
+    base: OrgPath, author: str, kind: MessageKind, payload: dict[str, Any], *, is_decision: bool = False
+) -> OutboxEntry:
+    """Write an entry as a person, and return it; raise `UsageError` for one that is too long."""
+    size = len(pretty(payload))
+    if size > PAYLOAD_LIMIT_BYTES:
+        raise UsageError(
+            f"{size:,} bytes are too many for one entry, which holds {PAYLOAD_LIMIT_BYTES:,}",
+            hint="put it into a file below shared/ and send its name",
+        )
+    return messages.send(
+        base,
+        author,
+        tick=load_tick(base),
+        kind=kind,
+        payload=payload,
+        tags=[],
+        created_at=timestamp(SystemClock().now()),
+        is_decision=is_decision,
+    )

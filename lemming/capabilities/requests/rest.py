@@ -1,0 +1,75 @@
+"""Why those who hold a request take no turn for it, and whether that changes by itself. Looks only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from lemming.agents import Agent
+from lemming.base.clock import Clock, SystemClock, timestamp
+from lemming.capabilities.plans.asking import said_of
+from lemming.capabilities.plans.format import is_planner
+from lemming.errors import LemmingError
+from lemming.journal.ledger import read_state
+from lemming.memory import read_memories
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
+from lemming.org.schedule import next_due
+from lemming.tick.addressed import stands_still, who_goes_on
+from lemming.tick.counter import load_tick
+from lemming.tick.snapshot import Snapshot, take_snapshot
+from lemming.turn.planned import waits_of
+
+STANDS_STILL = "came no further in its last turn, and gave no answer; a tick by the clock asks it again"
+
+
+class Rest(NamedTuple):
+    """Why nobody goes on, in words, and whether a file or a moment will change that with no tick run."""
+
+    why: str
+    comes_by_itself: bool
+
+
+def rest_of(org: Organisation, names: Collection[str], clock: Clock | None) -> Rest:
+    """Return why these agents take no turn as things stand."""
+    now = _look(org, clock)
+    found = [_rest_of_one(now, name) for name in names]
+    said = "; ".join(f"{name} {it.why}" for name, it in zip(names, found, strict=True) if it.why)
+    return Rest(said, any(it.comes_by_itself for it in found))
+
+
+def goes_on(org: Organisation, names: Collection[str], clock: Clock | None) -> bool:
+    """Return whether one of these agents would take a turn now for what is asked of it."""
+    return bool(who_goes_on(_look(org, clock), names).now)
+
+
+def _look(org: Organisation, clock: Clock | None) -> Snapshot:
+    at = timestamp((clock or SystemClock()).now())
+    return take_snapshot(org, load_config(org), load_tick(org), at=at)
+
+
+def _rest_of_one(now: Snapshot, name: str) -> Rest:
+    if why := now.plan.skipped.get(name) or now.plan.broken.get(name):
+        return Rest(f"takes no turn: {why}", comes_by_itself=False)
+    try:
+        agent = now.agent(name)
+        if waits := _waits_outside(now, agent):
+            words = " and ".join(dict.fromkeys(said_of(wait) for wait in waits))
+            return Rest(f"waits for {words}", any("tick" not in wait for wait in waits))
+        if agent.schedule.cron is not None:
+            return Rest("takes turns by the clock, and is not due", comes_by_itself=False)
+        if (tick := next_due(agent.schedule, now.tick)) > now.tick:
+            return Rest(f"is due in tick {tick}", comes_by_itself=False)
+        if stands_still(now.org, name) and name not in who_goes_on(now, [name]).now:
+            return Rest(STANDS_STILL, comes_by_itself=False)
+        reason = now.reason_of(name)
+    except LemmingError as error:
+        return Rest(f"takes no turn: {error}", comes_by_itself=False)
+    return Rest("" if reason.why == "due" else reason.text, comes_by_itself=False)
+
+
+def _waits_outside(now: Snapshot, agent: Agent) -> list[dict[str, object]]:
+    if not is_planner(agent, now.config):
+        return []
+    begun = read_state(now.org, agent.name).requests
+    return waits_of(begun, read_memories(now.org, agent.name).values)

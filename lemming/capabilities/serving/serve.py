@@ -1,0 +1,145 @@
+"""What `lemming serve` does: an HTTP server for http channels, and one thread that looks at all it sees to.
+
+It writes entries as `lemming send` does, so an engine may run beside it, in this process or in another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
+
+from lemming.agents import survey_agents
+from lemming.base.clock import Clock, SystemClock
+from lemming.capabilities.channels.between import Channels, Tell
+from lemming.capabilities.channels.channel import Channel
+from lemming.capabilities.channels.http import HttpChannel, value_of
+from lemming.capabilities.serving.http_server import Metrics, listening
+from lemming.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
+from lemming.files.lock import FolderLock, description
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
+from lemming.org.resume import Agent
+from lemming.org.threads import keep_alive
+from lemming.plugins.registry import load_plugins
+from lemming.tick.counter import load_tick
+
+HOST, PORT = "127.0.0.1", 8420
+LOCK_FILE = ".lemming/serve"
+LOOK_S = 1.0
+
+
+class Served(NamedTuple):
+    """What is seen to: agents with their channels, and the port on which web ones listen (0: none)."""
+
+    channels: list[tuple[Agent, Channel]]
+    port: int
+
+
+class ServedChannels(Channels):
+    """The channels that are not the engine's."""
+
+    seen_to_by: ClassVar[Literal["engine", "serve"]] = "serve"
+
+
+@contextlib.contextmanager
+def serving(
+    base: Path,
+    *,
+    host: str = HOST,
+    port: int = PORT,
+    stop: threading.Event,
+    tell: Tell,
+    clock: Clock | None = None,
+    metrics: Metrics | None = None,
+) -> Iterator[Served]:
+    """See to http and mail channels for the length of the block; with `metrics`, tell of them too.
+
+    Raises `UsageError` where there is nothing to do or the port cannot be had, `ConfigError` for an
+    environment variable that is not set, and `OrgBusy` when another process does it already.
+    """
+    clock, ended = clock or SystemClock(), threading.Event()
+    found = _found(base)
+    if not found and metrics is None:
+        hint = "give an agent a model key whose provider is http or mail: docs/channels.md"
+        raise UsageError("there is nothing to serve: no agent is an http or mail channel", hint=hint)
+    with _held(base), contextlib.ExitStack() as stack:
+        heard = 0
+        if metrics or any(isinstance(channel, HttpChannel) for _, channel in found):
+            heard = stack.enter_context(
+                listening(base, host, port, clock=clock, stop=stop, tell=tell, metrics=metrics)
+            )
+        work = partial(_work, Organisation(base), clock, stop, ended, tell)
+        worker = keep_alive(work, name="lemming-serve", base=base, over=ended)
+        try:
+            yield Served(found, heard)
+        finally:
+            ended.set()
+            worker.join(30.0)
+
+
+def _found(base: Path) -> list[tuple[Agent, Channel]]:
+    """Return what is to be seen to; raise for what would fail at its first use."""
+    org, problems = Organisation(base), list[Problem]()
+    config = load_config(org)
+    load_plugins(tuple(config.org.plugins))
+    found = list(org.own(ServedChannels).of(config, survey_agents(org), problems.append))
+    if problems:
+        raise ConfigError(str(problems[0]), problems=tuple(problems))
+    for agent, channel in found:
+        for name in channel.variables:
+            if not value_of(name):
+                message = (
+                    f"the channel of {agent.name} needs the environment variable {name}, which is not set"
+                )
+                raise ConfigError(message, where="config/models.json", hint=f"export {name}=...")
+    return found
+
+
+@contextlib.contextmanager
+def _held(base: Path) -> Iterator[None]:
+    try:
+        lock = FolderLock(base, LOCK_FILE)
+    except OrgBusy as error:
+        hint = "one process sees to http and mail: `lemming serve`, or `lemming run-forever --serve`"
+        raise OrgBusy("the channels here are served already", where=str(base), hint=hint) from error
+    lock.describe(b"%d" % os.getpid())
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_served(base: Path) -> bool:
+    """Return whether a process sees to http and mail channels here. Takes no lock."""
+    return description(base, LOCK_FILE) is not None
+
+
+def _work(org: Organisation, clock: Clock, stop: threading.Event, ended: threading.Event, tell: Tell) -> None:
+    """Take in and hand out, again and again, until one of the events is set."""
+    told = set[str]()
+
+    def tell_once(problem: Problem) -> None:
+        if str(problem) not in told:
+            told.add(str(problem))
+            tell(problem)
+
+    while not (stop.is_set() or ended.is_set()):
+        try:
+            look(org, clock.now, tell_once)
+        except LemmingError as error:
+            tell_once(Problem(error.message, error.where, hint=error.hint, code=error.code))
+        ended.wait(LOOK_S)
+
+
+def look(org: Organisation, now: Callable[[], datetime], tell: Tell) -> None:
+    """Look once at everything that is not the engine's: what arrived, and what is to go out."""
+    channels, config, survey = org.own(ServedChannels), load_config(org), survey_agents(org)
+    tick = load_tick(org)
+    channels.take_in(config, survey, tick, now, tell)
+    channels.hand_out(config, survey, tick, now, tell)

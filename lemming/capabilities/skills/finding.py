@@ -1,0 +1,105 @@
+"""Which skills an agent has: the folders that its resume's `skills` lead to. Only names that match are read.
+
+A pattern such as `pdf-*` is looked for in the agent's own `skills/`, then in that of the organisation;
+one with a folder in front (`.claude/skills/*`) there only. The first of a name is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lemming.access.grants import kept_at
+from lemming.access.open import read_text
+from lemming.base import paths
+from lemming.capabilities.skills.search import SkillSearch, warning
+from lemming.capabilities.skills.skill import SKILL_FILE, Skill, skill_of
+from lemming.errors import ConfigError, Problem, ToolError
+from lemming.org.organisation import Organisation
+from lemming.org.resume import Agent
+
+NOTHING: Mapping[str, bytes] = {}
+COMMON_FOLDERS = ("skills", ".agents/skills", ".claude/skills")
+"""Where an organisation's skills are usually kept."""
+
+
+@dataclass(frozen=True)
+class Skills:
+    """The skills found, by name in the order in which they are shown, and what was wrong on the way.
+
+    `patterns`: those of the resume that led to none.
+    """
+
+    by_name: Mapping[str, Skill]
+    problems: tuple[Problem, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+
+def folders_of(agent: Agent) -> list[tuple[str, str, str]]:
+    """Return each pattern of an agent's resume, with a folder to look in, and the pattern of the names."""
+    found = []
+    for pattern in agent.skills:
+        folder, _, names = pattern.removeprefix("./").rpartition("/")
+        own = (f"{paths.agent_folder(agent.name)}/skills", "skills")
+        found += [(pattern, place, names) for place in ((folder,) if folder else own)]
+    return found
+
+
+def skills_of(agent: Agent, org: Organisation, staged: Mapping[str, bytes] = NOTHING) -> Skills:
+    """Return the skills that an agent's resume lists."""
+    found, problems, led_to_some = dict[str, Skill](), list[Problem](), set[str]()
+    for pattern, folder, names in folders_of(agent):
+        here = skills_in(org, folder, names, staged)
+        problems += here.problems
+        led_to_some.update([pattern] if here.by_name else [])
+        for name, skill in here.by_name.items():
+            found.setdefault(name, skill)
+    rest = tuple(dict.fromkeys(pattern for pattern in agent.skills if pattern not in led_to_some))
+    return Skills(dict(sorted(found.items())), tuple(dict.fromkeys(problems)), rest)
+
+
+def skills_in(
+    org: Organisation, folder: str, names: str = "*", staged: Mapping[str, bytes] = NOTHING
+) -> Skills:
+    """Return the skills below one folder whose names match a pattern."""
+    search = SkillSearch(org.base, staged, names)
+    found = dict[str, Skill]()
+    for path in search.skills_below(folder):
+        try:
+            skill = _read(org, path, staged)
+        except ConfigError as error:
+            search.problems += error.problems
+            continue
+        search.problems += skill.remarks
+        first = found.setdefault(skill.name, skill)
+        if first is not skill:
+            what = f'there is another skill "{skill.name}", which is taken: {first.file}'
+            search.problems.append(warning(skill.file, what, "rename one of the folders"))
+    return Skills(dict(sorted(found.items())), tuple(search.problems))
+
+
+class _Parsed:
+    """The skills of an organisation as they were last, by folder, each with the text it was made of."""
+
+    def __init__(self, _: Organisation) -> None:
+        self.known: dict[str, tuple[str, Skill | ConfigError]] = {}
+
+
+def _read(org: Organisation, folder: str, staged: Mapping[str, bytes]) -> Skill:
+    """Return a skill; raise `ConfigError` for what is none."""
+    file = f"{folder}/{SKILL_FILE}"
+    try:
+        text = read_text(kept_at(org.base, file, caller="skills"), staged)
+    except ToolError as error:
+        problem = warning(file, error.message, "it must be a text file of at most 256 KiB")
+        raise ConfigError(str(problem), problems=(problem,)) from error
+    known = org.own(_Parsed).known
+    if folder not in known or known[folder][0] != text:
+        try:
+            known[folder] = text, skill_of(folder, text)
+        except ConfigError as error:
+            known[folder] = text, error
+    outcome = known[folder][1]
+    if isinstance(outcome, ConfigError):
+        raise outcome.with_traceback(None)
+    return outcome

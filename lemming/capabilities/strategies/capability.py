@@ -1,0 +1,84 @@
+"""What a strategy that a resume names does in a turn: it says what to ask and to do, in place of `react`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from lemming.base import paths
+from lemming.errors import ConfigError, LemmingError
+from lemming.files.fields import Json
+from lemming.journal.report import End
+from lemming.tools import ToolResult
+from lemming.turn.named import STRATEGIES, Beforehand, strategy_of
+from lemming.turn.results import as_shown
+from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+
+if TYPE_CHECKING:
+    from lemming.turn.draft import Draft
+    from lemming.turn.strategy import Steps, Turn
+
+_PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
+"""Where `plan_execute` keeps plans: its questions show the one that counts."""
+
+
+class Strategies(Capability):
+    """Strategies, which the key `turn.strategy` of a resume names."""
+
+    name = STRATEGIES
+
+    def prepare(self, moment: Moment) -> Preparation:
+        """Return what it has of what a turn starts from."""
+        return StrategyPreparation(moment)
+
+    def part(self, draft: Draft, given: Json) -> TurnPart:
+        """Return its part in a turn that goes by a strategy of its own."""
+        return StrategyPart(self.name, draft, given)
+
+
+class StrategyPreparation(Preparation):
+    """Gathers what a strategy needs beside the prompt."""
+
+    def shows(self, shown: Showing) -> Showing:
+        """Take note of what is shown; a plan that the strategy tells of stands nowhere else."""
+        self._shown, values = shown, shown.memories.values
+        if self.moment.agent.turn.strategy == "plan_execute":
+            told = {key: value for key, value in values.items() if not _PLAN.fullmatch(key)}
+            shown = shown._replace(memories=shown.memories._replace(values=told))
+        return shown._replace(also_memories=[*shown.also_memories, *values])
+
+    def given(self) -> Json:
+        """Return what the strategy is, and what it needs; raise `ConfigError` for a wrong one."""
+        now, agent, shown = self.moment.now, self.moment.agent, self._shown
+        assert agent.turn.strategy, "who has none is not asked"
+        asked = shown.task.request if shown.task else None
+        request = (asked.payload.get("hands_on") or asked.id) if asked else ""
+        damaged = frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in shown.memories.problems)
+        try:
+            strategy = strategy_of(agent.turn.strategy, tuple(now.config.org.plugins))
+            options = strategy.options_of(agent.turn.options)
+            resumes = now.mail.resumes
+            seen = Beforehand(agent, options, str(request), shown.memories.values, damaged, resumes)
+            return {"name": strategy.name, "needs": strategy.given(seen) if strategy.given else {}}
+        except ConfigError as error:
+            where = error.where or paths.resume_file(agent.name)
+            raise ConfigError(error.message, where=where, hint=error.hint) from error
+
+
+class StrategyPart(TurnPart):
+    """A strategy in one turn. `given`: its `name`, and what it `needs` beside the prompt."""
+
+    def steps(self, turn: Turn, plugins: tuple[str, ...] | None) -> Steps:
+        """Return the steps of the strategy."""
+        known = strategy_of(self.given["name"], plugins)
+        turn.options = known.options_of(self.draft.inputs.agent.turn.options)
+        turn.given = self.given["needs"]
+        return known.steps(turn)
+
+    def concludes(self, end: End, error: LemmingError | None) -> End:
+        """Leave what the strategy says to the agent's next turn, as a result."""
+        draft = self.draft
+        if draft.left and not (draft.task or draft.asked):
+            draft.results.append(as_shown("strategy", {}, ToolResult(True, draft.left)))
+        return end

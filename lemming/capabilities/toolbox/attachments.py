@@ -1,0 +1,58 @@
+"""`attach`: files that go with an entry, each with the SHA-256 of what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from lemming.access.grants import resolve
+from lemming.access.open import file_digest_of
+from lemming.capabilities.toolbox.files import ReadsFiles
+from lemming.errors import ToolError
+from lemming.files.fitting import about
+from lemming.files.jsontext import compact
+from lemming.tools import ToolContext, ToolResult
+
+FILES_LIMIT = 20
+
+
+class Attach(ReadsFiles):
+    """Looks at files that an entry is to carry."""
+
+    name = "attach"
+    description = (
+        'To attach files to an entry, write its payload.attachments as [{"path": "shared/chart.png"}]: '
+        "the engine fills in the SHA-256. A call only checks them."
+    )
+    success_is_news = False
+    place_arguments = ("files",)
+    output_limit_bytes = 128 << 10
+
+    def plan(
+        self,
+        context: ToolContext,
+        files: Annotated[list[Any], about('The files, each {"path": ...}, up to 20.')],
+    ) -> ToolResult:
+        """Return each file with its digest, or why it cannot be attached, as JSON."""
+        if len(files) > FILES_LIMIT:
+            raise ToolError(f"{self.name}: at most {FILES_LIMIT} files")
+        found = [_looked_at(context, item) for item in files]
+        is_well = all("sha256" in item for item in found)
+        return ToolResult(is_well, compact({"files": found}).decode())
+
+
+def _looked_at(context: ToolContext, item: Any) -> dict[str, str]:
+    """Return a file's place and digest, or its name and what is wrong."""
+    if isinstance(item, str):
+        item = {"path": item}
+    if not isinstance(item, Mapping) or not isinstance(item.get("path"), str) or not item["path"]:
+        return {"error": 'an attachment is {"path": "shared/chart.png"}'}
+    path, given = item["path"], item.get("sha256")
+    try:
+        place = resolve(context.agent, context.base, path, "read", caller=Attach.name)
+        digest = file_digest_of(place, context.staged, context.removed)
+    except ToolError as error:
+        return {"path": path, "error": error.message}
+    if given not in (None, "", digest):
+        return {"path": path, "error": f"its SHA-256 is {digest}, not {str(given)[:64]}; leave it out"}
+    return {"path": place.key, "sha256": digest}

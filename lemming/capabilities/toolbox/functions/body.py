@@ -1,0 +1,130 @@
+"""A call of a function, in whatever process it runs: its arguments checked, tried again, its result told."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lemming.capabilities.toolbox.functions.values import as_result
+from lemming.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
+from lemming.files.refusals import require_about_one_file
+from lemming.llm.retrying import try_again
+from lemming.plugins.errors import is_own, provider_error, words_of
+from lemming.tools import ToolResult
+from lemming.tools.context import CallEffects, ToolContext
+
+if TYPE_CHECKING:
+    from lemming.capabilities.toolbox.functions.tool import FunctionTool
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+FRAMES = 8
+
+
+@dataclass
+class Done:
+    """What a call came to: its result, what it asked for, and the steps of what went wrong, for the log."""
+
+    result: ToolResult
+    wanted: CallEffects
+    trace: str = ""
+    needs_end: bool = False  # the process is not to be used again
+
+
+def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> Done:
+    """Run a call. Whatever goes wrong in it becomes its result; what it asked for is then dropped.
+
+    Raises `DiskError` when the organisation's disk fails under it, which says nothing about the call.
+    """
+    tried = 0
+
+    def once() -> tuple[ToolResult, CallEffects]:
+        nonlocal tried
+        tried += 1
+        fresh = tool.fresh(context)
+        given = {**tool.checked(arguments), **dict.fromkeys(tool.signature.contexts, fresh)}
+        result = as_result(_call(tool.function, given), tool.name)
+        return result, fresh.all_wanted()
+
+    pauses = {"first_s": FIRST_PAUSE_S, "longest_s": LONGEST_PAUSE_S}
+    most = tool.attempts
+    try:
+        result, wanted = (
+            try_again(once, is_transient=is_transient, attempts=most, **pauses) if most > 1 else once()
+        )
+    except DiskError:
+        raise
+    except OSError as error:
+        if error.filename and str(error.filename).startswith(f"{context.base}/"):
+            require_about_one_file(error.filename, error)
+        return _failed(tool, error, tried)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of a tool call
+        return _failed(tool, error, tried)
+    return Done(_with_attempts(result, tried), wanted)
+
+
+def _call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    returned = function(**given)
+    if not inspect.isawaitable(returned):
+        return returned
+    import asyncio  # takes its time at every start of a process
+
+    return asyncio.run(_awaited(returned))
+
+
+async def _awaited(work: Any) -> Any:
+    return await work
+
+
+_OF_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether an error may be gone the next time: a connection, a server, too many requests.
+
+    A file that is missing, denied or of another kind is so the next time too.
+    """
+    if isinstance(error, (ToolError, *_OF_FILES)):
+        return False
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, ProviderError):
+        return error.is_retryable
+    return type(error) is not RuntimeError and provider_error(error, "").is_retryable
+
+
+def _failed(tool: FunctionTool, error: BaseException, tried: int) -> Done:
+    trace = "" if isinstance(error, ToolError) else trace_of(error, tool.base)
+    needs_end = isinstance(error, MemoryError)
+    why, outcome = _words(tool, error)
+    return Done(
+        _with_attempts(ToolResult(False, why, outcome=outcome), tried), CallEffects(), trace, needs_end
+    )
+
+
+def _words(tool: FunctionTool, error: BaseException) -> tuple[str, Outcome]:
+    if isinstance(error, RecoverableError):
+        return error.message, error.outcome
+    if isinstance(error, ToolError):
+        return str(error), error.outcome
+    if isinstance(error, MemoryError):
+        return f"{tool.name} failed: MemoryError: it needed more memory than it may have", "failed"
+    return f"{tool.name} failed: {words_of(error)}", "failed"
+
+
+def _with_attempts(result: ToolResult, tried: int) -> ToolResult:
+    return ToolResult(result.success, result.output, outcome=result.outcome, attempts=max(tried, 1))
+
+
+def trace_of(error: BaseException, base: Path | None) -> str:
+    """Return the steps of an error in code that is neither a library's nor LeMMing's: `file:line in name`."""
+    steps = [step for step in traceback.extract_tb(error.__traceback__) if is_own(step.filename)]
+    shown = [f"{_short(step.filename, base)}:{step.lineno} in {step.name}" for step in steps[-FRAMES:]]
+    return ", ".join(shown)
+
+
+def _short(file: str, base: Path | None) -> str:
+    return str(Path(file).relative_to(base)) if base and Path(file).is_relative_to(base) else file

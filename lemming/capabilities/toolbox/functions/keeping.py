@@ -1,0 +1,96 @@
+"""What a call of a function has the engine write: memories, entries, and a long result as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lemming.access.effects import require_writable as require_granted_or_memory
+from lemming.access.grants import resolve
+from lemming.access.open import write_effect
+from lemming.agents import FileAccess
+from lemming.base import paths
+from lemming.capabilities.toolbox.functions.body import Done
+from lemming.errors import DiskError, LemmingError
+from lemming.files.effects import FileEffect
+from lemming.memory import memory_effect
+from lemming.redaction import redact_foreign
+from lemming.sandbox.quota import FolderSize
+from lemming.tools import Tool, ToolResult
+from lemming.tools.context import ToolContext
+
+RESULTS = "tool_results"
+WHOLE_BYTES = 1 << 20
+"""The most that is kept of a long result."""
+
+
+def with_effects(tool: Tool, context: ToolContext, done: Done) -> ToolResult:
+    """Return a call's result with the files that it wants written, and its output cut where it is long."""
+    wanted = done.wanted
+    effects = [*_memories(context, wanted.memories)]
+    result = replace(done.result, output=redact_foreign(done.result.output))
+    result = context.look(result) if context.look else result
+    output, kept = shortened(context, result.output, tool.name, tool.output_limit_bytes)
+    return replace(result, output=output, effects=(*effects, *kept), entries=tuple(wanted.entries))
+
+
+def shortened(
+    context: ToolContext, text: str, tool: str, limit_bytes: int
+) -> tuple[str, tuple[FileEffect, ...]]:
+    """Return a text cut where it is too long for a prompt, and the file that keeps it whole then.
+
+    Where the workspace has no room for the file, the text is only cut.
+    """
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= limit_bytes:
+        return raw.decode(), ()
+    shown = raw[:limit_bytes].decode("utf-8", "ignore")
+    note = f"[cut: the first {limit_bytes} of {len(raw)} bytes are shown"
+    whole = raw[:WHOLE_BYTES].decode("utf-8", "ignore").encode()
+    path = f"workspace/{RESULTS}/{context.tick:08d}-{context.index}-{tool}.txt"
+    try:
+        place = resolve(_at_home(context).agent, context.base, path, "write", caller=tool)
+        quota = context.settings.quota
+        limits = FolderSize(quota.max_bytes, quota.max_files)
+        effect = write_effect(place, whole, context.staged, limits=limits, limit_bytes=WHOLE_BYTES)
+    except LemmingError as error:
+        if isinstance(error, DiskError) and not error.concerns_one_file:
+            raise  # it says nothing about the file
+        return f"{shown}\n{note}; the rest is lost: {error}]", ()
+    what = "the whole is" if len(raw) <= WHOLE_BYTES else f"the first {WHOLE_BYTES} are"
+    return f"{shown}\n{note}; {what} in {path}]", (effect,)
+
+
+def require_writable(context: ToolContext, effect: FileEffect, *, caller: str) -> None:
+    """Raise unless an effect that a journal tells of is one that a call could give now."""
+    kept = f"{paths.workspace_folder(context.agent.name)}/{RESULTS}/"
+    if not effect.root and effect.path.startswith(kept):
+        place = resolve(
+            _at_home(context).agent, context.base, f"{context.base}/{effect.path}", "write", caller=caller
+        )
+        write_effect(place, effect.content, {}, limits=FolderSize(1 << 62, 1 << 62), limit_bytes=WHOLE_BYTES)
+        return
+    if effect.root or not effect.path.startswith(f"{paths.memory_folder(context.agent.name)}/"):
+        resolve(
+            _nowhere(context).agent, context.base, f"{context.base}/{effect.path}", "write", caller=caller
+        )
+    require_granted_or_memory(context.agent, context.base, context.settings, effect, caller=caller)
+
+
+def _memories(context: ToolContext, wanted: dict[str, object]) -> Iterator[FileEffect]:
+    for key, value in wanted.items():
+        yield memory_effect(context.agent.name, key, value, context.now)
+
+
+def _at_home(context: ToolContext) -> ToolContext:
+    """Return the context with an agent that may write into its workspace, and nowhere else."""
+    return _with_access(context, FileAccess(allow_read=[], allow_write=["./workspace"]))
+
+
+def _nowhere(context: ToolContext) -> ToolContext:
+    return _with_access(context, FileAccess(allow_read=[], allow_write=[]))
+
+
+def _with_access(context: ToolContext, access: FileAccess) -> ToolContext:
+    permissions = replace(context.agent.permissions, file_access=access)
+    return replace(context, agent=replace(context.agent, permissions=permissions))

@@ -1,0 +1,86 @@
+"""A process that runs functions with `@tool`: `python -m` this module, with MEMORY_BYTES.
+
+Standard input holds a request a line, standard output gets an answer a line; a function sees neither. It ends
+when its input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from importlib import import_module
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from lemming.capabilities.toolbox.functions.body import Done, run, trace_of
+from lemming.capabilities.toolbox.functions.homes import Home, found_in
+from lemming.capabilities.toolbox.functions.loading import Sources, load
+from lemming.capabilities.toolbox.functions.tool import FunctionTool
+from lemming.capabilities.toolbox.functions.wire import context_in, reply_of, sources_in
+from lemming.errors import LemmingError, ToolError
+from lemming.tools import ToolResult
+from lemming.tools.context import CallEffects
+from lemming.tools.declared import declared
+
+
+def main() -> None:
+    """Answer requests until there are no more; the first line holds the sources of tools."""
+    requests, answers = _apart(0, os.O_RDONLY), _apart(1, os.O_WRONLY)
+    _limit_memory(int(sys.argv[1]))
+    tools: dict[Home, FunctionTool] = {}
+    with open(requests, "rb") as lines, FileIO(answers, "w") as replies:
+        sources = sources_in(from_json(lines.readline() or "{}"))
+        replies.write(b"ready\n")
+        for line in lines:
+            replies.write(_answer(from_json(line), tools, sources))
+
+
+def _answer(request: dict[str, Any], tools: dict[Home, FunctionTool], sources: Sources) -> bytes:
+    if "load" in request:
+        with contextlib.suppress(Exception, SystemExit):  # the engine finds that itself, and says where
+            load(Path(request["load"]), sources)
+        return b"{}\n"
+    home = Home(*request["home"])
+    try:
+        if home not in tools:
+            tools[home] = _found(home, Path(request["base"]), sources)
+        done = run(tools[home], request["args"], context_in(request))
+    except LemmingError as error:
+        done = Done(ToolResult(False, str(error)), CallEffects())
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: loading somebody's code
+        why = f"{home.qualname} cannot be loaded: {type(error).__name__}: {error}"
+        done = Done(ToolResult(False, why), CallEffects(), trace_of(error, Path(request["base"])))
+    return to_json({**reply_of(done), "number": request["number"]}) + b"\n"
+
+
+def _found(home: Home, base: Path, sources: Sources) -> FunctionTool:
+    """Return the tool that a function is."""
+    module = load(base / home.file, sources) if home.file else import_module(home.module)
+    function = found_in(module, home.qualname)
+    if declared(function) is None:
+        raise ToolError(f"{home.qualname} of {module.__name__} is no function with @tool")
+    return FunctionTool(function, base=base if home.file else None, home=home)
+
+
+def _apart(descriptor: int, flags: int) -> int:
+    """Return a copy of a standard stream, in the place of which functions find nothing."""
+    copy, nothing = os.dup(descriptor), os.open(os.devnull, flags)
+    os.dup2(nothing, descriptor)
+    os.close(nothing)
+    return copy
+
+
+def _limit_memory(most: int) -> None:
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+if __name__ == "__main__":
+    main()

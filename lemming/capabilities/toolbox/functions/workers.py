@@ -1,0 +1,324 @@
+"""The processes that run an organisation's functions: each for one agent, a call at a time.
+
+A process is started at the first call, and again after one that was ended. A keeper is around each
+(`lemming.sandbox.keeper`): it ends the process, with all that it started, when the engine lets go or dies.
+
+What a function leaves behind in its process, such as a thread, reaches no other agent's call, and no later
+answer of the same agent: each call has a number that its answer bears.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lemming.base.deadlines import STOP_GRACE_S, LeftBehind
+from lemming.capabilities.toolbox.functions.body import Done
+from lemming.capabilities.toolbox.functions.homes import Home
+from lemming.capabilities.toolbox.functions.loading import Sources
+from lemming.capabilities.toolbox.functions.wire import (
+    REPLY_LIMIT_BYTES,
+    done_in,
+    load_request,
+    request_of,
+    sources_as_json,
+)
+from lemming.errors import ConfigError, Problem, ToolError
+from lemming.files.jsontext import compact, parse
+from lemming.org.config import Org
+from lemming.org.organisation import Organisation
+from lemming.sandbox import keeper
+from lemming.tools import Tool, ToolResult, interrupted
+from lemming.tools.context import CallEffects, ToolContext
+
+AT_ONCE = 4
+IDLE_AT_MOST = 8
+"""Processes that wait for their agent's next call; the one that has waited longest is ended first."""
+START_S = 60.0
+"""How long a process may take to begin."""
+_LOOK_S, _END_S = 0.1, 10.0
+_PIECE_BYTES = 1 << 16
+
+
+_LOADED: dict[str, tuple[Sources, Sources]] = {}
+"""What was last loaded without a problem in a process, by organisation: `run_once` opens it for each tick."""
+
+
+class Workers:
+    """The processes of one organisation."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._idle: list[Worker] = []
+        self._lock = threading.Lock()
+        self._room = threading.Semaphore(AT_ONCE)
+        self.sources: Sources = {}
+        """What the files of tools hold, which processes load; set by who has looked at the files."""
+        self._refused: tuple[tuple[Sources, Sources], tuple[Problem, ...]] = ({}, {}), ()
+
+    def try_out(self, files: Sequence[str], sources: Sources, settings: Org) -> Sequence[Problem]:
+        """Load files in a process before the engine does: one that hangs, or ends its process, ends no more.
+
+        Returns a problem for each such file; the same code is not tried again. What is wrong otherwise the
+        engine finds itself. Raises `ConfigError` where no process can be started.
+        """
+        tried = {file: sources[str(self._org.base / file)] for file in files}, sources
+        if tried != self._refused[0]:
+            is_known = _LOADED.get(str(self._org.base)) == tried
+            self._refused = tried, () if is_known else tuple(self._held_up(files, sources, settings))
+        if not self._refused[1]:
+            _LOADED[str(self._org.base)] = tried
+        return self._refused[1]
+
+    def _held_up(self, files: Sequence[str], sources: Sources, settings: Org) -> Iterator[Problem]:
+        worker: Worker | None = None
+        try:
+            for file in files:
+                worker = worker or Worker(self._org, settings.tool_max_memory_bytes, sources)
+                try:
+                    worker.ask(compact(load_request(self._org.base, file)) + b"\n", settings.tool_timeout_s)
+                except _Ended as error:
+                    limit = f"its import took longer than {settings.tool_timeout_s:g} s (tool_timeout_s)"
+                    hint = "do the work in the function, or take the file out of `tool_files`"
+                    yield Problem(f"cannot be loaded: {error.why or limit}", file, hint=hint)
+                    worker.end()
+                    worker = None
+        except ToolError as error:
+            raise ConfigError(error.message, where="config/org.json", hint="tool_files needs it") from error
+        finally:
+            if worker:  # not kept: who only looks at the tools may never call one, nor close anything
+                worker.end()
+
+    def call(self, tool: Tool, home: Home, arguments: dict[str, Any], context: ToolContext) -> Done:
+        """Run a call; whatever happens to the process is the call's result. Raises `LeftBehind` at a stop."""
+        number = secrets.token_hex(16)
+        request = compact({**request_of(home, arguments, context), "number": number}) + b"\n"
+        with self._room:
+            worker = self._taken(context.agent.name, context.settings)
+            try:
+                done = _answer_in(worker.ask(request, context.limit_s, context.stop), number)
+            except _Ended as error:
+                worker.end()
+                return Done(error.result(tool, context.limit_s), CallEffects())
+            except BaseException:
+                worker.end()
+                raise
+            self._put_back(worker, done)
+            return done
+
+    def close(self) -> None:
+        """End the processes that are idle; one that is needed again is started again."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.end()
+
+    def _taken(self, agent: str, settings: Org) -> Worker:
+        with self._lock:
+            while own := [worker for worker in self._idle if worker.agent == agent]:
+                self._idle.remove(worker := own[-1])
+                if worker.is_alive and worker.fits(settings.tool_max_memory_bytes, self.sources):
+                    return worker
+                worker.end()
+        return Worker(self._org, settings.tool_max_memory_bytes, self.sources, agent)
+
+    def _put_back(self, worker: Worker, done: Done) -> None:
+        if done.needs_end or worker.has_more_to_say:
+            worker.end()
+            return
+        with self._lock:
+            self._idle.append(worker)
+            oldest = self._idle.pop(0) if len(self._idle) > IDLE_AT_MOST else None
+        if oldest:
+            oldest.end()
+
+
+def _answer_in(line: bytes, number: str) -> Done:
+    """Return what a call came to; raise `_Ended` for a line that is no answer to it."""
+    try:
+        plain = parse(line, limit_bytes=REPLY_LIMIT_BYTES)
+        if plain.pop("number") != number:
+            raise _Ended("its process answered another call")
+        return done_in(plain)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise _Ended("what its process gave is no answer") from error
+
+
+class _Ended(Exception):
+    """The process gave no answer; `why` is empty when it took too long.
+
+    `began`: the call may have begun, so that nobody knows what it did.
+    """
+
+    def __init__(self, why: str = "", *, began: bool = True) -> None:
+        super().__init__(why)
+        self.why, self.began = why, began
+
+    def result(self, tool: Tool, limit_s: float) -> ToolResult:
+        if self.why and self.began and not tool.repeatable:
+            return interrupted(f"{tool.name}: {self.why}")
+        if self.why:
+            return ToolResult(False, f"{tool.name} failed: {self.why}")
+        more = "" if tool.repeatable else "; what it had done by then is done"
+        why = f"it took longer than {limit_s:g} s and was ended{more}"
+        return ToolResult(False, f"{tool.name}: {why}", outcome="timed_out")
+
+
+class Worker:
+    """One process, with its keeper around it; `_control` and `_report` are our ends of the keeper's."""
+
+    def __init__(self, org: Organisation, memory_bytes: int, sources: Sources, agent: str = "") -> None:
+        self._memory_bytes, self._sources, self.agent = memory_bytes, sources, agent
+        self._unsent = compact(sources_as_json(sources)) + b"\n"
+        held, control = os.pipe(), os.pipe()
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "lemming.capabilities.toolbox.functions.worker",
+            str(memory_bytes),
+        ]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", keeper.__file__, str(control[0]), str(held[1]), *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": _path()},
+                cwd=org.base,
+                pass_fds=(control[0], held[1]),
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            for descriptor in (held[0], control[1]):
+                os.close(descriptor)
+            raise ToolError(f"the process for functions cannot be started: {error}") from error
+        finally:
+            for descriptor in (held[1], control[0]):
+                os.close(descriptor)
+        self._control, self._report, self._is_over = control[1], held[0], False
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream, "a pipe"
+            os.set_blocking(stream.fileno(), False)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return not self._is_over and self._process.poll() is None
+
+    @property
+    def has_more_to_say(self) -> bool:
+        """Whether it wrote more than the answer to its call, which would be read as that of the next."""
+        assert self._process.stdout, "a pipe"
+        return bool(select.select([self._process.stdout], [], [], 0)[0])
+
+    def fits(self, memory_bytes: int, sources: Sources) -> bool:
+        """Whether it was started with this limit, and with the code of now."""
+        return self._memory_bytes == memory_bytes and self._sources is sources
+
+    def ask(self, request: bytes, limit_s: float, stop: threading.Event | None = None) -> bytes:
+        """Return the line that answers a request. Raises `_Ended`, and `LeftBehind` at a stop.
+
+        The call's time begins when the process is ready: how long that takes is no matter of the function's.
+        """
+        if self._unsent:
+            unsent, self._unsent = self._unsent, b""
+            try:
+                self._exchange(unsent, START_S, stop)
+            except _Ended as error:
+                why = error.why or f"its process did not begin within {START_S:g} s"
+                raise _Ended(why, began=False) from error
+        return self._exchange(request, limit_s, stop)
+
+    def _exchange(self, request: bytes, limit_s: float, stop: threading.Event | None) -> bytes:
+        deadline, to_write, answer = time.monotonic() + limit_s, memoryview(request), bytearray()
+        assert self._process.stdin, "a pipe"
+        assert self._process.stdout, "a pipe"
+        write_to, read_from = self._process.stdin.fileno(), self._process.stdout.fileno()
+        stopping = False
+        while not answer.endswith(b"\n"):
+            if stop is not None and stop.is_set() and not stopping:
+                deadline, stopping = min(deadline, time.monotonic() + STOP_GRACE_S), True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                if stopping:
+                    raise LeftBehind
+                raise _Ended
+            poll = select.poll()
+            poll.register(read_from, select.POLLIN)
+            if to_write:
+                poll.register(write_to, select.POLLOUT)
+            ready = {descriptor for descriptor, _ in poll.poll(1000 * min(left, _LOOK_S))}
+            if write_to in ready:
+                to_write = to_write[self._wrote(write_to, to_write) :]
+            if read_from in ready:
+                answer += self._read(read_from)
+                if len(answer) > REPLY_LIMIT_BYTES:
+                    raise _Ended(f"what it gave is more than {REPLY_LIMIT_BYTES} bytes")
+        return bytes(answer)
+
+    def end(self) -> None:
+        """End it, with all that it started."""
+        if self._is_over:
+            return
+        self._is_over = True
+        os.close(self._control)
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                assert stream, "a pipe"
+                stream.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._report)
+
+    def _wrote(self, descriptor: int, content: memoryview) -> int:
+        try:
+            return os.write(descriptor, content[:_PIECE_BYTES])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise _Ended(self._how_it_ended()) from error
+
+    def _read(self, descriptor: int) -> bytes:
+        try:
+            piece = os.read(descriptor, _PIECE_BYTES)
+        except BlockingIOError:
+            return b""
+        if not piece:
+            raise _Ended(self._how_it_ended())
+        return piece
+
+    def _how_it_ended(self) -> str:
+        """Return how the process ended, as its keeper tells."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        os.set_blocking(self._report, False)
+        try:
+            status = os.read(self._report, 4096).decode("utf-8", "replace").strip()
+        except BlockingIOError:
+            status = ""
+        if not status.lstrip("-").isdigit():
+            return f"its process ended{f': {status}' if status else ''}"
+        if int(status) >= 0:
+            return f"its process ended with exit status {status}"
+        with contextlib.suppress(ValueError):
+            return f"its process was ended by {signal.Signals(-int(status)).name}"
+        return f"its process was ended by signal {-int(status)}"
+
+
+def _path() -> str:
+    """Return where the process finds modules: where this one does."""
+    return os.pathsep.join(os.path.abspath(folder) for folder in sys.path if folder is not None)

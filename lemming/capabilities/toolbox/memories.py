@@ -1,0 +1,84 @@
+"""`memory_read`, `memory_write`: the agent's own memory. Always allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from lemming.base import paths
+from lemming.errors import ToolError
+from lemming.files.fitting import about
+from lemming.files.jsontext import compact, nearest
+from lemming.memory import decode_memory, list_memories, load_memory, memory_effect, require_intact
+from lemming.tools import EngineTool, ToolContext, ToolResult
+
+_ABSENT = object()
+
+
+class MemoryRead(EngineTool):
+    """Reads one memory, or lists the keys."""
+
+    name = "memory_read"
+    description = "Read one of your memories as JSON; without a key, list the keys you have."
+    tool_class = "read"
+    always_allowed = True
+    keeps_deadline = True
+
+    def source(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the memory that is read."""
+        key = arguments.get("key")
+        is_key = isinstance(key, str) and paths.MEMORY_KEY.match(key)
+        return paths.memory_file(agent_name, key) if is_key else ""
+
+    def plan(
+        self,
+        context: ToolContext,
+        key: Annotated[str, about("The memory's key; empty: list all keys.")] = "",
+    ) -> ToolResult:
+        """Return the value as JSON, or the keys, one a line; what this turn saves is there already."""
+        if not key:
+            return ToolResult(True, "\n".join(_keys(context)) or "(no memories yet)")
+        value = _value(context, key)
+        if value is _ABSENT:
+            raise ToolError(f'{self.name}: no memory "{key}"', hint=nearest(key, _keys(context)))
+        return ToolResult(True, compact(value).decode())
+
+
+class MemoryWrite(EngineTool):
+    """Saves one memory."""
+
+    name = "memory_write"
+    description = "Save a memory: it replaces the value of its key and is shown in your later prompts."
+    tool_class = "write"
+    always_allowed = True
+    keeps_deadline = True
+    success_is_news = False
+
+    def plan(
+        self,
+        context: ToolContext,
+        key: Annotated[str, about("The memory's key: letters, digits, _, - and dots.")],
+        value: Annotated[Any, about("Any JSON value.")],
+    ) -> ToolResult:
+        """Return the effect that saves the value. A damaged file at the key is not written over."""
+        effect = memory_effect(context.agent.name, key, value, context.now)
+        if effect.place not in context.staged:
+            require_intact(context.base, context.agent.name, key)
+        return ToolResult(True, f'saved "{key}"', (effect,))
+
+
+def _value(context: ToolContext, key: str) -> Any:
+    name = context.agent.name
+    saved = load_memory(context.base, name, key, _ABSENT)  # also refuses a key that is none
+    file = paths.memory_file(name, key)
+    return decode_memory(context.staged[file], file) if file in context.staged else saved
+
+
+def _keys(context: ToolContext) -> list[str]:
+    prefix = f"{paths.memory_folder(context.agent.name)}/"
+    staged = {
+        place.removeprefix(prefix).removesuffix(".json")
+        for place in context.staged
+        if place.startswith(prefix)
+    }
+    return sorted(staged.union(list_memories(context.base, context.agent.name)))

@@ -1,0 +1,129 @@
+"""How far the texts of authors are trusted: by who speaks for them, and by the organisation's rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from lemming.agents import Agent
+from lemming.base.paths import memory_file, workspace_folder
+from lemming.base.patterns import is_named
+from lemming.capabilities.trust.order import AGENT, TrustOrder
+from lemming.capabilities.trust.vouches import Vouch, Vouches
+from lemming.files.opened import opened_place
+from lemming.memory import Memories
+from lemming.messages import OutboxEntry
+from lemming.org.blocks import TRUST_OF_TOOLS, Trust
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
+from lemming.org.when import holds
+from lemming.providers import is_channel, is_person
+
+OUTSIDE, OWNER = "outside", "owner"
+
+
+class Authors:
+    """The authors of an organisation that tracks trust, by the resumes of one look at it in a tick."""
+
+    def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int) -> None:
+        assert config.org.trust, "who tracks no trust is not asked"
+        self._org, self._tick = org, tick
+        self.settings: Trust = config.org.trust
+        self.order = TrustOrder(tuple(self.settings.order))
+        self._config, self._resumes = config, resumes
+        self._bases: dict[str, str] = {}
+
+    def of_entry(self, entry: OutboxEntry) -> str:
+        """Return how far an entry is trusted: as its tag says, never above its author's base."""
+        word = self.order.lowest((self.of_author(entry.agent, entry), self.order.in_tags(entry.tags)))
+        return self.vouched(word, entry.identity)
+
+    def of_memories(self, agent_name: str, memories: Memories) -> dict[str, str]:
+        """Return how far an agent's memories are trusted, of those that say so, by key."""
+        found = {}
+        for key, word in memories.trust.items():
+            file, digest = memory_file(agent_name, key), memories.digests[key]
+            found[key] = self.vouched(self.order.known(word), file, digest.__str__)
+        return found
+
+    def vouched(self, word: str, what: str, digest: Callable[[], str] = str) -> str:
+        """Return how far something is trusted that is trusted so, unless somebody vouches for it.
+
+        `digest` gives the SHA-256 of what it holds, for all but entries.
+        """
+        if not self.order.is_low(word):
+            return word
+        found = [it for it in self._vouches.get(what, ()) if not it.sha256 or it.sha256 == digest()]
+        return max([word, *(self.of_author(it.person) for it in found)], key=self.order.rank)
+
+    @cached_property
+    def _vouches(self) -> dict[str, list[Vouch]]:
+        """What people vouch for who are trusted as far as agents are, or further."""
+        people = [name for name in self._resumes if self._is_person(name)]
+        by_what: dict[str, list[Vouch]] = {}
+        for vouch in self._org.own(Vouches).by(people, self._tick):
+            if not self.order.is_low(self.of_author(vouch.person)):
+                by_what.setdefault(vouch.what, []).append(vouch)
+        return by_what
+
+    def _is_person(self, name: str) -> bool:
+        entry = self._config.models.get(self._resumes[name].model.key)
+        return entry is not None and is_person(entry.provider, self._config.org.plugins)
+
+    def of_author(self, author: str, entry: OutboxEntry | None = None) -> str:
+        """Return an author's base; with an entry of a channel, as what the channel verified makes it."""
+        if entry is not None and author in self._channels:
+            return self._ruled(author, entry) or OUTSIDE
+        if author not in self._bases:
+            self._bases[author] = self._ruled(author, None) or self._kind_of(author)
+        return self._bases[author]
+
+    @cached_property
+    def homes(self) -> dict[str, str]:
+        """The folders whose files others write who are trusted less than agents, and how far they are."""
+        low = {name: word for name in self._resumes if self.order.is_low(word := self.of_author(name))}
+        found = {workspace_folder(name): word for name, word in low.items()}
+        for name in low.keys() & self._channels:
+            folder = self._config.models[self._resumes[name].model.key].options.get("path")
+            if isinstance(folder, str):
+                found[opened_place(self._org.base, os.path.expanduser(folder))] = low[name]
+        return found
+
+    def of_tool(self, name: str) -> str:
+        """Return how far what a tool gives is trusted by its name; empty where nothing says so."""
+        for said in (self.settings.tools, TRUST_OF_TOOLS):
+            fitting = [pattern for pattern in said if is_named(name, pattern)]
+            if fitting:
+                return said[max(fitting, key=lambda it: ("*" not in it, len(it)))]
+        return ""
+
+    def _ruled(self, author: str, entry: OutboxEntry | None) -> str:
+        """Return what the first rule that fits says; empty where none does."""
+        verified = entry.payload.get("verified") if entry else None
+        seen = {"verified": verified if isinstance(verified, dict) else {}}
+        for rule in self.settings.rules:
+            if is_named(author, rule.from_) and (not rule.when or (entry and holds(rule.when, seen))):
+                return rule.is_
+        return ""
+
+    def _kind_of(self, author: str) -> str:
+        """Return the base of an author that no rule names; of one without a sound resume, the lowest."""
+        resume, config = self._resumes.get(author), self._config
+        entry = config.models.get(resume.model.key) if resume else None
+        if resume is None:
+            return OUTSIDE
+        if entry is not None and is_channel(entry.provider, config.org.plugins):
+            return OUTSIDE
+        return OWNER if self._is_person(author) else AGENT
+
+    @cached_property
+    def _channels(self) -> frozenset[str]:
+        return channels_among(self._resumes, self._config)
+
+
+def channels_among(resumes: Mapping[str, Agent], config: Config) -> frozenset[str]:
+    """Return the agents that channels speak for."""
+    models, plugins = config.models, config.org.plugins
+    keys = {key for key, entry in models.items() if is_channel(entry.provider, plugins)}
+    return frozenset(name for name, resume in resumes.items() if resume.model.key in keys)

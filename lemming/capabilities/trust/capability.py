@@ -1,0 +1,187 @@
+"""What trust does in a turn: it is trusted as far as the least trusted of all that it is shown.
+
+Rules: docs/trust.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from lemming.access.grants import resolve
+from lemming.base import paths
+from lemming.base.contract import ToolCall
+from lemming.capabilities.calendars.jobs import MEMORY
+from lemming.capabilities.skills.finding import folders_of
+from lemming.capabilities.skills.guides import guide_files
+from lemming.capabilities.trust.authors import Authors
+from lemming.capabilities.trust.marks import Marks
+from lemming.capabilities.trust.order import AGENT, TRUST, Part
+from lemming.capabilities.trust.turn import TurnTrust, as_recorded
+from lemming.errors import PermissionDenied
+from lemming.files.effects import FileEffect
+from lemming.files.fields import Json
+from lemming.memory import read_memories
+from lemming.messages import OutboxEntry
+from lemming.tools import ToolResult
+from lemming.turn.draft import Draft
+from lemming.turn.images import paths_in
+from lemming.turn.labels import Labels, TrustLabels
+from lemming.turn.prompt import Seen
+from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+
+
+class TrustOfTurns(Capability):
+    """How far turns are trusted, where the key `trust` of the settings has it tracked."""
+
+    name = TRUST
+
+    def prepare(self, moment: Moment) -> Preparation:
+        """Return what it has of what a turn starts from."""
+        return TrustPreparation(moment)
+
+    def part(self, draft: Draft, given: Json) -> TurnPart:
+        """Return its part in a turn that is tracked."""
+        return TrustPart(self.name, draft, given)
+
+
+class TrustPart(TurnPart):
+    """How far one turn is trusted, and what it writes made to say so."""
+
+    def __init__(self, name: str, draft: Draft, given: Json) -> None:
+        super().__init__(name, draft, given)
+        self._turn = TurnTrust(given, draft.inputs.agent.name, draft.inputs.tick)
+        draft.noted[TRUST] = self._turn.as_json()
+
+    def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
+        """Note how far what a call gave is trusted."""
+        if result.trust:
+            self._turn.take(result.trust)
+            self.draft.noted[TRUST] = self._turn.as_json()
+
+    def writes(self, files: dict[str, FileEffect]) -> dict[str, FileEffect]:
+        """Return files that say how far they are trusted, or have a mark for it."""
+        return self._turn.borne(files)
+
+    def told(self, result: Json) -> Json:
+        """Return a result that says how far it is trusted."""
+        return self._turn.told(result)
+
+    def seals(self) -> None:
+        """Have all that the turn writes and leaves bear how far it is trusted in the end."""
+        draft, turn = self.draft, self._turn
+        draft.staged = turn.borne(draft.staged)
+        draft.entries = [*map(turn.of_entry, draft.entries)]
+        draft.last_words = [*map(turn.of_entry, draft.last_words)]
+        draft.results = [*map(turn.kept, draft.results)]
+        draft.outside = [*map(turn.kept, draft.outside)]
+
+
+class TrustPreparation(Preparation):
+    """Works out how far a turn is trusted as it begins."""
+
+    @cached_property
+    def _tracker(self) -> Tracker:
+        return Tracker(self.moment)
+
+    def labels(self) -> Labels:
+        """Return the labels for the parts of the prompt."""
+        return self._tracker.labels
+
+    def tells(self, seen: Seen, shown: Showing) -> None:
+        """Have the prompt say how far the turn, and each part of it, is trusted."""
+        self._told = self._tracker.track(seen, shown)
+
+    def given(self) -> Json:
+        """Return how far the turn is trusted as it begins, and what made it so."""
+        return self._told
+
+
+class Tracker:
+    """What one turn is shown, and how far each part of it is trusted."""
+
+    def __init__(self, moment: Moment) -> None:
+        now, agent = moment.now, moment.agent
+        self._now, self._agent, self._entry = now, agent, moment.model
+        self._authors = Authors(now.org, now.config, now.mail.resumes, now.tick)
+        self._order = self._authors.order
+        self._marks = Marks(now.org, self._authors, moment.held)
+        self._own = self._order.lowest((AGENT, self._authors.of_author(agent.name)))
+        self._words = self._authors.of_memories(agent.name, read_memories(now.org, agent.name))
+        self.labels = TrustLabels(self._authors.of_entry, self._words, self._own)
+
+    def track(self, seen: Seen, shown: Showing) -> Json:
+        """Return what the journal says of how far the turn is trusted, and have the prompt say it too."""
+        files = [*self._files_of_context()]
+        parts = [*self._shown(seen, shown), *files, *self._of_files(seen)]
+        told = as_recorded(self._order, parts, self._own)
+        if self._entry.prompt != "values":
+            words = (file.word for file in files)
+            labelled = zip(seen.context, words, strict=True)
+            seen.context = [(f"{label} (trust: {word})", text) for (label, text), word in labelled]
+            seen.time = [*seen.time, f"What you are shown here is trusted as: {told['is']}."]
+        seen.results = [{"trust": self._own, **result} for result in seen.results]
+        return told
+
+    def _shown(self, seen: Seen, shown: Showing) -> Iterator[Part]:
+        """Yield how far entries, memories and results are trusted that the turn is shown."""
+        for entry in (*_entries(seen), *shown.also):
+            yield Part(self._authors.of_entry(entry), entry.identity)
+        for key in (*seen.memory, *shown.also_memories):
+            if key in self._words:
+                yield Part(self._words[key], paths.memory_file(self._agent.name, key))
+        for result in seen.results:
+            if "trust" in result:
+                yield Part(self._order.known(result["trust"]), f"what {result['tool']} gave before")
+        for job in seen.jobs:
+            yield from self._of_job(job)
+
+    def _of_job(self, job: Mapping[str, Any]) -> Iterator[Part]:
+        """Yield how far a job is trusted that an agent keeps: as far as the memory it is kept in."""
+        keeper = str(job["target"])
+        words = self._authors.of_memories(keeper, read_memories(self._now.org, keeper))
+        if MEMORY in words and str(job["job"]).startswith(f"{keeper}."):
+            yield Part(words[MEMORY], paths.memory_file(keeper, MEMORY))
+
+    def _files_of_context(self) -> Iterator[Part]:
+        """Yield how far each context file is trusted, in their order."""
+        for item in self._agent.context:
+            yield self._file(item.file, "context")
+
+    def _of_files(self, seen: Seen) -> Iterator[Part]:
+        """Yield how far other files are trusted that the turn is shown, or is told by."""
+        agent = self._agent
+        yield self._marks.of(paths.resume_file(agent.name))
+        for file in seen.outside.get("files", ()):
+            yield from self._if_allowed(file)
+        if self._entry.images:
+            for path in _attached(_entries(seen)):
+                yield self._marks.of(path)
+        if agent.guides:
+            yield from map(self._marks.of, guide_files(agent))
+        if agent.skills:
+            for _, folder, _ in folders_of(agent):
+                yield from self._marks.below(folder)
+
+    def _if_allowed(self, file: str) -> Iterator[Part]:
+        try:
+            yield self._file(file, "plan")
+        except PermissionDenied:  # nothing of it is shown
+            return
+
+    def _file(self, file: str, caller: str) -> Part:
+        return self._marks.of(resolve(self._agent, self._now.org.base, file, "read", caller=caller).key)
+
+
+def _entries(seen: Seen) -> Iterator[OutboxEntry]:
+    yield from (*seen.inbox.unread, *seen.inbox.known, *seen.inbox.own, *seen.asked)
+    if task := seen.task:
+        yield from (*([task.request] if task.request else []), *task.thread)
+        for ended in task.asked:
+            yield from filter(None, (ended.entry, ended.answer))
+
+
+def _attached(entries: Iterable[OutboxEntry]) -> Iterator[str]:
+    for entry in entries:
+        yield from paths_in(entry)

@@ -1,0 +1,77 @@
+"""What an agreement is bound to: files of an organisation whose code runs, the exact words of commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from lemming.errors import LemmingError
+from lemming.files.cache import FileCache
+from lemming.files.jsontext import compact
+from lemming.org.organisation import Organisation, OrgPath
+
+LIMIT_BYTES = 64 << 20
+
+
+def of_files(base: OrgPath, files: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of each file, in hex, by its path in the organisation."""
+    cache = Organisation.at(base).own(_Files).cache
+    return {file: _digest(cache, base, file) for file in sorted(set(files))}
+
+
+def of_setting(place: str, value: object) -> dict[str, str]:
+    """Return the SHA-256 of what a setting says, in hex, by its place."""
+    return {place: sha256(compact(value)).hexdigest()}
+
+
+def of_command(base: OrgPath, place: str, value: object, words: object, cwd: object) -> dict[str, str]:
+    """Return what a command is bound to: what its setting says, and the files in here that it names."""
+    named = [str(word) for word in words] if isinstance(words, list) else str(words).split()
+    return {**of_setting(place, value), **of_files(base, _files_named(Path(base), named, str(cwd or "")))}
+
+
+def of_module(base: OrgPath, name: str) -> dict[str, str]:
+    """Return what a plugin is bound to: its files, and those beside it, where Python may find it in here."""
+    from lemming.capabilities.toolbox.functions.plugin_files import files_of_module
+
+    return of_files(base, files_of_module(Path(base), name))
+
+
+class _Files:
+    """The digests of files as they were last; the organisation's own cache holds values of other kinds."""
+
+    def __init__(self, org: Organisation) -> None:
+        self.cache = FileCache(org.base)
+
+
+def _digest(cache: FileCache, base: OrgPath, file: str) -> str:
+    try:
+        return cache.reading(file, _nothing, limit_bytes=LIMIT_BYTES).digest
+    except LemmingError:
+        raise
+    except OSError as error:  # gone by now, a link, or too large to be looked at before each tick
+        try:
+            status = os.lstat(Path(base) / file)
+        except OSError:
+            return f"unreadable: {error.strerror}"
+        return f"{status.st_size} bytes of {status.st_mtime_ns}"
+
+
+def _nothing(_: bytes) -> None:
+    return None
+
+
+def _files_named(base: Path, words: Iterable[str], cwd: str) -> Iterator[str]:
+    """Yield the files of the organisation that words of a command name, alone or after a `=`."""
+    org = base.resolve()
+    for word in words:
+        for text in {word, word.partition("=")[2]} - {""}:
+            for folder in {org, org / cwd}:
+                try:
+                    found = (folder / text).resolve()
+                    if found.is_relative_to(org) and found.is_file():
+                        yield str(found.relative_to(org))
+                except (OSError, ValueError):  # no path at all: a whole program in a word
+                    continue

@@ -1,0 +1,377 @@
+"""Everything that can be known to be wrong with an organisation before it runs, as problems with a place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lemming.access.grants import Access, resolve, why_no_grant
+from lemming.access.open import read_allowed_text
+from lemming.agents import (
+    RESUME_LIMIT_BYTES,
+    Agent,
+    FileAccess,
+    agent_folders,
+    nearest_agent,
+    survey_agents,
+)
+from lemming.base import paths
+from lemming.base.patterns import is_named
+from lemming.capabilities.calendars.calendar import problems_of_calendar
+from lemming.capabilities.mcp.offered import problems_of_servers, why_no_tool
+from lemming.capabilities.mcp.settings import PREFIX
+from lemming.capabilities.store import store_problems
+from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
+from lemming.facts.capabilities import problems_of_capabilities
+from lemming.facts.judge_checks import problems_of_gates_judges, problems_of_judges, problems_of_plans_judges
+from lemming.facts.limit_checks import problems_of_limits
+from lemming.facts.model_checks import READ_VALUES, fallbacks_that_help_nobody
+from lemming.facts.output_checks import problems_of_output
+from lemming.facts.plan_checks import problems_of_plan
+from lemming.facts.readiness import seen_on_the_way
+from lemming.facts.skill_checks import problems_of_skills
+from lemming.facts.strategy_checks import problems_of_strategy
+from lemming.files import fs
+from lemming.files.jsontext import locate, meant
+from lemming.mail.misplaced import about_ticks_to_come
+from lemming.mail.outbox_problems import outbox_problems, problems_in
+from lemming.memory import read_memories
+from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.registry import not_imported
+from lemming.providers import make_provider
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import takes_turns
+from lemming.tick.retention import longest_kept
+from lemming.tick.soundness.judged import judged
+from lemming.tools import toolset_of
+
+ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
+"""How many entries are opened where not all are wanted, and how many of each outbox at least."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A resume, for problems that name a place in it; `raw`: what will stand there, if it does not yet."""
+
+    org: OrgPath
+    file: str
+    raw: bytes | None = None
+
+    def problem(self, pointer: str, message: str, hint: str, *, severity: str = "error") -> Problem:
+        raw = fs.read_bytes(self.org / self.file, RESUME_LIMIT_BYTES) if self.raw is None else self.raw
+        text = raw.decode("utf-8", "replace")
+        line, column = locate(text.removeprefix("\ufeff"), pointer)
+        return Problem(message, self.file, line, column, pointer, hint, severity=severity)
+
+
+def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
+    """Yield what is wrong with the settings, beyond what stops them from being read."""
+    yield from config.warnings
+    for key, entry in config.models.items():
+        try:
+            make_provider(entry.provider, entry.options, base=Path(base), plugins=config.org.plugins)
+        except LemmingError as error:
+            if isinstance(error, UnknownModel) and not_imported(config.org.plugins):
+                continue  # it may be a plugin's
+            yield Problem(
+                f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
+            )
+        if entry.provider in READ_VALUES and entry.prompt != "values":
+            message = (
+                f'model key "{key}": {entry.provider} reads "values", and not "{entry.prompt}": no turn works'
+            )
+            yield Problem(message, MODELS_FILE, pointer=f"/{key}", hint='"prompt": "values" beside provider')
+        if secret := seen_on_the_way(entry):
+            message = f'model key "{key}": {secret} is sent over plain http to another machine'
+            hint = "use https, or a tunnel to this machine"
+            yield _warning(MODELS_FILE, f"/{key}/options", message, hint)
+    for key, command in (("on_failure", config.org.on_failure), ("on_waiting", config.org.on_waiting)):
+        if command and not _is_program(base, command[0]):
+            hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
+            yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
+    yield from problems_of_servers(base)
+    yield from problems_of_gates_judges(base, config.org.gates, ORG_FILE, config)
+    yield from judged(base, config, survey_agents(base)).stops
+    yield from _about_calendar(base, config)
+    yield from _about_allocations(base, config)
+    if config.org.gates:
+        asking = (agent for agent in survey_agents(base).agents.values() if takes_turns(agent, config))
+        keys = {key for agent in asking for key in _keys_of(agent)}
+        yield from problems_of_limits(ORG_FILE, config.org.gates, config, keys)
+
+
+def _keys_of(agent: Agent) -> list[str]:
+    return [agent.model.key, *agent.model.fallback]
+
+
+def _is_program(base: OrgPath, word: str) -> bool:
+    """Return whether there is a program of this name, or at this place as seen from the folder."""
+    return os.access(base / word, os.X_OK) if "/" in word else bool(shutil.which(word))
+
+
+def _about_calendar(base: OrgPath, config: Config) -> Iterator[Problem]:
+    try:
+        yield from problems_of_calendar(Organisation.at(base), survey_agents(base).agents, config)
+    except ConfigError as error:
+        yield from error.problems
+
+
+def _about_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
+    """Yield a warning for each allocation of no agent, and for each that overrides another in a resume."""
+    for name, agent in survey_agents(base).agents.items():
+        own = agent.credits.max_credits
+        if own is not None and is_overridden(config, name, agent.credits):
+            allowed = credits_of(config, name, agent.credits).max_credits
+            message = f"{name} may spend {allowed:g}, not the {own:g} that {paths.resume_file(name)} says"
+            hint = (
+                "this file overrides resumes (`lemming credits grant` writes it); remove the line to undo it"
+            )
+            yield _warning(CREDITS_FILE, f"/{name}/max_credits", message, hint)
+    there = agent_folders(base)
+    for name, allocation in config.allocations.items():
+        if not (name in there or allocation.may_be_absent or meant(name, there)):  # that one is an error
+            hint = nearest_agent(name, there)
+            yield _warning(CREDITS_FILE, f"/{name}", f'there is no agent "{name}"', hint)
+
+
+@dataclass
+class Opened:
+    """How many entries of each outbox are opened, the newest (None: all). `left`: so many were not."""
+
+    newest: int | None = None
+    left: int = 0
+
+
+def share_of_each(outboxes: int) -> int:
+    """Return how many entries of each of so many outboxes a look opens that is to take no time.
+
+    >>> share_of_each(3), share_of_each(1000)
+    (1666, 5)
+    """
+    return max(LEAST_OF_EACH, ENTRIES_OPENED // max(outboxes, 1))
+
+
+def problems_of_agents(
+    base: OrgPath, config: Config | None, only: str | None, opened: Opened | None = None
+) -> Iterator[Problem]:
+    """Yield what is wrong with the agents (or one of them), their outboxes and their memories.
+
+    Without settings, because they are broken themselves, resumes are only checked alone. `opened` says how
+    many entries to open, and is told how many were not.
+    """
+    survey = survey_agents(base)
+    folders = agent_folders(base)
+    out = judged(base, config, survey).survey.broken if config else {}
+    warnings: dict[str, list[Problem]] = {}
+    for warning in survey.warnings:
+        warnings.setdefault(warning.file, []).append(warning)
+    tick = _tick_of(base)
+    if only is None:
+        yield from store_problems(base)
+    for name in folders if only is None else [only]:
+        if name in survey.broken:
+            yield from survey.broken[name].problems
+        elif config and name in out:
+            yield from out[name].problems
+            told = {problem.pointer for problem in out[name].problems}
+            others = problems_of_resume(base, survey.agents[name], config, folders)
+            yield from (problem for problem in others if problem.pointer not in told)
+        else:
+            yield from warnings.get(paths.resume_file(name), ())
+            if config is not None and name in survey.agents:  # not without a resume: it is ignored
+                yield from problems_of_resume(base, survey.agents[name], config, folders)
+        if paths.AGENT_NAME.match(name):
+            yield from _about_outbox(base, name, tick, opened or Opened())
+            yield from read_memories(base, name).problems
+
+
+def _tick_of(base: OrgPath) -> int | None:
+    """Return the tick that runs next; None when the counter is broken, which is told elsewhere."""
+    try:
+        return load_tick(base)
+    except LemmingError:
+        return None
+
+
+def _about_outbox(base: OrgPath, name: str, tick: int | None, opened: Opened) -> Iterator[Problem]:
+    try:
+        files = fs.list_names(f"{base}/{paths.outbox_folder(name)}")
+    except OSError:
+        yield from outbox_problems(base, name)
+        return
+    yield from problems_in(base, name, files, newest=opened.newest)
+    if opened.newest is not None:
+        opened.left += max(0, len(files) - opened.newest)
+    if tick is not None:
+        yield from about_ticks_to_come(name, files, tick)
+
+
+def problems_of_resume(
+    base: OrgPath, agent: Agent, config: Config, folders: list[str], raw: bytes | None = None
+) -> Iterator[Problem]:
+    """Yield what is wrong with a resume beside the settings; `raw`: its bytes, where not yet written."""
+    place = _Place(base, paths.resume_file(agent.name), raw)
+    yield from _about_model(place, agent, config)
+    yield from _about_readers(place, agent, folders)
+    yield from _about_team(place, agent, base, folders)
+    yield from _about_retention(place, agent, config)
+    yield from _about_time(place, agent, config)
+    yield from _about_tools(place, agent, config, base)
+    yield from _about_files(place, agent, base)
+    yield from problems_of_plan(base, agent, config)
+    yield from problems_of_strategy(base, agent, config)
+    yield from problems_of_judges(base, agent, config)
+    yield from problems_of_limits(place.file, agent.gates, config, _keys_of(agent))
+    yield from problems_of_gates_judges(base, agent.gates, place.file, config)
+    yield from problems_of_plans_judges(base, agent, config)
+    if takes_turns(agent, config):
+        yield from _about_context(place, agent, base)
+        yield from problems_of_skills(base, agent, config)
+        yield from problems_of_output(agent, config)
+        yield from problems_of_capabilities(agent, config)
+
+
+def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    keys = [("/model/key", agent.model.key)]
+    keys += [(f"/model/fallback/{index}", key) for index, key in enumerate(agent.model.fallback)]
+    for pointer, key in keys:
+        try:
+            config.model(key)
+        except UnknownModel as error:
+            yield place.problem(pointer, error.message, f"{error.hint} ({MODELS_FILE})")
+    for index, (why, hint) in fallbacks_that_help_nobody(agent, config).items():
+        yield place.problem(f"/model/fallback/{index}", why, hint)
+
+
+def _about_readers(place: _Place, agent: Agent, folders: list[str]) -> Iterator[Problem]:
+    for index, name in enumerate(agent.permissions.read_outboxes):
+        pointer = f"/permissions/read_outboxes/{index}"
+        if name == agent.name:
+            hint = "an agent always sees its own latest entries; take it out"
+            yield place.problem(pointer, "an agent does not read itself", hint, severity="warning")
+        elif name != "*" and name not in folders:
+            message = f'there is no agent "{name}"'
+            yield place.problem(pointer, message, nearest_agent(name, folders), severity="warning")
+
+
+def _about_time(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    if agent.schedule.cron is not None and (agent.schedule.timezone or config.org.timezone) is None:
+        hint = 'add "timezone": "Europe/Berlin" here, or for all in config/org.json'
+        yield place.problem("/schedule/cron", "a cron expression needs a time zone, and none is set", hint)
+    if agent.schedule.cron is None and agent.schedule.missed != "once":
+        yield place.problem(
+            "/schedule/missed", '"missed" is about cron, and there is none', "add cron", severity="warning"
+        )
+
+
+def _about_team(place: _Place, agent: Agent, base: OrgPath, folders: list[str]) -> Iterator[Problem]:
+    """Yield what is wrong with whom an agent may ask: each must be able to read the other."""
+    if agent.team is None:
+        return
+    others = survey_agents(base).agents
+    named = [(f"/team/ask/{index}", member.agent, True) for index, member in enumerate(agent.team.members)]
+    named += [(f"/team/hand_to/{index}", name, False) for index, name in enumerate(agent.team.hand_to)]
+    for pointer, name, is_asked in named:
+        if name in others and name != agent.name:
+            readers = [(others[name], agent), (agent, others[name])] if is_asked else [(others[name], agent)]
+            for reader, author in readers:
+                if not reader.may_read(author.name):
+                    hint = f'add "{author.name}" to read_outboxes in {paths.resume_file(reader.name)}'
+                    what = "what it asks" if author is agent else "the answers"
+                    yield place.problem(pointer, f"{reader.name} cannot read {what}", hint)
+
+
+def _about_retention(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    every, retention = agent.schedule.run_every_n_ticks, config.org.retention_ticks
+    is_reader = agent.permissions.read_outboxes and takes_turns(agent, config)
+    if not (is_reader and 0 < retention < every):
+        return
+    longest = longest_kept(retention, every)
+    outcome = "they are kept longer for it" if longest > every else "some are removed before it sees them"
+    yield place.problem(
+        "/schedule/run_every_n_ticks",
+        f"due every {every} ticks, while entries are kept for {retention} (for who has not seen them, up to "
+        f"{longest}): {outcome}",
+        'raise "retention_ticks" in config/org.json, or let the agent run more often',
+        severity="warning",
+    )
+
+
+def _about_tools(place: _Place, agent: Agent, config: Config, base: OrgPath) -> Iterator[Problem]:
+    if why := why_no_tools(agent, config):
+        hint = "take a model key whose prompt is full, or take the tools away"
+        yield place.problem("/permissions/tools", why, hint, severity="warning")
+    tools = toolset_of(config.org, base).of(agent.name)
+    for index, name in enumerate(agent.permissions.tools):
+        pointer = f"/permissions/tools/{index}"
+        if not name.startswith(PREFIX) and "*" in name and any(is_named(each, name) for each in tools):
+            continue
+        if name.startswith(PREFIX):
+            if wrong := why_no_tool(base, name):
+                yield place.problem(pointer, *wrong)
+            continue
+        try:
+            tool = tools.find(name)
+        except ToolError as error:
+            if not not_imported(config.org.plugins):  # else it may be a plugin's
+                yield place.problem(pointer, error.message, error.hint)
+            continue
+        if why := tool.why_refused(agent, config.org):
+            message = f"{agent.name} may not call {name}, whatever its resume says"
+            hint = f"{why}; change that, or take {name} away here"
+            yield place.problem(pointer, message, hint, severity="warning")
+
+
+def _about_files(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem]:
+    files = agent.permissions.file_access
+    grants: list[tuple[Access, list[str], Callable[[list[str]], FileAccess]]] = [
+        ("read", files.allow_read, lambda only: FileAccess(allow_read=only, allow_write=[])),
+        ("write", files.allow_write, lambda only: FileAccess(allow_read=[], allow_write=only)),
+    ]
+    for access, folders, alone in grants:
+        for index, folder in enumerate(folders):
+            pointer = f"/permissions/file_access/allow_{access}/{index}"
+            permissions = replace(agent.permissions, file_access=alone([folder]))
+            inside = f"{folder.rstrip('/')}/any"
+            try:
+                why = why_no_grant(folder)
+                if not why:
+                    alone_with_it = replace(agent, permissions=permissions)
+                    resolve(alone_with_it, Path(base), inside, access, caller="file_access")
+            except PermissionDenied as error:
+                why = error.message
+            if why:
+                hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
+                message = f'"{folder}" grants nothing, and only it: {why}'
+                yield place.problem(pointer, message, hint, severity="warning")
+                continue
+            if folder.startswith("/") and not Path(folder).is_dir():
+                yield place.problem(pointer, f"there is no folder {folder}", "make it", severity="warning")
+
+
+def _about_context(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem]:
+    for index, item in enumerate(agent.context):
+        try:
+            read_allowed_text(agent, Path(base), item.file)
+        except ToolError as error:
+            yield place.problem(
+                f"/context/{index}/file", f"{error.message}; every turn would fail", error.hint
+            )
+
+
+def _warning(file: str, pointer: str, message: str, hint: str) -> Problem:
+    return Problem(message, file, pointer=pointer, hint=hint, severity="warning")
+
+
+def why_no_tools(agent: Agent, config: Config) -> str:
+    """Return why an agent cannot call the tools that its resume grants; empty when it can, or has none."""
+    entry = config.models.get(agent.model.key)
+    if entry is None or entry.prompt != "brief" or not agent.permissions.tools:
+        return ""
+    tools = ", ".join(agent.permissions.tools)
+    model = f'model "{agent.model.key}" has "prompt": "brief"'
+    return f"{model} and is not told about tools: {tools} cannot be called"

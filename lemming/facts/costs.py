@@ -1,0 +1,282 @@
+"""What an organisation has spent, by agent, model, request, tick or day; the sums are those of the ledgers.
+
+Ledgers add dollars up in floating point. So what a turn cost is what its agent's ledger grew by, to the last
+digit, and sums of such are exact whatever they are grouped by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
+from decimal import Decimal, localcontext
+from functools import reduce
+from typing import Any, Literal
+
+from lemming.agents import agent_folders
+from lemming.base.clock import parse_timestamp
+from lemming.base.times.cron import zone
+from lemming.errors import CorruptState
+from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.journal.file import journal_ticks
+from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.lost import NONE_LOST, Lost
+from lemming.journal.spent import CallSpent, SpentReader, TickSpent, TurnSpent
+from lemming.org.config import load_config
+from lemming.org.organisation import OrgPath
+from lemming.org.verification import JUDGES
+
+By = Literal["agent", "model", "request", "tick", "day"]
+ZERO = Decimal(0)
+_DIGITS = 60  # more than amounts and their sums have
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An amount that was spent. `cost_usd` has no calls of unknown price; `unpriced_calls` are so many."""
+
+    turns: int = 0
+    calls: int = 0
+    credits: Decimal = ZERO
+    cost_usd: Decimal | None = None
+    unpriced_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def plus(self, other: Cost) -> Cost:
+        """Return both together."""
+        dollars = self.cost_usd if other.cost_usd is None else (self.cost_usd or ZERO) + other.cost_usd
+        return Cost(
+            self.turns + other.turns,
+            self.calls + other.calls,
+            self.credits + other.credits,
+            dollars,
+            self.unpriced_calls + other.unpriced_calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
+    def without(self, part: Cost) -> Cost:
+        """Return what is left in a ledger, which counts neither turns nor calls, without a part of it."""
+        dollars = None
+        if self.cost_usd is not None or part.cost_usd is not None:
+            dollars = (self.cost_usd or ZERO) - (part.cost_usd or ZERO)
+        return Cost(
+            credits=self.credits - part.credits,
+            cost_usd=dollars,
+            unpriced_calls=self.unpriced_calls - part.unpriced_calls,
+            input_tokens=self.input_tokens - part.input_tokens,
+            output_tokens=self.output_tokens - part.output_tokens,
+        )
+
+    @property
+    def amounts(self) -> tuple[Decimal | int, ...]:
+        """What ledgers keep of it."""
+        dollars = self.cost_usd or ZERO
+        return self.credits, dollars, self.unpriced_calls, self.input_tokens, self.output_tokens
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        dollars = None if self.cost_usd is None else float(self.cost_usd)
+        return {**vars(self), "credits": float(self.credits), "cost_usd": dollars}
+
+
+NOTHING = Cost()
+
+
+@dataclass
+class Costs:
+    """What was spent, row by row. `total`: what ledgers and `gone` say together.
+
+    `before`: what ledgers say and no journal tells of; `first`: the oldest tick that has one, `is_pruned`
+    where there were others. `gone`: what agents spent that were removed, and have no ledger. `open`: what
+    turns under way have spent, which is in no ledger yet. `damaged`: ticks whose journals cannot be read.
+    `judged`: of all credits in the ledgers, those that judges cost; none with `since`. `lost`: what limits
+    count beside the total, for calls whose answers never came.
+    """
+
+    by: By
+    rows: dict[str, Cost] = field(default_factory=dict)
+    total: Cost = NOTHING
+    before: Cost = NOTHING
+    gone: Cost = NOTHING
+    open: Cost = NOTHING
+    first: int | None = None
+    is_pruned: bool = False
+    damaged: list[int] = field(default_factory=list)
+    judged: Decimal = ZERO
+    lost: Lost = NONE_LOST
+
+
+@dataclass
+class _Turn:
+    """A turn that asked a model, and what its agent's ledger said before and after."""
+
+    agent: str
+    tick: int
+    at: str
+    request: str
+    before: Cost
+    after: Cost
+    calls: list[tuple[str, Cost]]
+
+    @property
+    def cost(self) -> Cost:
+        """What it cost, which is what the ledger grew by."""
+        return _sum((cost for _, cost in self.calls), Cost(turns=1))
+
+
+@dataclass
+class _Life:
+    """The turns of one agent between two that do not follow from each other; `owner`: whose they are now."""
+
+    agent: str
+    turns: list[_Turn]
+    owner: str = ""
+
+
+def costs_by(base: OrgPath, by: By, *, since: int = 0) -> Costs:
+    """Return what was spent; with `since`, only by turns of that tick and later ones.
+
+    Raises `CorruptState` for a ledger that cannot be read.
+    """
+    with localcontext(prec=_DIGITS):
+        return _costs_by(base, Costs(by), since)
+
+
+def _costs_by(base: OrgPath, costs: Costs, since: int) -> Costs:
+    states = {name: read_state(base, name) for name in agent_folders(base)}
+    ledgers = {name: _of_state(state) for name, state in states.items()}
+    zone_name = load_config(base).org.timezone
+    costs.lost = reduce(Lost.plus, (state.lost for state in states.values()), NONE_LOST)
+    turns, day_in = [], zone(zone_name) if zone_name else UTC
+    for turn in _turns(base, costs):
+        if (state := states.get(turn.agent)) and turn.tick > state.tick:
+            costs.open = costs.open.plus(turn.cost)
+        else:
+            turns.append(turn)
+    rests = dict(ledgers)
+    for life in _lives(turns, ledgers):
+        if life.owner:
+            rests[life.owner] = _sum((turn.cost for turn in life.turns), rests[life.owner], Cost.without)
+        for turn in life.turns:
+            if turn.tick >= since:
+                _add(costs, turn, life.owner, day_in)
+                costs.gone = costs.gone if life.owner else costs.gone.plus(turn.cost)
+    if not since:
+        costs.judged = sum((Decimal(str(state.aside.get(JUDGES, 0.0))) for state in states.values()), ZERO)
+        costs.before = _sum(rest for rest in rests.values() if any(rest.amounts))
+        if costs.by == "agent":
+            for name, rest in rests.items():
+                costs.rows[name] = costs.rows.get(name, NOTHING).plus(rest)
+    if costs.by in ("agent", "model"):  # the others come in the order of their ticks
+        costs.rows = dict(sorted(costs.rows.items()))
+    costs.total = _sum(costs.rows.values(), NOTHING if costs.by == "agent" else costs.before)
+    return costs
+
+
+def _turns(base: OrgPath, costs: Costs) -> Iterator[_Turn]:
+    """Yield the turns that asked a model, in the order of their ticks."""
+    reader = SpentReader(base)
+    for tick in journal_ticks(base):
+        try:
+            found = reader.read(tick)
+        except CorruptState:
+            costs.damaged.append(tick)
+            continue
+        if costs.first is None:
+            costs.first, costs.is_pruned = tick, found.after is not None
+        for spent in found.turns.values():
+            if spent.calls:
+                yield _turn(found, spent)
+
+
+def _turn(tick: TickSpent, spent: TurnSpent) -> _Turn:
+    """Return a turn with its calls so that they add up to what the ledger grew by."""
+    state, calls = AgentState.from_json(spent.before), spent.calls
+    before, each = _of_state(state), [_of_call(call) for call in calls]
+    credits = round(min(state.credits + sum(call.credits for call in calls), LARGEST_AMOUNT), 6)
+    grown = _exact(credits) - before.credits
+    each[-1] = replace(each[-1], credits=grown - sum((it.credits for it in each[:-1]), ZERO))
+    priced = [place for place, call in enumerate(calls) if call.cost_usd is not None]
+    if priced:
+        known = sum(call.cost_usd for call in calls if call.cost_usd is not None)
+        grown = _exact(min((state.cost_usd or 0.0) + known, LARGEST_AMOUNT)) - (before.cost_usd or ZERO)
+        others = sum((each[place].cost_usd or ZERO for place in priced[:-1]), ZERO)
+        each[priced[-1]] = replace(each[priced[-1]], cost_usd=grown - others)
+    after = _sum(each, before)
+    keys = (call.model for call in calls)
+    return _Turn(
+        spent.agent, tick.tick, tick.at, spent.request, before, after, [*zip(keys, each, strict=True)]
+    )
+
+
+def _lives(turns: list[_Turn], ledgers: Mapping[str, Cost]) -> list[_Life]:
+    """Return the turns by whose they were, and find whose ledger counts them now.
+
+    An agent that was made anew begins with nothing; one that was renamed goes on where another name ended.
+    """
+    lives: list[_Life] = []
+    latest: dict[str, _Life] = {}
+    for turn in turns:
+        life = latest.get(turn.agent)
+        if life is None or _is_less(turn.before, life.turns[-1].after):
+            life = latest[turn.agent] = _Life(turn.agent, [])
+            lives.append(life)
+        life.turns.append(turn)
+    begins = {life.turns[0].before.amounts: life for life in lives}
+    stands = {ledger.amounts: name for name, ledger in ledgers.items() if name not in latest}
+    for life in reversed(lives):
+        end = life.turns[-1].after.amounts
+        is_own = latest[life.agent] is life and life.agent in ledgers
+        heir = begins.get(end)
+        life.owner = life.agent if is_own else heir.owner if heir else stands.get(end, "")
+    return lives
+
+
+def _is_less(one: Cost, other: Cost) -> bool:
+    """Return whether a ledger cannot have come from the one to the other: its amounts only grow."""
+    return any(before < after for before, after in zip(one.amounts, other.amounts, strict=True))
+
+
+def _add(costs: Costs, turn: _Turn, owner: str, day_in: tzinfo) -> None:
+    """Add a turn to the rows that it belongs to."""
+    match costs.by:
+        case "agent":
+            rows = [(owner or f"{turn.agent} (removed)", turn.cost)]
+        case "model":
+            rows = [(key, cost) for key, cost in turn.calls]
+        case "request":
+            rows = [(turn.request, turn.cost)]
+        case "tick":
+            rows = [(str(turn.tick), turn.cost)]
+        case "day":
+            day = parse_timestamp(turn.at).astimezone(day_in).strftime("%Y-%m-%d")
+            rows = [(day, turn.cost)]
+    for row, cost in rows:
+        costs.rows[row] = costs.rows.get(row, NOTHING).plus(cost)
+
+
+def _of_state(state: AgentState) -> Cost:
+    return Cost(
+        credits=_exact(state.credits),
+        cost_usd=None if state.cost_usd is None else _exact(state.cost_usd),
+        unpriced_calls=state.unpriced_calls,
+        input_tokens=state.input_tokens,
+        output_tokens=state.output_tokens,
+    )
+
+
+def _of_call(call: CallSpent) -> Cost:
+    dollars = None if call.cost_usd is None else _exact(call.cost_usd)
+    is_unpriced = int(dollars is None)
+    return Cost(0, 1, _exact(call.credits), dollars, is_unpriced, call.input_tokens, call.output_tokens)
+
+
+def _exact(amount: float) -> Decimal:
+    """Return an amount as it is written."""
+    return Decimal(repr(amount))
+
+
+def _sum(costs: Iterable[Cost], first: Cost = NOTHING, add: Callable[[Cost, Cost], Cost] = Cost.plus) -> Cost:
+    return reduce(add, costs, first)

@@ -1,0 +1,31 @@
+"""What goes wrong in what an organisation does, for every screen. It looks, and writes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from lemming.facts.findings.finding import Finding
+from lemming.facts.findings.look import Look, look_at
+from lemming.facts.findings.rules import RULES
+
+
+def findings_of(
+    base_path: str | os.PathLike[str], *, first: int | None = None, last: int | None = None
+) -> list[Finding]:
+    """Return what is found in the newest ticks, as many as `findings.window` of `config/org.json` says.
+
+    With `first` or `last`, in all ticks from and to these. In the order of the kinds, the oldest first; the
+    same files give the same. Raises `ConfigError` and `CorruptState` as `look_at`.
+    """
+    return findings_in(look_at(base_path, first=first, last=last))
+
+
+def findings_in(look: Look) -> list[Finding]:
+    """Return what is found in what was looked at."""
+    rules = [rule for rule in RULES if rule.kind not in look.settings.off]
+    return [found for rule in rules for found in sorted(rule.find(look), key=_order)]
+
+
+def _order(finding: Finding) -> tuple[int, Sequence[str], str]:
+    return finding.since, finding.agents, finding.text

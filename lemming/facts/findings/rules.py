@@ -1,0 +1,84 @@
+"""The rules: for each kind of finding what it means, and what finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from lemming.base.kinds import FindingKind
+from lemming.facts.findings import asked, claims, repeating
+from lemming.facts.findings.finding import Finding
+from lemming.facts.findings.look import Look
+
+
+class Rule(NamedTuple):
+    """A kind of finding: its name for people, what it means, what is no such thing, and what finds it."""
+
+    kind: FindingKind
+    title: str
+    means: str
+    spares: str
+    find: Callable[[Look], Iterator[Finding]]
+
+
+RULES = (
+    Rule(
+        "repeats",
+        "repeats itself",
+        "An agent writes the same text, or makes the same call and is given the same, again and again.",
+        "polling that is given something else; a question that was answered; the same answer to several "
+        "requests; what comes round rarely",
+        repeating.repeats,
+    ),
+    Rule(
+        "ping_pong",
+        "ping-pong",
+        "Two agents are shown nothing but each other's entries and do nothing but answer them.",
+        "exchanges that leave a file or a memory, call a tool, or hear of somebody else on the way",
+        repeating.ping_pong,
+    ),
+    Rule(
+        "works_on",
+        "works on after the end",
+        "An agent has answered, is shown nothing new, and takes turns that cost credits and leave nothing.",
+        "turns that leave something, or that follow from something new",
+        repeating.works_on,
+    ),
+    Rule(
+        "dropped",
+        "dropped request",
+        "Nobody works on a request, though its holder may read it; or it expired without an answer.",
+        "requests to people (`lemming waiting`), for a time to come, whose holder waits for others or has "
+        "let the asker know of something",
+        asked.dropped,
+    ),
+    Rule(
+        "unread",
+        "unread",
+        "An agent is not shown what is addressed to it, turn after turn; or it was removed before.",
+        "requests, which have turns of their own; readers that take no turns",
+        asked.unread,
+    ),
+    Rule(
+        "claims",
+        "says, but does not do",
+        "A text says that a file was written, or a tool called, and no turn of the agent up to then did.",
+        "what others did, what is still to be done, files that are there",
+        claims.claims,
+    ),
+    Rule(
+        "unverified",
+        "not verified",
+        "What an agent wrote left though its judge did not pass it, or a request that says `expect` or "
+        "`verify` was answered and nobody judged that.",
+        "what did not leave",
+        asked.unverified,
+    ),
+    Rule(
+        "no_progress",
+        "spends without progress",
+        "Turns in a row cost credits and leave no entry, file or memory, and no call gives anything new.",
+        "turns that wait for others; what costs nothing",
+        repeating.no_progress,
+    ),
+)

@@ -1,0 +1,68 @@
+"""When an agent is due next, for any screen: in a tick, or at a moment."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+from typing import NamedTuple
+
+from lemming.agents import Agent, survey_agents
+from lemming.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.base.times.cron import next_occurrence
+from lemming.base.times.words import said, said_until
+from lemming.capabilities.calendars.calendar import is_clock
+from lemming.capabilities.calendars.jobs import next_moment
+from lemming.errors import ConfigError
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.schedule import due_by_clock, next_due
+
+
+class NextTurn(NamedTuple):
+    """When an agent is due next: `tick` by number, or `at` by the clock; neither: never.
+
+    `now` is when that was asked; what was due before has been due since `at`.
+    """
+
+    now: datetime
+    tick: int | None = None
+    at: datetime | None = None
+
+    @property
+    def words(self) -> str:
+        """Say it, as what follows "not due until" or "next"."""
+        if self.tick is not None:
+            return f"tick {self.tick}"
+        if self.at is None:
+            return "never"
+        if self.at <= self.now:
+            return f"the next tick (due since {said(self.at)}, cron)"
+        return f"{said(self.at)} ({said_until(self.at, self.now)}), cron"
+
+    @property
+    def as_text(self) -> str | None:
+        """The moment as it stands in files; None where there is none."""
+        return timestamp(self.at) if self.at else None
+
+
+def next_turn(
+    agent: Agent, config: Config, tick: int, *, since: str = "", base: OrgPath | None = None
+) -> NextTurn:
+    """Return when an agent is due at or after a tick; `since` is the clock's reading of the last one.
+
+    With `base`, the folder of the organisation, also when one whose brain is the clock is.
+    """
+    schedule, now = agent.schedule, SystemClock().now()
+    if base is not None and is_clock(agent.model.key, config):
+        org = Organisation.at(base)
+        with contextlib.suppress(ConfigError):
+            return NextTurn(now, at=next_moment(org, survey_agents(org), config, now))
+    zone_name = schedule.timezone or config.org.timezone
+    if schedule.cron is None:
+        return NextTurn(now, tick=next_due(schedule, tick))
+    if zone_name is None:
+        return NextTurn(now)
+    if due := due_by_clock(schedule, zone_name, since, timestamp(now)):
+        return NextTurn(now, at=due.first)
+    after = max(parse_timestamp(since), now) if since else now
+    return NextTurn(now, at=next_occurrence(schedule.cron, zone_name, after))

@@ -1,0 +1,67 @@
+"""What is wrong with what an agent's entries must be, before a turn is held to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lemming.agents import Agent
+from lemming.base import paths
+from lemming.capabilities.answers.schema import flaw_of, part_of
+from lemming.errors import Problem
+from lemming.org.config import Config
+from lemming.org.resume import Output
+from lemming.turn.reply_schemas import why_not_carried
+from lemming.turn.wanted import CHECKED_KINDS, may_select
+
+
+def problems_of_output(agent: Agent, config: Config) -> Iterator[Problem]:
+    """Yield what is wrong with `output`; nothing, and without a look, where it is not set."""
+    if agent.output:
+        yield from _about_schema(agent.output, paths.resume_file(agent.name))
+        yield from _about_kinds(agent, agent.output)
+        yield from _about_backend(agent, agent.output, config)
+
+
+def _about_schema(output: Output, resume: str) -> Iterator[Problem]:
+    flaw, inside = flaw_of(output.schema)
+    if flaw:
+        hint = "mend it: json-schema.org says what a schema is; until then every turn fails"
+        yield Problem(f"no JSON Schema: {flaw}", resume, pointer=f"/output/schema{inside}", hint=hint)
+        return
+    for pointer, reference in _references(output.schema, "/output/schema"):
+        if part_of(output.schema, reference) is None:
+            hint = 'what it refers to must be in it, such as "#/$defs/line": nothing is fetched'
+            yield Problem(f"{str(reference)[:100]} is not in the schema", resume, pointer=pointer, hint=hint)
+
+
+def _references(schema: Any, pointer: str) -> Iterator[tuple[str, Any]]:
+    parts = schema.items() if isinstance(schema, dict) else ()
+    for key, part in enumerate(schema) if isinstance(schema, list) else parts:
+        if key == "$ref" and isinstance(part, str):
+            yield f"{pointer}/$ref", part
+        yield from _references(part, f"{pointer}/{key}")
+
+
+def _about_kinds(agent: Agent, output: Output) -> Iterator[Problem]:
+    if not any(may_select(output.when, kind) for kind in agent.turn.kinds):
+        about = "by its conditions" if output.when else f"it is about {' and '.join(CHECKED_KINDS)}"
+        what = f"no entry must satisfy it: {about}, and turn.kinds is {', '.join(agent.turn.kinds)}"
+        hint = 'such as "when": [{"field": "kind", "op": "is", "value": "message"}]'
+        yield _warning(agent, "/output", what, hint)
+
+
+def _about_backend(agent: Agent, output: Output, config: Config) -> Iterator[Problem]:
+    entry = config.models.get(agent.model.key)
+    why = why_not_carried(output.schema)
+    if entry is None or not why:
+        return
+    what = f"backends that constrain answers are not given it: {why}"
+    hint = "the model is told it, writes the fields as JSON in data_json, and is corrected"
+    if entry.prompt == "brief":
+        hint = f'and with "prompt": "brief" nobody tells model "{agent.model.key}" of it: simplify it'
+    yield _warning(agent, "/output/schema", what, hint)
+
+
+def _warning(agent: Agent, pointer: str, message: str, hint: str) -> Problem:
+    return Problem(message, paths.resume_file(agent.name), pointer=pointer, hint=hint, severity="warning")

@@ -1,0 +1,127 @@
+"""The next tick as it would begin now: who fires, and what each would be sent. Looks only, holds no lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lemming.agents import AgentCredits, Survey
+from lemming.base.clock import SystemClock, timestamp
+from lemming.errors import UsageError
+from lemming.journal.file import journal_ticks, read_journal
+from lemming.journal.found import plan_in
+from lemming.journal.records import TurnEnded, TurnStarted
+from lemming.journal.report import Reason
+from lemming.messages import read_outbox_entries
+from lemming.org.config import Config, credits_of
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.capabilities import is_unknown_here
+from lemming.tick.counter import load_tick
+from lemming.tick.edge import tried, why_not_begun
+from lemming.tick.plan import Plan
+from lemming.tick.reading import previous_reading
+from lemming.tick.snapshot import Snapshot, take_snapshot
+from lemming.turn.on_record import from_record
+from lemming.turn.parts import named_by
+from lemming.turn.values import TurnInputs
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A tick that has not run, or not to its end. `ended` and `started` hold the records of its turns."""
+
+    snapshot: Snapshot
+    started: dict[str, TurnStarted]
+    ended: dict[str, TurnEnded]
+
+    @property
+    def tick(self) -> int:
+        """The tick's number."""
+        return self.snapshot.tick
+
+    @property
+    def plan(self) -> Plan:
+        """Who is due, in what order."""
+        return self.snapshot.plan
+
+    @property
+    def survey(self) -> Survey:
+        """The agents there are."""
+        return self.snapshot.survey
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the tick was begun already."""
+        return bool(self.started or self.ended)
+
+    def reason_of(self, name: str) -> Reason:
+        """Return why an agent would take a turn in this tick, or none, as things stand.
+
+        Agents that go before it in this tick have not written yet.
+        """
+        if name in self.ended:
+            return Reason("ended", f"already {self.ended[name].report.status} in this tick")
+        if name in self.survey.broken:
+            return Reason("broken", str(self.survey.broken[name]), "ConfigError")
+        if name not in self.plan.order:
+            return self.plan.reasons[name]
+        if name in self.started and name in self.survey.agents:
+            return Reason("begun", "its turn was interrupted, and goes on")
+        found = tried(lambda: self.snapshot.reason_of(name))
+        if not isinstance(found, Exception):
+            return found
+        config = self.snapshot.config
+        named = named_by(self.survey.agents[name], config)
+        is_unknown = any(is_unknown_here(it, config.org.plugins) for it in named)
+        return Reason("due", str(found)) if is_unknown else why_not_begun(found)
+
+    def inputs_regardless(self, name: str) -> TurnInputs:
+        """Return what an agent's turn would start from even if it would take none now.
+
+        Raises `UsageError` for one that waits for others: what they say is part of its next prompt.
+        """
+        if name in self.started and name not in self.ended:
+            return from_record(self.started[name], self.tick)
+        now, agent = self.snapshot, self.survey.agents[name]
+        allocation = credits_of(now.config, name, agent.credits)
+        unlimited = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
+        others = {key: value for key, value in now.config.allocations.items() if key != name}
+        eager = replace(agent, credits=unlimited, schedule=replace(agent.schedule, wake="always"))
+        found = replace(
+            now,
+            config=replace(now.config, allocations=others),
+            survey=replace(now.survey, agents={**now.survey.agents, name: eager}),
+        ).inputs_of(name)
+        if isinstance(found, Reason):
+            why = f"{name} would be asked nothing now: {found.text}"
+            raise UsageError(why, hint="`lemming waiting` shows what waits for a person")
+        return replace(found.inputs, agent=agent)
+
+    def waits_for(self, name: str) -> list[str]:
+        """Return the agents that go before this one in the tick and whose entries it would still see."""
+        reader = self.survey.agents.get(name)
+        if self.snapshot.config.org.visibility == "tick" or reader is None or name not in self.plan.order:
+            return []
+        before = self.plan.order[: self.plan.order.index(name)]
+        return [other for other in before if reader.may_read(other) and other not in self.ended]
+
+
+def preview_tick(base: OrgPath, config: Config) -> Preview:
+    """Return the tick that `tick.json` names. One that was interrupted keeps the plan it began with."""
+    tick = load_tick(base)
+    records = read_journal(base, tick)
+    started = plan_in(records)
+    snapshot = take_snapshot(
+        Organisation.at(base),
+        config,
+        tick,
+        Plan.of(started) if started else None,
+        at=timestamp(SystemClock().now()),
+        since=lambda: previous_reading(base, tick, journal_ticks(base, with_sealed=False)),
+    )
+    ended = {record.about: record for record in records if isinstance(record, TurnEnded)}
+    for name, record in ended.items():
+        written = {entry["id"] for entry in record.report.entries}
+        mine = read_outbox_entries(base, name, len(written) * 2) if written else []
+        snapshot.mail.add(name, [entry for entry in mine if entry.id in written])
+    begun = {record.agent: record for record in records if isinstance(record, TurnStarted)}
+    return Preview(snapshot, begun, ended)

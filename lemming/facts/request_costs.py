@@ -1,0 +1,106 @@
+"""What turns for requests have cost: sums over the reports that stand in journals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from lemming.capabilities.plans.format import PROVIDER
+from lemming.files.jsontext import JsonProblem, parse
+from lemming.journal.file import journal_ticks, raw_journal
+from lemming.mail.requests import Requests, RequestView
+from lemming.org.organisation import OrgPath
+
+_NAMES_A_REQUEST, _ENDS_A_TURN = b'"request":"', b'{"type":"turn_'
+
+
+@dataclass(frozen=True)
+class RequestCost:
+    """What was spent on a request. `cost_usd` is None when nothing was, or a price is not known."""
+
+    turns: int = 0
+    calls: int = 0
+    credits: float = 0.0
+    cost_usd: float | None = None
+
+    def plus(self, other: RequestCost) -> RequestCost:
+        """Return what both cost together."""
+        known = [it.cost_usd for it in (self, other) if it.calls]
+        dollars = None if None in known or not known else sum(cost for cost in known if cost is not None)
+        return RequestCost(
+            self.turns + other.turns,
+            self.calls + other.calls,
+            round(self.credits + other.credits, 6),
+            dollars,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return dict(vars(self))
+
+
+NOTHING_SPENT = RequestCost()
+
+
+class RequestCosts:
+    """What each request has cost, by `author/TICK_ID`, as far as journals tell."""
+
+    def __init__(self, by_identity: dict[str, RequestCost]) -> None:
+        self._by_identity = by_identity
+
+    def of(self, request: RequestView) -> RequestCost:
+        """Return what the turns for one request cost."""
+        return self._by_identity.get(request.identity, NOTHING_SPENT)
+
+    def of_tree(self, request: RequestView, requests: Requests) -> RequestCost:
+        """Return what a request cost with all that was asked for it."""
+        cost = NOTHING_SPENT
+        for _, each in requests.tree(request):
+            cost = cost.plus(self.of(each))
+        return cost
+
+
+def costs_of(base: OrgPath, requests: Iterable[RequestView]) -> RequestCosts:
+    """Return what these requests have cost; journals from the oldest of them on are looked through."""
+    oldest = min((request.tick for request in requests), default=None)
+    found: dict[str, RequestCost] = {}
+    if oldest is not None:
+        for tick in journal_ticks(base):
+            if tick >= oldest:
+                _add(found, raw_journal(base, tick))
+    return RequestCosts(found)
+
+
+def _add(found: dict[str, RequestCost], raw: bytes) -> None:
+    """Add what one journal tells. Its lines are not checked here: `lemming verify` does that."""
+    if _NAMES_A_REQUEST not in raw:
+        return
+    for line in raw.split(b"\n"):
+        if not (line.startswith(_ENDS_A_TURN) and _NAMES_A_REQUEST in line):
+            continue
+        plain = _report_in(line)
+        request = plain.get("request")
+        if isinstance(request, str) and request:
+            found[request] = found.get(request, NOTHING_SPENT).plus(_cost_in(plain))
+
+
+def _report_in(line: bytes) -> dict[str, Any]:
+    """Return the report that a line holds; empty for other kinds of lines, and for one that is damaged."""
+    if not line.startswith((b'{"type":"turn_committed"', b'{"type":"turn_skipped"')):
+        return {}
+    try:
+        plain = parse(line, limit_bytes=len(line))
+    except JsonProblem:
+        return {}
+    return plain if isinstance(plain, dict) else {}
+
+
+def _cost_in(report: dict[str, Any]) -> RequestCost:
+    dollars = report.get("cost_usd")
+    return RequestCost(1, _model_calls(report), report.get("credits", 0.0), dollars)
+
+
+def _model_calls(report: dict[str, Any]) -> int:
+    """Return how many calls of a turn went to a model: a plan's own answers are none."""
+    return 0 if report.get("model") == PROVIDER else int(report.get("calls", 0))

@@ -1,0 +1,173 @@
+"""The requests of an organisation as they stand now: looked up in its files, for commands and observers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from operator import is_
+from typing import Any
+
+from lemming.agents import Survey, agent_folders, survey_agents
+from lemming.base.clock import SystemClock, timestamp
+from lemming.capabilities.answers.payloads import answer_in
+from lemming.errors import ConfigError, UsageError
+from lemming.facts.request_costs import RequestCosts
+from lemming.files.jsontext import nearest
+from lemming.mail.patience import last_tick_for
+from lemming.mail.request_entries import RequestEntries
+from lemming.mail.request_rules import requests_of
+from lemming.mail.requests import Requests, RequestView
+from lemming.messages import EntryName, OutboxEntry
+from lemming.org.config import Config, load_config
+from lemming.org.organisation import Organisation
+from lemming.org.resume import Agent
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import people_in
+
+SHOWN_WHEN_AMBIGUOUS = 10
+
+
+@dataclass(frozen=True)
+class RequestsNow:
+    """The requests of an organisation, its agents, which of them persons speak for, and what is broken."""
+
+    requests: Requests
+    agents: dict[str, Agent]
+    people: frozenset[str]
+    broken: Mapping[str, ConfigError] = field(default_factory=dict)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The agents there are, also those whose resume is broken."""
+        return frozenset((*self.agents, *self.broken))
+
+    def may_read(self, reader: str, author: str) -> bool:
+        """Return whether an agent's resume lets it read an author's entries."""
+        return reader in self.agents and self.agents[reader].may_read(author)
+
+
+class _Latest:
+    """The requests of an organisation as they were last, and what they were made of.
+
+    They hold, but for their age, through tick `holds_through`; None: until an entry is added.
+    """
+
+    def __init__(self, _: Organisation) -> None:
+        self.now: RequestsNow | None = None
+        self.made_of: tuple[object, ...] = ()
+        self.holds_through: int | None = None
+        self.holds_until = ""
+
+    def at(self, tick: int, at: str, *made_of: object) -> RequestsNow | None:
+        """Return the requests before `tick` runs, if nothing was written and no deadline has passed since."""
+        if self.now is None or not all(map(is_, self.made_of, made_of)):
+            return None
+        requests = self.now.requests
+        if self.holds_until and at > self.holds_until:
+            return None
+        if tick < requests.tick or (self.holds_through is not None and tick > self.holds_through):
+            return None
+        if tick > requests.tick:
+            self.now = replace(self.now, requests=Requests(requests.by_identity, tick))
+        return self.now
+
+    def keep(
+        self, now: RequestsNow, entries: Mapping[EntryName, OutboxEntry], survey: Survey, config: Config
+    ) -> RequestsNow:
+        """Take note of what the requests are now, and of what they were made of."""
+        requests = now.requests
+        to_come = min((name.tick - 1 for name in entries if name.tick > requests.tick), default=None)
+        self.now, self.made_of = now, (entries, survey, config)
+        self.holds_until = requests.next_moment
+        self.holds_through = min(
+            (it for it in (requests.next_deadline, to_come) if it is not None), default=None
+        )
+        return now
+
+
+def requests_now(base_path: str | os.PathLike[str]) -> RequestsNow:
+    """Return the requests as they stand before the next tick.
+
+    Of an `Organisation` only what is new is read; the result is not to be changed.
+    """
+    org = Organisation.at(base_path)
+    survey, config, tick = survey_agents(org), load_config(org), load_tick(org)
+    entries, latest = org.own(RequestEntries).look(agent_folders(org)), org.own(_Latest)
+    at = timestamp(SystemClock().now())
+    if now := latest.at(tick, at, entries, survey, config):
+        return now
+    people = frozenset(people_in(survey, config))
+    found = requests_of(
+        entries,
+        agents=survey.agents,
+        people=people,
+        order=survey.order,
+        tick=tick,
+        broken=survey.broken,
+        at=at,
+        last_tick_of=lambda request: last_tick_for(org, request, people, tick),
+    )
+    now = RequestsNow(found, survey.agents, people, survey.broken)
+    return latest.keep(now, entries, survey, config)
+
+
+def find_request(requests: Requests, reference: str) -> RequestView:
+    """Return the request that was meant; raise `UsageError` that names the nearest, or all that it may be."""
+    found = requests.named(reference)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = ", ".join(it.identity for it in found[:SHOWN_WHEN_AMBIGUOUS])
+        more = f" and {len(found) - SHOWN_WHEN_AMBIGUOUS} more" if len(found) > SHOWN_WHEN_AMBIGUOUS else ""
+        raise UsageError(
+            f'"{reference}" may be any of {len(found)} requests', hint=f"write one of {listed}{more}"
+        )
+    hint = nearest(reference, [*requests.ids, *requests.by_identity]) or "`lemming requests` lists them"
+    raise UsageError(f'there is no request "{reference}"', hint=hint)
+
+
+def facts_of(request: RequestView, now: RequestsNow, costs: RequestCosts) -> dict[str, Any]:
+    """Return a request as JSON values: who asked, who holds it, every hop, what it has cost, its result."""
+    requests, closed = now.requests, request.closed_by
+    return {
+        "id": request.id,
+        "file": request.entry.file,
+        "asker": request.asker,
+        "targets": list(request.targets),
+        "holders": list(request.holders),
+        "out_of_reach": out_of_reach(request, now),
+        "tick": request.tick,
+        "age_ticks": request.age_ticks(requests.tick),
+        "text": request.text,
+        "conversation": request.conversation,
+        "not_before": request.not_before,
+        "parent": request.parent,
+        "children": list(request.children),
+        "deadline": request.deadline,
+        "not_after": request.not_after,
+        "end": request.end,
+        "end_tick": request.end_tick,
+        "closed_by": closed.file if closed else None,
+        "held_since": {share.holder: share.since for share in request.open_shares},
+        "hops": [
+            {"tick": hop.tick, "by": hop.by, "to": hop.to, "file": hop.entry.file} for hop in request.hops
+        ],
+        "answers": [
+            {
+                "agent": it.agent,
+                "tick": it.tick,
+                "file": it.file,
+                "answer": answer_in(it.payload, request.schema),
+            }
+            for it in request.answers
+        ],
+        "default": request.default if request.end == "expired" else None,
+        "cost": costs.of(request).as_json(),
+        "cost_with_children": costs.of_tree(request, requests).as_json(),
+    }
+
+
+def out_of_reach(request: RequestView, now: RequestsNow) -> list[str]:
+    """Return who owes an answer and may not read the asker: a request does not reach them."""
+    return [holder for holder in request.holders if not now.may_read(holder, request.asker)]

@@ -1,0 +1,205 @@
+"""Where an organisation stands, and what is wrong with it: the same facts for screens and for monitors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lemming.agents import Agent, Survey
+from lemming.base.clock import SystemClock, timestamp
+from lemming.errors import LemmingError, Problem
+from lemming.facts.health import Trouble, seconds_since_tick, troubles_of
+from lemming.facts.next_turn import next_turn
+from lemming.facts.under_way import has_been_interrupted, last_committed_tick, running_engine
+from lemming.facts.waiting import WaitsForPerson, waiting
+from lemming.journal.file import newest_journals, read_journal
+from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.records import TickCommitted
+from lemming.journal.report import Reason, Why
+from lemming.mail.misplaced import misplaced
+from lemming.org.config import Config, credits_of, load_config
+from lemming.org.organisation import OrgPath
+from lemming.org.verification import JUDGES
+from lemming.tick.counter import load_counter, load_tick
+from lemming.tick.next_tick import find_next_tick, progress_of
+from lemming.tick.plan import Plan, make_plan
+from lemming.tick.soundness.judged import sound_survey
+
+if TYPE_CHECKING:
+    from lemming.turn.seams import Fact
+
+
+@dataclass(frozen=True)
+class Line:
+    """One agent's line: the tick it fires next (None: never), how its last turn ended, what it has spent.
+
+    `next_at`: the moment, of one that goes by the clock. `why`: whether it is to take a turn in the tick that
+    runs next, and why not.
+    """
+
+    agent: str
+    model: str = ""
+    next_tick: int | None = None
+    next_at: str | None = None
+    state: AgentState = field(default_factory=AgentState)
+    max_credits: float | None = None
+    why: Why = "broken"
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the line as JSON values."""
+        state = self.state
+        return {
+            "agent": self.agent,
+            "model_key": self.model,
+            "next_tick": self.next_tick,
+            "next_at": self.next_at,
+            "why": self.why,
+            "last_tick": state.tick if state.status else None,
+            "last_status": state.status or None,
+            "turns": state.turns,
+            "failed_turns": state.failed,
+            "credits": state.credits,
+            "judged_credits": state.aside.get(JUDGES, 0.0),
+            "max_credits": self.max_credits,
+            "cost_usd": state.cost_usd,
+            "problem": self.problem,
+        }
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One look at an organisation. `progress`: of a tick that was interrupted; `engine`: who runs it now.
+
+    `said`: what capabilities say, by their names.
+    """
+
+    base: OrgPath
+    tick: int
+    is_interrupted: bool
+    progress: dict[str, Any]
+    engine: dict[str, Any] | None
+    last: TickCommitted | None
+    config: Config
+    survey: Survey
+    lines: list[Line]
+    troubles: list[Trouble]
+    waiting: list[WaitsForPerson]
+    misplaced: list[Problem]
+    said: dict[str, list[Fact]]
+
+    @property
+    def in_trouble(self) -> set[str]:
+        """The agents, and whatever else, that a trouble is about."""
+        return {trouble.about for trouble in self.troubles}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the facts as JSON values."""
+        return {
+            "org": str(self.base),
+            "tick": self.tick,
+            "is_interrupted": self.is_interrupted,
+            **self.progress,
+            "engine": self.engine,
+            "paused": self.config.org.paused,
+            "last_tick": {"tick": self.last.tick, "totals": self.last.totals} if self.last else None,
+            "agents": [line.as_json() for line in self.lines],
+            "troubles": [asdict(trouble) for trouble in self.troubles],
+            "waiting": len(self.waiting),
+            "misplaced": [problem.as_json() for problem in self.misplaced],
+            "capabilities": {name: [it._asdict() for it in facts] for name, facts in self.said.items()},
+        }
+
+
+def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence[Trouble] = ()) -> Standing:
+    """Look at an organisation; a last tick older than `max_age_s` is wrong, and so is what `also` names.
+
+    Raises `ConfigError` and `CorruptState` where that is all there is to say.
+    """
+    tick, config, survey = load_tick(base), load_config(base), sound_survey(base)
+    engine, is_interrupted = running_engine(base), has_been_interrupted(base, tick)
+    lines = _lines(base, config, survey, tick)
+    troubles = [*troubles_of(base, survey), *also, *_of_the_tick(base, tick, is_interrupted, engine)]
+    if config.has_channels:
+        from lemming.facts.channels import troubles_of_channels
+
+        troubles += troubles_of_channels(base, survey, config)
+    if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
+        troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
+    named = {trouble.about for trouble in troubles}
+    troubles += [
+        Trouble(each.agent, each.problem, "") for each in lines if each.problem and each.agent not in named
+    ]
+    return Standing(
+        base=base,
+        tick=tick,
+        is_interrupted=is_interrupted,
+        progress=progress_of(read_journal(base, tick)) if is_interrupted else {},
+        engine=engine,
+        last=last_committed_tick(base),
+        config=config,
+        survey=survey,
+        lines=lines,
+        troubles=troubles,
+        waiting=waiting(base),
+        misplaced=list(misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
+        said=_said(base, config, survey),
+    )
+
+
+def _said(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[Fact]]:
+    if not (config.org.capabilities or survey.names_capabilities):
+        return {}
+    from lemming.facts.capabilities import facts_of  # with it comes all that takes turns
+
+    return facts_of(base, config, survey)
+
+
+def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Line]:
+    at, since = timestamp(SystemClock().now()), load_counter(base)[1] if survey.by_clock else ""
+    plan = make_plan(tick, survey, config, at=at, since=since)
+    reasons = plan.reasons
+    lines = [_line(base, agent, config, plan, reasons[agent.name]) for agent in survey.agents.values()]
+    lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
+    return sorted(lines, key=lambda line: line.agent)
+
+
+def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reason) -> Line:
+    coming = next_turn(agent, config, plan.tick, since=plan.since, base=base)
+    is_out = reason.why in ("person", "channel", "paused")
+    problem, state = "", AgentState()
+    try:
+        state = read_state(base, agent.name)
+        config.model(agent.model.key)
+    except LemmingError as error:
+        problem = str(error)
+    if reason.why == "broken":
+        problem = reason.text
+    return Line(
+        agent=agent.name,
+        model=agent.model.key,
+        next_tick=None if is_out else coming.tick,
+        next_at=None if is_out else coming.as_text,
+        why=reason.why,
+        state=state,
+        max_credits=credits_of(config, agent.name, agent.credits).max_credits,
+        problem=problem,
+    )
+
+
+def _of_the_tick(
+    base: OrgPath, tick: int, is_interrupted: bool, engine: dict[str, Any] | None
+) -> list[Trouble]:
+    """Return what is wrong with the tick that is next while nobody runs it."""
+    found: list[Trouble] = []
+    if engine is not None:
+        return found
+    if is_interrupted:
+        text = f"tick {tick} was interrupted and nothing is running"
+        found.append(Trouble("tick", text, "`lemming run-once` continues it", tick))
+    if error := find_next_tick(base, tick, newest_journals(base, 2), boot_id=SystemClock().boot_id).error:
+        fix = "`lemming repair` says which of the two is right, and mends it"
+        found.append(Trouble("tick", error.message, fix, tick))
+    return found

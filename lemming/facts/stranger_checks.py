@@ -1,0 +1,125 @@
+"""Agents that strangers may have act: what comes from outside reaches them, and no gate asks before a call.
+
+What a model reads may be instructions, and it must be taken to follow them: `docs/security.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lemming.agents import Agent, survey_agents
+from lemming.base import paths
+from lemming.base.patterns import is_among
+from lemming.capabilities.gates.gate import Gate
+from lemming.errors import Problem
+from lemming.facts.telling import Telling, Tells
+from lemming.org.blocks import TRUST_OF_TOOLS, TRUST_ORDER
+from lemming.org.config import ORG_FILE, Config
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.providers import is_channel
+from lemming.tick.plan import takes_turns
+from lemming.tools import Tool, toolset_of
+
+ACTING = ("send", "execute", "administer")
+_ONLY_FETCHES = "http_get"  # from hosts that the settings name
+_LOOKS_AT_ALL = ("", "args", "check")
+"""The findings of a gate that decides of every call that it concerns."""
+Tools = Mapping[str, list[Tool]]
+
+
+def problems_of_strangers(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
+    """Yield a warning for each agent that somebody outside could have act, with the way words take to it."""
+    org = Organisation.at(base)
+    agents = {name: it for name, it in survey_agents(org).agents.items() if takes_turns(it, config)}
+    toolset = toolset_of(config.org, org)
+    tools = {
+        name: [tool for tool in toolset.of(name).values() if not tool.why_refused(agent, config.org)]
+        for name, agent in agents.items()
+    }
+    outside = _tools_of_strangers(config)
+    bring = {name: [tool for tool in tools[name] if is_among(tool.name, outside)] for name in agents}
+    ways = _ways_from_others(org, config, agents, bring)
+    for name, agent in agents.items():
+        if only in (None, name):
+            acting = [
+                tool
+                for tool in tools[name]
+                if _acts(tool)
+                and (name in ways or any(other is not tool for other in bring[name]))
+                and not _is_gated(tool, agent, config)
+            ]
+            if acting:
+                yield _warning(agent, ways.get(name) or _shown(name, bring[name]), acting)
+
+
+def _warning(agent: Agent, way: str, acting: list[Tool]) -> Problem:
+    what = ", ".join(f"{tool.name} ({tool.tool_class})" for tool in acting)
+    classes = '", "'.join(dict.fromkeys(tool.tool_class for tool in acting))
+    return Problem(
+        f"strangers may have {agent.name} call {what}: {way}, and no gate asks or blocks",
+        paths.resume_file(agent.name),
+        pointer="/permissions/tools",
+        hint=f'{{"at": "call", "class": ["{classes}"], "then": "ask"}} among the gates of {ORG_FILE}',
+        severity="warning",
+    )
+
+
+def _ways_from_others(
+    org: Organisation, config: Config, agents: Mapping[str, Agent], bring: Tools
+) -> dict[str, str]:
+    """Return the agents whom words from outside reach through a channel or other agents, each with a way."""
+    ways = {name: way for name, agent in agents.items() if (way := _from_channel(org, config, agent))}
+    hearing = [name for name in agents if name in ways or bring[name]]
+    if not hearing:
+        return {}
+    telling = Telling(org, config.org, agents, toolset_of(config.org, org))
+    for author in hearing:  # grows as it goes
+        for tells in telling.by(author):
+            name = tells.reader
+            if name not in ways:
+                ways[name] = f"{_said(tells)}, and {ways.get(author) or _shown(author, bring[author])}"
+                hearing += [name] if name not in hearing else []
+    return ways
+
+
+def _from_channel(org: Organisation, config: Config, agent: Agent) -> str:
+    for name, other in survey_agents(org).agents.items():
+        entry = config.models.get(other.model.key)
+        if entry and is_channel(entry.provider, config.org.plugins) and agent.may_read(name):
+            return f"{agent.name} reads {name}, a channel"
+    return ""
+
+
+def _shown(name: str, tools: list[Tool]) -> str:
+    return f"{name} is shown what {', '.join(tool.name for tool in tools)} gives"
+
+
+def _tools_of_strangers(config: Config) -> list[str]:
+    trust = config.org.trust
+    words = {**TRUST_OF_TOOLS, **(trust.tools if trust else {})}
+    lowest = trust.order[0] if trust else TRUST_ORDER[0]
+    return [pattern for pattern, word in words.items() if word == lowest]
+
+
+def _said(tells: Tells) -> str:
+    if tells.place:
+        return f"{tells.reader} reads {tells.place}, which {tells.author} may write"
+    return f"{tells.reader} reads {tells.author}"
+
+
+def _acts(tool: Tool) -> bool:
+    return tool.tool_class in ACTING and tool.name != _ONLY_FETCHES
+
+
+def _is_gated(tool: Tool, agent: Agent, config: Config) -> bool:
+    for gate in (*config.org.gates, *agent.gates):
+        if gate.at == "call" and gate.concerns_tool(tool.name, tool.tool_class):
+            if gate.then in ("ask", "block", "stop") and gate.finding in _LOOKS_AT_ALL:
+                return True
+            if _lets_all_pass(gate):
+                return False
+    return False
+
+
+def _lets_all_pass(gate: Gate) -> bool:
+    return gate.then == "pass" and gate.when is None and not gate.finding

@@ -1,0 +1,123 @@
+"""How an organisation is put together, and what is bound to go wrong with that, before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from itertools import permutations
+from pathlib import PurePosixPath
+
+from lemming.agents import Agent, survey_agents
+from lemming.base import paths
+from lemming.capabilities.plans.format import wake_of
+from lemming.errors import Problem
+from lemming.org.config import Config, credits_of
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.tick.plan import people_in, takes_turns
+from lemming.tools import Tool, toolset_of
+
+Agents = Mapping[str, Agent]
+
+
+def problems_of_structure(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
+    """Yield a warning for each agent that nobody reads, each cycle without an end, each file of two writers.
+
+    `only`: those that concern one agent's resume.
+    """
+    org = Organisation.at(base)
+    survey = survey_agents(org)
+    everybody = survey.agents
+    working = {
+        name: agent for name, agent in everybody.items() if takes_turns(agent, config) and not agent.paused
+    }
+    toolset = toolset_of(config.org, org)
+    tools = {
+        name: [tool for tool in toolset.of(name).values() if not tool.why_refused(agent, config.org)]
+        for name, agent in working.items()
+    }
+    found = [
+        *(_about_unread(everybody, working, tools) if people_in(survey, config) else ()),
+        *_about_cycles(working, config),
+        *_about_writers(org, config, working, tools),
+    ]
+    yield from (problem for problem in found if only in (None, problem.file.split("/")[1]))
+
+
+def _warning(agent: str, pointer: str, message: str, hint: str) -> Problem:
+    return Problem(message, paths.resume_file(agent), pointer=pointer, hint=hint, severity="warning")
+
+
+def _about_unread(everybody: Agents, working: Agents, tools: Mapping[str, list[Tool]]) -> Iterator[Problem]:
+    """Yield a warning for who writes for nobody; who can do something else may be there for that.
+
+    Where there are no people, somebody looks into the outboxes.
+    """
+    for name, agent in working.items():
+        readers = (other for other in everybody.values() if other.may_read(name))
+        if not any(_acts(tool, agent) for tool in tools[name]) and not any(readers):
+            hint = f'add "{name}" to the read_outboxes of who should read it, or pause it'
+            yield _warning(name, "/name", f"nobody reads what {name} writes", hint)
+
+
+def _acts(tool: Tool, agent: Agent) -> bool:
+    return tool.tool_class != "read" and tool.name in agent.permissions.tools
+
+
+def _about_cycles(working: Agents, config: Config) -> Iterator[Problem]:
+    """Yield a warning for agents each of whom wakes the next one, round and round, with nothing to end it."""
+    waking = {
+        name: agent
+        for name, agent in working.items()
+        if wake_of(agent, config) == "changed" and not _is_bounded(agent, config)
+    }
+    while waking:
+        reads = {name: [other for other in waking if agent.may_read(other)] for name, agent in waking.items()}
+        try:
+            TopologicalSorter(reads).prepare()
+        except CycleError as error:
+            *cycle, _ = error.args[1]
+            first = min(cycle)
+            yield _warning(
+                first,
+                "/schedule/wake",
+                f"{', '.join(sorted(cycle))} wake each other without end, each by what it writes",
+                'have one of them wake when it is "addressed" only, or give it max_credits',
+            )
+            for name in cycle:
+                del waking[name]
+        else:
+            return
+
+
+def _is_bounded(agent: Agent, config: Config) -> bool:
+    """Return whether something ends what an agent spends, or it goes by the clock."""
+    has_limit = any(gate.at == "spend" for gate in (*config.org.gates, *agent.gates))
+    allowed = credits_of(config, agent.name, agent.credits).max_credits
+    return has_limit or allowed is not None or agent.schedule.cron is not None
+
+
+def _about_writers(
+    org: Organisation, config: Config, working: Agents, tools: Mapping[str, list[Tool]]
+) -> Iterator[Problem]:
+    """Yield a warning for each file that one agent is given to write, and another may write too."""
+    places = {
+        name: sorted({place for tool in tools[name] for place in _written_with(tool, agent, config)})
+        for name, agent in working.items()
+    }
+    for (one, its), (other, others) in permutations(places.items(), 2):
+        for place in filter(partial(_is_file, org), its):
+            if any(f"{place}/".startswith(f"{root}/") for root in others) and (
+                one < other or place not in others
+            ):
+                message = f"{other} may write {place}, too: the one who writes last overwrites the other"
+                hint = "let one of them write it and the other ask, or give each a file of its own"
+                yield _warning(one, "/permissions/file_access/allow_write", message, hint)
+
+
+def _written_with(tool: Tool, agent: Agent, config: Config) -> Iterable[str]:
+    return tool.writes(agent, config.org) if tool.tool_class == "write" else ()
+
+
+def _is_file(org: Organisation, place: str) -> bool:
+    return bool(PurePosixPath(place).suffix) or (org / place).is_file()

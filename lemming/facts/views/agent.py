@@ -1,0 +1,233 @@
+"""One agent: its resume as it stands in the file, its memory, its workspace, its turns, its next prompt."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import islice
+from typing import Any
+
+from lemming.access.grants import resolve
+from lemming.access.open import read_allowed_text, scan_folder
+from lemming.agents import RESUME_LIMIT_BYTES, agent_folders, nearest_agent, survey_agents
+from lemming.base import paths
+from lemming.errors import ConfigError, LemmingError, ToolError, UsageError
+from lemming.facts.looking import settings_to_look_by
+from lemming.facts.preview import preview_tick
+from lemming.facts.resume_text import problems_of_text
+from lemming.files import fs
+from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.journal.ledger import AgentState, read_state
+from lemming.memory import read_memories
+from lemming.org.config import credits_of, load_config
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.resume import Agent
+from lemming.tick.plan import takes_turns
+
+FILES_SHOWN, FILES_COUNTED = 300, 5000
+VALUE_SHOWN_CHARS = 4000
+TURNS_SHOWN = 40
+TAIL_BYTES = 16 << 10
+
+
+def agent(org: OrgPath, *, name: str, file: str = "", prompt: int = 0) -> dict[str, Any]:
+    """Return what there is of an agent, with the text of one `file` of its workspace if that is named.
+
+    With `prompt`, also what its model would be sent now. Raises `UsageError` for a name that is no agent's.
+    """
+    org = Organisation.at(org)
+    folders = agent_folders(org)
+    if name not in folders or not paths.AGENT_NAME.match(name):
+        raise UsageError(f'there is no agent "{name[:80]}"', hint=nearest_agent(name[:80], folders))
+    found = survey_agents(org).agents.get(name)
+    return {
+        "name": name,
+        "title": found.title if found else "",
+        "is_broken": found is None,
+        "takes_turns": found is not None and takes_turns(found, load_config(org)),
+        "resume": _resume(org, name),
+        "money": _money(org, found),
+        "memory": _memory(org, name),
+        "workspace": _workspace(org, name),
+        "file": {"path": file, "text": workspace_text(org, name, file)} if file else None,
+        "turns": list(_turns(org, name)),
+        "readers": _readers(org, name),
+        "prompt": _prompt(org, name) if prompt else None,
+    }
+
+
+def resume_raw(org: OrgPath, name: str) -> bytes:
+    """Return the bytes of an agent's resume; none when there is no file. Raises `ConfigError`."""
+    file = paths.resume_file(name)
+    try:
+        return fs.read_bytes(org / file, RESUME_LIMIT_BYTES)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
+
+
+def _resume(org: Organisation, name: str) -> dict[str, Any]:
+    raw, wrong = b"", ""
+    try:
+        raw = resume_raw(org, name)
+    except ConfigError as error:
+        wrong = str(error)
+    return {
+        "file": paths.resume_file(name),
+        "text": raw.decode("utf-8", "replace"),
+        "sha256": sha256(raw).hexdigest(),
+        "wrong": wrong,
+        "problems": [problem.as_json() for problem in problems_of_text(org, name, raw)] if raw else [],
+    }
+
+
+def _money(org: Organisation, found: Agent | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    allowed = credits_of(load_config(org), found.name, found.credits)
+    try:
+        state, wrong = read_state(org, found.name), ""
+    except LemmingError as error:
+        state, wrong = AgentState(), str(error)
+    return {
+        "credits": state.credits,
+        "used_up": state.used_up,
+        "max_credits": allowed.max_credits,
+        "soft_cap": allowed.soft_cap,
+        "cost_usd": state.cost_usd,
+        "turns": state.turns,
+        "wrong": wrong,
+    }
+
+
+def _memory(org: Organisation, name: str) -> dict[str, Any]:
+    memories = read_memories(org, name)
+    values = [
+        {
+            "key": key,
+            "text": (text := value if isinstance(value, str) else compact(value).decode())[
+                :VALUE_SHOWN_CHARS
+            ],
+            "chars": len(text),
+            "trust": memories.trust.get(key, ""),
+        }
+        for key, value in memories.values.items()
+    ]
+    return {"values": values, "problems": [str(problem) for problem in memories.problems]}
+
+
+# --- the workspace ---------------------------------------------------------------------------------------
+
+
+def _workspace(org: Organisation, name: str) -> dict[str, Any]:
+    """Return the files of the workspace, folder by folder; links are named and not followed."""
+    shown, left = list[dict[str, Any]](), 0
+    try:
+        for path, mark in islice(_below(org, name), FILES_COUNTED):
+            if len(shown) < FILES_SHOWN:
+                shown.append({"path": path, "is_link": mark == "@", "bytes": _size(org, name, path)})
+            else:
+                left += 1
+    except ToolError as error:
+        return {"files": shown, "left_out": left, "wrong": error.message}
+    return {"files": shown, "left_out": left, "wrong": ""}
+
+
+def _below(org: Organisation, name: str) -> Iterator[tuple[str, str]]:
+    folders = deque([""])
+    while folders:
+        folder = folders.popleft()
+        place = resolve(_reader(name), org.base, folder or ".", "read", caller="workspace")
+        for file, mark in sorted(scan_folder(place, {}).items()):
+            path = f"{folder}/{file}" if folder else file
+            if not file.isprintable():  # nobody can ask for it by this name
+                continue
+            if mark == "/":
+                folders.append(path)
+            else:
+                yield path, mark
+
+
+def _reader(name: str) -> Agent:
+    """Return somebody who may read an agent's workspace, and nothing else."""
+    return Agent(name=name, instructions="-")
+
+
+def _size(org: Organisation, name: str, path: str) -> int | None:
+    try:
+        return os.lstat(f"{org.base}/{paths.workspace_folder(name)}/{path}").st_size
+    except OSError:
+        return None
+
+
+def workspace_text(org: Organisation, name: str, file: str) -> str:
+    """Return the text of a file; raise `UsageError` for what is none, or is not below the workspace."""
+    try:
+        return read_allowed_text(_reader(name), org.base, file, caller="workspace")
+    except ToolError as error:
+        raise UsageError(error.message) from error
+
+
+# --- turns -------------------------------------------------------------------------------------------------
+
+
+def _turns(org: Organisation, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the newest turns, newest first, by the ledger: what each cost is what its totals grew by."""
+    try:
+        raw = fs.read_tail(f"{org.base}/{paths.ledger_file(name)}", TAIL_BYTES, TURNS_SHOWN + 1)
+    except OSError:
+        return
+    states = [*filter(None, map(_state, raw.splitlines()[-TURNS_SHOWN - 1 :]))]
+    for before, state in reversed([*zip([None, *states], states, strict=False)]):
+        if before is None and len(states) > TURNS_SHOWN:
+            return
+        earlier = before or AgentState()
+        yield {
+            "tick": state.tick,
+            "status": state.status,
+            "end": state.end,
+            "serving": state.serving,
+            "credits": round(state.credits - earlier.credits, 6),
+            "cost_usd": None if state.cost_usd is None else state.cost_usd - (earlier.cost_usd or 0.0),
+            "tokens": state.input_tokens + state.output_tokens - earlier.input_tokens - earlier.output_tokens,
+        }
+
+
+def _state(line: bytes) -> AgentState | None:
+    try:
+        plain = parse(line)
+        return AgentState.from_json(plain) if isinstance(plain, dict) else None
+    except (JsonProblem, ValueError):  # a torn line, or one cut in the middle
+        return None
+
+
+def _readers(org: Organisation, name: str) -> dict[str, Any]:
+    agents = survey_agents(org).agents
+    found = agents.get(name)
+    return {
+        "reads": found.permissions.read_outboxes if found else [],
+        "read_by": [other for other, each in agents.items() if each.may_read(name)],
+        "asks": sorted(found.team.names) if found and found.team else [],
+    }
+
+
+def _prompt(org: Organisation, name: str) -> dict[str, Any]:
+    """Return what the agent's model would be sent now, or why that cannot be said."""
+    try:
+        preview = preview_tick(org, settings_to_look_by(org))
+        agents = preview.survey.agents
+        if name not in agents or not takes_turns(agents[name], preview.snapshot.config):
+            return {"tick": preview.tick, "messages": [], "why_not": "no model is ever asked for it"}
+        inputs = preview.inputs_regardless(name)
+    except LemmingError as error:
+        return {"tick": None, "messages": [], "why_not": str(error)}
+    return {
+        "tick": preview.tick,
+        "model": f"{inputs.model.provider} {inputs.model.model}".strip(),
+        "messages": inputs.prompt,
+        "waits_for": preview.waits_for(name),
+        "why_not": "",
+    }

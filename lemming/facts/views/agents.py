@@ -1,0 +1,186 @@
+"""The agents: what each is doing now or why not, its last words, when it is due, what it has spent.
+
+Only those in the window are read: of the others nothing but their resumes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.agents import Agent, Survey
+from lemming.base import paths
+from lemming.errors import LemmingError
+from lemming.facts.capabilities import facts_of
+from lemming.facts.looking import settings_to_look_by
+from lemming.facts.next_turn import next_turn
+from lemming.facts.preview import Preview, preview_tick
+from lemming.facts.under_way import running_engine
+from lemming.facts.views.failures import MOST_TICKS, EndsOfTurns
+from lemming.facts.views.under_way import DoingNow, doing_in
+from lemming.journal.ledger import AgentState, read_state
+from lemming.mail.index import EntryIndex
+from lemming.mail.kept import asked_beside
+from lemming.messages import OutboxEntry
+from lemming.org.config import Config, credits_of
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.tick.not_done import NotDone, read_turns_not_done
+
+Json = dict[str, Any]
+MOST_ROWS = 200
+FACTS_SHOWN = 12
+WORDS_CHARS = 280
+
+
+def agents(org: OrgPath, *, offset: int = 0, limit: int = 50, find: str = "") -> Json:
+    """Return the agents whose names or titles hold `find`: who is at work first, then who is in trouble."""
+    org = Organisation.at(org)
+    config = settings_to_look_by(org)
+    preview = preview_tick(org, config)
+    look = _Look(org, config, preview)
+    names = [name for name in look.names if look.is_found(name, find.casefold())]
+    names.sort(key=lambda name: (look.rank(name), name))
+    first = max(0, min(offset, len(names) - 1))
+    shown = names[first : first + max(1, min(limit, MOST_ROWS))]
+    return {
+        "total": len(names),
+        "offset": first,
+        "tick": preview.tick,
+        "rows": [look.row(name) for name in shown],
+        "capabilities": _said(org, config, preview.survey),
+    }
+
+
+def _said(org: Organisation, config: Config, survey: Survey) -> list[Json]:
+    """Return what capabilities say, a card each."""
+    return [
+        {
+            "name": name,
+            "facts": [it._asdict() for it in facts[:FACTS_SHOWN]],
+            "left_out": max(0, len(facts) - FACTS_SHOWN),
+        }
+        for name, facts in facts_of(org, config, survey).items()
+    ]
+
+
+class _Look:
+    """One look at the agents of an organisation."""
+
+    def __init__(self, org: Organisation, config: Config, preview: Preview) -> None:
+        self._org, self._config, self._preview = org, config, preview
+        self._survey: Survey = preview.survey
+        self._doing = doing_in(org, preview.tick) if running_engine(org) else {}
+        self._not_done = read_turns_not_done(org)
+        self.names = [*self._survey.agents, *self._survey.broken]
+
+    def is_found(self, name: str, find: str) -> bool:
+        title = self._survey.agents[name].title if name in self._survey.agents else ""
+        return find in name or find in title.casefold()
+
+    def rank(self, name: str) -> int:
+        """Return where in the list an agent comes, as far as is known without reading what is its own."""
+        if self._is_working(name):
+            return 0
+        return 1 if name in self._survey.broken or name in self._not_done else 2
+
+    def row(self, name: str) -> Json:
+        if name in self._survey.broken:
+            return self._broken(name, self._survey.broken[name])
+        agent = self._survey.agents[name]
+        try:
+            state = read_state(self._org, name)
+        except LemmingError as error:
+            return self._broken(name, error)
+        coming = next_turn(agent, self._config, self._preview.tick, base=self._org)
+        limit = credits_of(self._config, name, agent.credits).max_credits
+        return {
+            "name": name,
+            "title": agent.title,
+            "model": agent.model.key,
+            **self._state(agent, state),
+            "next_tick": coming.tick,
+            "next_at": coming.as_text,
+            "turns": state.turns,
+            "last_tick": state.tick if state.status else None,
+            "credits": state.used_up,
+            "max_credits": limit,
+            "cost_usd": state.cost_usd,
+            "last": self._last(name),
+        }
+
+    def _broken(self, name: str, error: LemmingError) -> Json:
+        return {"name": name, "state": "broken", "text": str(error), "since": "", "last": self._last(name)}
+
+    def _is_working(self, name: str) -> bool:
+        return name in self._doing and not self._doing[name].is_over
+
+    def _state(self, agent: Agent, state: AgentState) -> Json:
+        """Return what an agent does, in one word and in words: working, failing, waiting, or why nothing."""
+        name = agent.name
+        if self._is_working(name):
+            return _working(self._doing[name])
+        if (wrong := self._not_done.get(name)) and not agent.paused:
+            return self._failing(wrong)
+        if waits := _waits(state):
+            return {"state": "waits", "text": waits, "since": ""}
+        reason = self._preview.reason_of(name)
+        text = reason.text
+        if reason.why == "nothing_new":
+            text = f"nothing new since tick {state.tick}" if state.status else "nothing new yet"
+        if reason.why == "ended":
+            text = "in this tick"
+        return {"state": reason.why, "text": text, "since": ""}
+
+    def _failing(self, wrong: NotDone) -> Json:
+        times = self._org.own(EndsOfTurns).failures_in_a_row(wrong.agent, self._preview.tick)
+        often = (
+            f" ({times}{' times or more' if times == MOST_TICKS else ' times in a row'})" if times > 1 else ""
+        )
+        state = "failing" if wrong.status == "failed" else "skipped"
+        state = "out_of_credits" if wrong.error == "OutOfCredits" else state
+        facts = {"error": wrong.error, "times": times, "since_tick": wrong.since_tick}
+        return {
+            "state": state,
+            "text": f"{wrong.reason}{often if times > 1 else ''}",
+            "since": wrong.since,
+            **facts,
+        }
+
+    def _last(self, name: str) -> Json | None:
+        """Return the newest entry of an agent, in short."""
+        if not paths.AGENT_NAME.match(name):  # a folder that poses as one
+            return None
+        try:
+            index = self._org.own(EntryIndex)
+            newest = index.outbox(name).all[-1:]
+            entry = index.read(newest[0]) if newest else None
+        except (LemmingError, OSError):
+            return None
+        return _in_short(entry) if isinstance(entry, OutboxEntry) else None
+
+
+def _working(doing: DoingNow) -> Json:
+    text = f"calls {doing.tool}" if doing.tool else ""
+    return {"state": "working", "text": text, "since": doing.since}
+
+
+def _waits(state: AgentState) -> str:
+    """Return what an agent waits for, in words; empty when for nothing."""
+    open_ = [asked for begun in state.requests for asked in begun.open]
+    open_ += [asked for asked in asked_beside(state) if not asked.end]
+    if calls := sorted({str(held.get("tool")) for asked in open_ for held in asked.held.values()}):
+        return f"waits for approval: {', '.join(calls)}"
+    return f"waits for {', '.join(sorted({asked.to for asked in open_}))}" if open_ else ""
+
+
+def _in_short(entry: OutboxEntry) -> Json:
+    text = entry.payload.get("text")
+    said = text if isinstance(text, str) else ""
+    return {
+        "text": said[:WORDS_CHARS],
+        "is_cut": len(said) > WORDS_CHARS,
+        "kind": entry.kind,
+        "tick": entry.tick,
+        "id": entry.id,
+        "file": entry.file,
+        "at": entry.created_at,
+    }

@@ -1,0 +1,150 @@
+"""The entries of all agents, newest first, each with what it belongs to: who is asked, what it answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.agents import agent_folders, survey_agents
+from lemming.base import paths
+from lemming.base.kinds import MESSAGE_KINDS
+from lemming.capabilities.trust.authors import Authors
+from lemming.errors import UsageError
+from lemming.facts.requests import requests_now
+from lemming.mail.index import EntryIndex
+from lemming.mail.requests import Requests, RequestView
+from lemming.messages import EntryName, OutboxEntry, names_of
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.tick.counter import load_tick
+
+Json = dict[str, Any]
+MOST_ENTRIES, MOST_LOOKED_AT = 200, 3000
+TEXT_CHARS = 20_000
+
+
+def feed(
+    org: OrgPath,
+    *,
+    agent: str = "",
+    kind: str = "",
+    find: str = "",
+    before: str = "",
+    thread: str = "",
+    threads: int = 1,
+    limit: int = 50,
+) -> Json:
+    """Return the newest entries that fit, and from which entry to go on (`before`); None when that was all.
+
+    `thread`: an entry (`AUTHOR/TICK_ID`): only what belongs to the same request, oldest first. `before`: only
+    what is older than this entry. Who searches among many is given what was found so far, and goes on.
+    With `threads` 0 entries do not say which request they belong to, and no others are read for it.
+    """
+    look = _Look(Organisation.at(org), with_requests=bool(threads or thread))
+    if kind and kind not in MESSAGE_KINDS:
+        raise UsageError(f'there is no kind "{kind[:40]}"', hint=", ".join(MESSAGE_KINDS))
+    if thread:
+        return {"entries": look.thread(thread), "before": None, "looked_at": 0}
+    wanted, shown, looked_at = find.casefold(), list[Json](), 0
+    names = look.names(agent, before)
+    for looked_at, name in enumerate(names, 1):
+        entry = look.read(name)
+        if entry and kind in ("", entry.kind) and (not wanted or wanted in entry.line.casefold()):
+            shown.append(look.shown(entry))
+        if len(shown) >= min(limit, MOST_ENTRIES) or looked_at >= MOST_LOOKED_AT:
+            break
+    rest = names[looked_at - 1].identity if 0 < looked_at < len(names) else None
+    return {"entries": shown, "before": rest, "looked_at": looked_at, "total": len(names)}
+
+
+class _Look:
+    """One look at the outboxes."""
+
+    def __init__(self, org: Organisation, *, with_requests: bool) -> None:
+        self._org, self._index = org, org.own(EntryIndex)
+        self._survey, self._config = survey_agents(org), load_config(org)
+        self._requests = requests_now(org).requests if with_requests else Requests({}, 0)
+        authors = None
+        if self._config.org.trust:
+            authors = Authors(org, self._config, self._survey.agents, load_tick(org))
+        self._authors = authors
+
+    def names(self, agent: str, before: str) -> list[EntryName]:
+        """Return the names of all entries, or of one agent's, that are older than `before`, newest first."""
+        folders = [*filter(paths.AGENT_NAME.match, agent_folders(self._org))]
+        if agent and agent not in folders:
+            raise UsageError(f'there is no agent "{agent[:80]}"')
+        names = [
+            name for author in ([agent] if agent else folders) for name in self._index.outbox(author).all
+        ]
+        names.sort(reverse=True)
+        if not before:
+            return names
+        mark = next(iter(names_of([before])), None)
+        if mark is None:
+            raise UsageError(f'"{before[:80]}" is no entry', hint="before=AUTHOR/TICK_ID")
+        return [name for name in names if name < mark]
+
+    def read(self, name: EntryName) -> OutboxEntry | None:
+        found = self._index.read(name)
+        return found if isinstance(found, OutboxEntry) else None
+
+    def thread(self, identity: str) -> list[Json]:
+        """Return the entries of the request that an entry belongs to, and of all that was asked for it."""
+        name = next(iter(names_of([identity])), None)
+        entry = self.read(name) if name else None
+        if entry is None:
+            raise UsageError(f'there is no entry "{identity[:80]}"')
+        request = self._request_of(entry)
+        if request is None:
+            return [self.shown(entry)]
+        requests = self._requests
+        found: dict[str, Json] = {}
+        for depth, each in requests.tree(requests.root_of(request)):
+            for one in (each.entry, *(hop.entry for hop in each.hops), *each.answers):
+                found.setdefault(one.identity, {**self.shown(one), "depth": depth})
+        return sorted(found.values(), key=lambda it: (it["tick"], it["identity"]))
+
+    def _request_of(self, entry: OutboxEntry) -> RequestView | None:
+        requests = self._requests
+        if found := requests.by_identity.get(entry.identity):
+            return found
+        reference = entry.payload.get("reply_to")
+        named = requests.named(reference) if isinstance(reference, str) else []
+        return named[0] if len(named) == 1 else None
+
+    def shown(self, entry: OutboxEntry) -> Json:
+        """Return an entry as the feed has it."""
+        payload = {key: it for key, it in entry.payload.items() if key != "text"}
+        text = entry.payload.get("text")
+        said = text if isinstance(text, str) else ""
+        if not isinstance(text, str) and text is not None:
+            payload["text"] = text
+        request = self._request_of(entry)
+        return {
+            "identity": entry.identity,
+            "id": entry.id,
+            "agent": entry.agent,
+            "tick": entry.tick,
+            "kind": entry.kind,
+            "to": sorted(entry.targets),
+            "text": said[:TEXT_CHARS],
+            "chars": len(said),
+            "payload": payload,
+            "tags": entry.tags,
+            "at": entry.created_at,
+            "file": entry.file,
+            "trust": self._authors.of_entry(entry) if self._authors else "",
+            "request": self._request(request, entry) if request else None,
+        }
+
+    def _request(self, request: RequestView, entry: OutboxEntry) -> Json:
+        return {
+            "identity": request.identity,
+            "is_this": request.identity == entry.identity,
+            "asker": request.asker,
+            "text": request.text[:200],
+            "end": request.end,
+            "end_tick": request.end_tick,
+            "holders": list(request.holders),
+            "answers": len(request.answers),
+        }

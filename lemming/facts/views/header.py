@@ -1,0 +1,142 @@
+"""The head of every screen: which tick, when the next is, what waits, what was spent, what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lemming.agents import Survey
+from lemming.base import paths
+from lemming.base.clock import SystemClock, timestamp
+from lemming.errors import CorruptState, LemmingError
+from lemming.facts.health import Trouble, troubles_of
+from lemming.facts.under_way import last_committed_tick, running_engine
+from lemming.facts.views.under_way import doing_in
+from lemming.facts.waiting import waiting
+from lemming.journal.file import last_record, newest_journals
+from lemming.journal.ledger import read_state
+from lemming.journal.records import TickCommitted
+from lemming.org.config import Config, credits_of, load_config
+from lemming.org.organisation import OrgPath
+from lemming.org.schedule import next_due
+from lemming.tick.counter import load_tick
+from lemming.tick.next_tick import find_next_tick
+from lemming.tick.plan import said_of_pause, takes_turns
+from lemming.tick.soundness.judged import sound_survey
+
+Json = dict[str, Any]
+
+
+def header(org: OrgPath) -> Json:
+    """Return where an organisation stands, and how many things wait for a person."""
+    try:
+        waits = len(waiting(org))
+    except LemmingError:
+        waits = 0
+    return {**standing(org), "waiting": waits}
+
+
+def standing(org: OrgPath) -> Json:
+    """Return where an organisation stands, without what waits; of one that is broken what is wrong."""
+    try:
+        return _standing(org)
+    except LemmingError as error:
+        return broken(org, error)
+
+
+def broken(org: OrgPath, error: LemmingError) -> Json:
+    """Return the head of an organisation of which there is nothing to say but what is wrong with it."""
+    trouble = Trouble(error.where or "organisation", error.message, error.hint)
+    plain = {"org": str(org), "tick": None, "next_at": None, "engine": None, "spent": None}
+    return {**plain, "state": "broken", "why": str(error), "troubles": [asdict(trouble)]}
+
+
+def _standing(org: OrgPath) -> Json:
+    tick, config, survey = load_tick(org), load_config(org), sound_survey(org)
+    engine, record = running_engine(org), last_record(org, tick)
+    is_begun = record is not None and not isinstance(record, TickCommitted)
+    troubles = troubles_of(org, survey)
+    if engine is None and (wrong := _of_the_tick(org, tick, is_interrupted=is_begun)):
+        troubles.append(wrong)
+    coming = _coming(tick, config, survey)
+    state, why = _state(org, tick, config, engine, coming, is_begun=is_begun)
+    last = last_committed_tick(org)
+    return {
+        "org": str(org),
+        "tick": tick,
+        "state": state,
+        "why": why,
+        "engine": engine,
+        "last": {"tick": last.tick, "totals": last.totals} if last else None,
+        "next_tick": coming,
+        "next_at": _next_at(org, tick, config, coming) if engine and not is_begun and coming else None,
+        "agents": len(survey.agents) + len(survey.broken),
+        "spent": _spent(org, survey, config),
+        "troubles": [asdict(trouble) for trouble in troubles],
+    }
+
+
+def _state(
+    org: OrgPath, tick: int, config: Config, engine: Json | None, coming: int | None, *, is_begun: bool
+) -> tuple[str, str]:
+    """Return in one word what goes on, and in one sentence why it is so."""
+    if config.org.paused:
+        return "paused", f"{said_of_pause(config.org.paused)}; `lemming resume` ends it"
+    if engine and is_begun:
+        working = [name for name, doing in doing_in(org, tick).items() if not doing.is_over]
+        listed = ", ".join(working[:3]) + (f" and {len(working) - 3} more" if len(working) > 3 else "")
+        return "working", f"{listed or 'nobody yet'} at work on tick {tick}"
+    if engine:
+        until = f"until tick {coming}" if coming else "by a tick: it waits for news, or for a moment"
+        return "idle", f"nobody is at work, and nobody is due {until}"
+    if is_begun:
+        return "interrupted", f"tick {tick} was interrupted; `lemming run-once` continues it"
+    return "stopped", "no engine runs; `lemming run-forever` starts one"
+
+
+def _of_the_tick(org: OrgPath, tick: int, *, is_interrupted: bool) -> Trouble | None:
+    if is_interrupted:
+        text = f"tick {tick} was interrupted and nothing is running"
+        return Trouble("tick", text, "`lemming run-once` continues it", tick)
+    error = find_next_tick(org, tick, newest_journals(org, 2), boot_id=SystemClock().boot_id).error
+    return Trouble("tick", error.message, "`lemming repair` mends it", tick) if error else None
+
+
+def _coming(tick: int, config: Config, survey: Survey) -> int | None:
+    """Return the first tick in which somebody is due by number; None where all go by the clock, or nobody."""
+    due = (
+        next_due(agent.schedule, tick)
+        for agent in survey.agents.values()
+        if agent.schedule.cron is None and not agent.paused and takes_turns(agent, config)
+    )
+    return min((it for it in due if it is not None), default=None)
+
+
+def _next_at(org: OrgPath, tick: int, config: Config, coming: int) -> str | None:
+    """Return when that tick begins, as far as the interval of the settings tells."""
+    try:
+        over = (org / paths.TICK_FILE).stat().st_mtime  # the engine writes it as the last tick ends
+    except FileNotFoundError:
+        return None
+    began = datetime.fromtimestamp(over, UTC)
+    return timestamp(began + timedelta(seconds=config.org.tick_interval_s * (coming - tick + 1)))
+
+
+def _spent(org: OrgPath, survey: Survey, config: Config) -> Json:
+    """Return what all agents have spent, and may spend: null where one of them has no limit."""
+    credits_, dollars, unpriced = 0.0, 0.0, 0
+    most: float | None = 0.0
+    for agent in survey.agents.values():
+        if not takes_turns(agent, config):
+            continue
+        limit = credits_of(config, agent.name, agent.credits).max_credits
+        most = None if most is None or limit is None else most + limit
+        try:
+            state = read_state(org, agent.name)
+        except CorruptState:
+            continue
+        credits_ += state.used_up
+        dollars += state.cost_usd or 0.0
+        unpriced += state.unpriced_calls
+    return {"credits": round(credits_, 6), "max": most, "dollars": dollars, "unpriced": unpriced}

@@ -1,0 +1,191 @@
+"""Money: what was spent over time, by agent and by model, beside what may be spent."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any
+
+from lemming.agents import Survey, survey_agents
+from lemming.base.clock import parse_timestamp
+from lemming.base.times.cron import zone
+from lemming.capabilities.gates.gate import rules_of
+from lemming.capabilities.gates.limit import limits_of, window_of
+from lemming.errors import CorruptState, UsageError
+from lemming.facts.views.glances import Glance, Spent, glances_at
+from lemming.journal.file import begun_journals
+from lemming.journal.ledger import AgentState, read_state
+from lemming.org.config import ORG_FILE, Config, credits_of, load_config
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.verification import JUDGES
+from lemming.tick.plan import takes_turns
+
+TICKS = 120
+MOST_TICKS = 2000
+NAMED = 7
+AGENTS_SHOWN = 100
+UNITS = ("credits", "cost_usd")
+OTHERS = ""
+"""The name of what all others spent together."""
+
+Amounts = dict[str, defaultdict[str, float]]
+"""What was spent, by unit, then by whom."""
+
+
+@dataclass
+class _Column:
+    """What was spent in a tick or on a day: credits and dollars by agent, and by model."""
+
+    at: str = ""
+    calls: int = 0
+    credits: float = 0.0
+    cost_usd: float | None = None
+    agents: Amounts = field(default_factory=lambda: {unit: defaultdict(float) for unit in UNITS})
+    models: Amounts = field(default_factory=lambda: {unit: defaultdict(float) for unit in UNITS})
+
+    def add(self, agent: str, spent: Spent) -> None:
+        """Add what one turn spent."""
+        self.calls += spent.calls
+        self.credits += spent.credits
+        if spent.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + spent.cost_usd
+        for amounts, name in ((self.agents, agent), (self.models, spent.model)):
+            amounts["credits"][name] += spent.credits
+            amounts["cost_usd"][name] += spent.cost_usd or 0.0
+
+
+def money(org: OrgPath, *, by: str = "tick", ticks: int = TICKS) -> dict[str, Any]:
+    """Return what the newest `ticks` that have a journal spent, by "tick" or by "day", and all ledgers.
+
+    A column names the seven agents, and models, that spent most; "" are all others. A day is one of the
+    organisation's time zone, UTC without one.
+    """
+    if by not in ("tick", "day"):
+        raise UsageError(f'by "{by[:80]}" is neither tick nor day', hint="by=tick")
+    org = Organisation.at(org)
+    config, survey = load_config(org), survey_agents(org)
+    numbers = begun_journals(org, min(max(ticks, 1), MOST_TICKS) + 1)
+    older, numbers = len(numbers) > ticks, numbers[-ticks:]
+    day_in = zone(config.org.timezone) if config.org.timezone else UTC
+    columns = _columns(glances_at(org, numbers), day_in if by == "day" else None)
+    rows, damaged = _rows(org, survey, config)
+    return {
+        "by": by,
+        "ticks": numbers[:1] + numbers[-1:],
+        "older": older,
+        "columns": _folded(columns),
+        "has_dollars": any(column.cost_usd is not None for column in columns.values()),
+        "agents": rows[:AGENTS_SHOWN],
+        "left_out": len(rows[AGENTS_SHOWN:]),
+        "total": _total(rows),
+        "limits": _limits(config),
+        "damaged": damaged,
+    }
+
+
+def _columns(glances: Iterable[Glance], day_in: tzinfo | None) -> dict[str, _Column]:
+    columns: dict[str, _Column] = {}
+    for glance in glances:
+        if glance.at:
+            moment = parse_timestamp(glance.at)
+            name = moment.astimezone(day_in).strftime("%Y-%m-%d") if day_in else str(glance.tick)
+            column = columns.setdefault(name, _Column(glance.at))
+            for agent, spent in glance.spent.items():
+                column.add(agent, spent)
+    return columns
+
+
+def _folded(columns: Mapping[str, _Column]) -> list[dict[str, Any]]:
+    """Return columns as JSON values, in which only those are named that spent most in all of them."""
+    named = {
+        group: _most(getattr(column, group) for column in columns.values()) for group in ("agents", "models")
+    }
+    return [
+        {
+            "name": name,
+            "at": column.at,
+            "calls": column.calls,
+            "credits": round(column.credits, 6),
+            "cost_usd": column.cost_usd,
+            **{group: _with_others(getattr(column, group), named[group]) for group in named},
+        }
+        for name, column in columns.items()
+    ]
+
+
+def _most(columns: Iterable[Amounts]) -> list[str]:
+    sums: defaultdict[str, float] = defaultdict(float)
+    for amounts in columns:
+        for name, amount in amounts["credits"].items():
+            sums[name] += amount
+    return sorted(sums, key=lambda name: (-sums[name], name))[:NAMED]
+
+
+def _with_others(amounts: Amounts, named: list[str]) -> dict[str, dict[str, float]]:
+    folded = {}
+    for unit, each in amounts.items():
+        kept = {name: each[name] for name in named if name in each}
+        rest = sum(amount for name, amount in each.items() if name not in kept)
+        folded[unit] = {**kept, **({OTHERS: rest} if rest else {})}
+    return folded
+
+
+def _rows(org: Organisation, survey: Survey, config: Config) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what ledgers say and agents may spend, who spent most first; and which cannot be read."""
+    rows, damaged = list[dict[str, Any]](), list[str]()
+    for name, agent in survey.agents.items():
+        if takes_turns(agent, config):
+            try:
+                state = read_state(org, name)
+            except CorruptState as error:
+                damaged.append(str(error))
+                continue
+            allowed = credits_of(config, name, agent.credits)
+            rows.append(_row(name, state, allowed.max_credits, allowed.soft_cap))
+    rows.sort(key=lambda row: (-row["credits"], row["agent"]))
+    return rows, damaged
+
+
+def _row(name: str, state: AgentState, most: float | None, soft: float | None) -> dict[str, Any]:
+    return {
+        "agent": name,
+        "turns": state.turns,
+        "credits": state.credits,
+        "used_up": state.used_up,
+        "max_credits": most,
+        "soft_cap": soft,
+        "cost_usd": state.cost_usd,
+        "unpriced_calls": state.unpriced_calls,
+        "input_tokens": state.input_tokens,
+        "output_tokens": state.output_tokens,
+        "judged": state.aside.get(JUDGES, 0.0),
+    }
+
+
+def _total(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    keys = ("turns", "credits", "used_up", "unpriced_calls", "input_tokens", "output_tokens")
+    dollars = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]
+    caps = [row["max_credits"] for row in rows]
+    return {
+        **{key: round(sum(row[key] for row in rows), 6) for key in keys},
+        "cost_usd": sum(dollars) if dollars else None,
+        "max_credits": None if not caps or None in caps else sum(caps),
+    }
+
+
+def _limits(config: Config) -> list[dict[str, Any]]:
+    """Return the limits that the organisation's gates set, as the lines that say them."""
+    return [
+        {
+            "line": rule.line,
+            "per": rule.gate.per,
+            "window": str(window_of(rule.gate.window) or ""),
+            "limits": {key: float(amount) for key, amount in limits_of(rule.gate).items()},
+            "then": rule.gate.then,
+            "models": [*(rule.gate.models or ())],
+        }
+        for rule in rules_of(ORG_FILE, config.org.gates, "", ())
+        if limits_of(rule.gate)
+    ]

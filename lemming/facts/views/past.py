@@ -1,0 +1,89 @@
+"""The past: what one tick changed, and how the files differ between two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from lemming.base import paths
+from lemming.errors import UsageError
+from lemming.facts.views.tick import recorded
+from lemming.facts.views.why import writings_of
+from lemming.history.git import FOLDER
+from lemming.history.read import Changes, FileChange, History
+from lemming.journal.file import begun_journals
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.tick.counter import load_tick
+from lemming.timeline.record import RecordedTick
+from lemming.timeline.unkept import change_of, past_states
+
+DIFF_SHOWN_CHARS = 200_000
+JOURNALS_COMPARED = 1000
+OF_ITS_TURNS = "no history is kept here: this is what the tick's turns wrote, from its journal"
+
+
+def past(org: OrgPath, *, old: int | None = None, new: int | None = None, agent: str = "") -> dict[str, Any]:
+    """Return what tick `new` changed; with `old`, how the files after `new` (default: now) differ from those
+    after `old`; with neither, what the newest tick changed. `agent`: only that one's files.
+
+    `remark` says how far it can be believed. Raises `UsageError` for a tick that nothing tells of.
+    """
+    if agent and not paths.AGENT_NAME.match(agent):
+        raise UsageError(f'"{agent[:80]}" is no agent', hint=paths.AGENT_NAME_RULE)
+    org = Organisation.at(org)
+    next_tick = load_tick(org)
+    if old is None:
+        new = (begun_journals(org, 1) or [0])[0] if new is None else new
+        changes, remark = _of_tick(org, new, agent)
+    else:
+        changes, remark = _between(org, old, new, agent)
+    return {
+        "old": old,
+        "new": new,
+        "agent": agent,
+        "next_tick": next_tick,
+        "remark": remark,
+        "files": [asdict(file) for file in changes.files],
+        "diff": changes.diff[:DIFF_SHOWN_CHARS],
+        "chars": len(changes.diff),
+    }
+
+
+def _of_tick(org: Organisation, tick: int, agent: str) -> tuple[Changes, str]:
+    if _has_history(org):
+        history = History(org.base)
+        commit = history.commit_of(tick)
+        return (history.changes_of(commit, agent=agent) if commit else Changes([], "")), ""
+    below = f"{paths.agent_folder(agent)}/" if agent else ""
+    told = [it for it in _by_turns(org, recorded(org, tick)) if it[0].path.startswith(below)]
+    return Changes([file for file, _ in told], "".join(diff for _, diff in told)), OF_ITS_TURNS
+
+
+def _by_turns(org: Organisation, record: RecordedTick) -> Iterator[tuple[FileChange, str]]:
+    """Yield the files that a tick's turns wrote or took away, by path, each with the text of the change."""
+    writings = writings_of(org)
+    after: dict[str, bytes | None] = dict.fromkeys(record.expired)
+    first: dict[str, int] = {}
+    for turn in record.turns:
+        after |= dict.fromkeys(turn.report.removed if turn.report else ())
+        after |= {place: effect.content for place, effect in turn.writes.items()}
+        first = {**dict.fromkeys((*turn.writes, *record.expired), turn.place), **first}
+    for path in sorted(after):
+        write = writings.last_write(path, before=(record.tick, first.get(path, 0)))
+        change, diff = change_of(path, writings.content(write) if write else None, after[path])
+        if change:
+            yield change, diff
+
+
+def _between(org: Organisation, old: int, new: int | None, agent: str) -> tuple[Changes, str]:
+    if not _has_history(org) and len(begun_journals(org, JOURNALS_COMPARED + 1)) > JOURNALS_COMPARED:
+        message = f"to compare two ticks, more than {JOURNALS_COMPARED} journals would have to be read"
+        raise UsageError(message, hint="`lemming history on` makes a history of them, once")
+    states = past_states(org.base)
+    changes = states.changes_between(str(old), "now" if new is None else str(new), agent=agent)
+    return changes, states.remark
+
+
+def _has_history(org: Organisation) -> bool:
+    return (org / FOLDER / "config").exists()

@@ -1,0 +1,234 @@
+"""One tick: its plan with its reasons, its turns as bars in time, and one turn of it whole."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from lemming.base.clock import parse_timestamp
+from lemming.errors import UsageError
+from lemming.facts.under_way import running_engine
+from lemming.journal.file import begun_journals
+from lemming.journal.records import ModelReplied, ToolFinished, TurnStarted
+from lemming.journal.report import USUAL_ENDS
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.tick.counter import load_tick
+from lemming.tick.not_done import NotDone, read_turns_not_done
+from lemming.timeline.gaps import state_of
+from lemming.timeline.record import RecordedTick, TurnRecord, quiet_tick, read_tick
+from lemming.timeline.why.sight import sight_of
+
+ROWS_SHOWN = 100
+FILE_SHOWN_CHARS = 20_000
+CLOCKS_DIFFER_MS = 50
+"""An answer's moment is read from one clock and how long it took from another."""
+
+
+def tick(org: OrgPath, *, number: int | None = None, agent: str = "", first: int = 0) -> dict[str, Any]:
+    """Return a tick (default: the newest) with a row for each of its turns, at most 100 from `first` on.
+
+    With `agent`, `turn` is that agent's turn whole: its prompt, its answers, what its tools gave, its files;
+    or `no_turn` says why it took none. Raises `UsageError` where there is no such tick, `CorruptState` for a
+    damaged journal.
+    """
+    org = Organisation.at(org)
+    record = recorded(org, number)
+    rows = record.begin.order
+    turn = record.turn_of(agent) if agent else None
+    return {
+        **plan_of(record),
+        "state": _state(org, record),
+        "next_tick": load_tick(org),
+        "first": first,
+        "timing": timing_of(record, rows[first : first + ROWS_SHOWN]),
+        "rows": [_row(record, name) for name in rows[first : first + ROWS_SHOWN]],
+        "turn": whole_turn(turn, record) if turn else None,
+        "no_turn": _no_turn(record, agent) if agent and not turn else "",
+    }
+
+
+def _no_turn(record: RecordedTick, agent: str) -> str:
+    plan = record.plan
+    why = plan.skipped.get(agent) or plan.broken.get(agent) or ("not due" if agent in plan.not_due else "")
+    return f"{agent[:80]} took no turn in tick {record.tick}: {why or 'it was not there'}"
+
+
+def whole_turn(turn: TurnRecord, record: RecordedTick) -> dict[str, Any]:
+    """Return one turn with its prompts, its answers, and the texts of the small files that it wrote."""
+    return {**turn_of(turn, record, prompts=True), "contents": _contents(turn)}
+
+
+def recorded(org: OrgPath, number: int | None) -> RecordedTick:
+    """Return a tick (default: the newest that has a journal), one in which nobody took a turn included."""
+    if number is None:
+        newest = begun_journals(org, 1)
+        if not newest:
+            raise UsageError("no tick has been run here", hint="`lemming run-once` runs one")
+        number = newest[-1]
+    try:
+        return read_tick(org, number)
+    except UsageError:  # it has no journal
+        if state_of(org, number) == "quiet":
+            not_done = sorted(read_turns_not_done(org, until=number).values(), key=lambda it: it.agent)
+            skipped = {it.agent: it.reason for it in not_done if it.status == "skipped"}
+            return quiet_tick(number, skipped, {it.agent: it.reason for it in not_done if _is_broken(it)})
+        raise
+
+
+def _is_broken(turn: NotDone) -> bool:
+    """Return whether it was no turn that failed, but a resume that none could be taken with."""
+    return turn.status == "failed" and turn.error == "ConfigError"
+
+
+def plan_of(record: RecordedTick) -> dict[str, Any]:
+    """Return a tick's plan, and what its turns came to together."""
+    return {
+        "tick": record.tick,
+        "at": record.begin.at,
+        "is_committed": record.end is not None,
+        "engine_starts": record.engine_starts,
+        "order": record.plan.order,
+        "not_due": record.plan.not_due,
+        "skipped": record.plan.skipped,
+        "broken": record.plan.broken,
+        "expired": record.expired,
+        "expired_unread": record.unread,
+        "totals": record.totals,
+    }
+
+
+def turn_of(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[str, Any]:
+    """Return one turn as JSON values."""
+    report = turn.report
+    return {
+        "agent": turn.agent,
+        "status": turn.status,
+        "end": (report.end or USUAL_ENDS[report.status]) if report else "",
+        "reason": report.reason if report else "",
+        "error": report.error if report else "",
+        "attempts": turn.attempts,
+        "stops": turn.stops,
+        "request": report.request if report else "",
+        "saw": [vars(seen) for seen in sight_of(turn, record.plan.everyone).entries],
+        "results": turn.results,
+        "prompt_chars": sum(len(message["content"]) for message in turn.prompt),
+        **({"prompt": turn.prompt} if prompts else {}),
+        "answers": [vars(call) for call in turn.calls],
+        "tools": [vars(use) for use in turn.tools],
+        "entries": [entry.as_json() for entry in turn.entries],
+        "memory": turn.memory,
+        "files": [
+            {"path": place, "sha256": effect.digest, "bytes": len(effect.content)}
+            for place, effect in turn.writes.items()
+        ],
+        "removed": report.removed if report else [],
+        "remarks": report.remarks if report else [],
+        "verdicts": report.verdicts if report else [],
+        "judged": report.judged if report else None,
+        "notes": report.notes if report else "",
+        "calls": len(turn.calls),
+        "credits": sum(call.credits for call in turn.calls),
+        "cost_usd": report.cost_usd if report else None,
+        "input_tokens": sum(call.input_tokens for call in turn.calls),
+        "output_tokens": sum(call.output_tokens for call in turn.calls),
+        "duration_ms": sum(call.duration_ms for call in turn.calls),
+    }
+
+
+def _state(org: Organisation, record: RecordedTick) -> str:
+    if record.engine_starts == 0:
+        return "quiet"
+    if record.end is not None:
+        return "committed"
+    return "running" if running_engine(org) else "interrupted"
+
+
+def _contents(turn: TurnRecord) -> dict[str, str]:
+    """Return the texts among the small files that a turn wrote, by path."""
+    small = {place: it.content for place, it in turn.writes.items() if len(it.content) <= FILE_SHOWN_CHARS}
+    return {place: content.decode("utf-8", "replace") for place, content in small.items()}
+
+
+def _row(record: RecordedTick, name: str) -> dict[str, Any]:
+    """Return what is told of a turn in a line; nothing is taken apart for it but the records that end it."""
+    ended = record.ended.get(name)
+    report = ended.report if ended else None
+    tools = [one for one in record.records_of(name) if isinstance(one, ToolFinished)]
+    answers = [one for one in record.records_of(name) if isinstance(one, ModelReplied)]
+    return {
+        "agent": name,
+        "status": report.status if report else ("working" if record.records_of(name) else "not begun"),
+        "end": (report.end or USUAL_ENDS[report.status]) if report else "",
+        "reason": report.reason if report else "",
+        "entries": [dict(entry) for entry in report.entries] if report else [],
+        "saw": len(record.started[name].entries) if name in record.started else 0,
+        "calls": report.calls if report else len(answers),
+        "tools": len(tools),
+        "tools_failed": sum(one.success is False and one.outcome != "pending" for one in tools),
+        "verdicts": len(report.verdicts) if report else 0,
+        "memories": len(report.memory) if report else 0,
+        "files": len(report.files) if report else 0,
+        "credits": report.credits if report else sum(one.credits for one in answers),
+        "cost_usd": report.cost_usd if report else None,
+        "input_tokens": report.input_tokens if report else sum(one.input_tokens for one in answers),
+        "output_tokens": report.output_tokens if report else sum(one.output_tokens for one in answers),
+    }
+
+
+# --- bars ----------------------------------------------------------------------------------------
+
+
+def timing_of(record: RecordedTick, names: list[str]) -> dict[str, Any]:
+    """Return when each turn's model was asked and had answered, in milliseconds after the tick began.
+
+    Only answers tell the time. `is_exact`: they were given in this tick; answers of an earlier recording are
+    laid one after another, by how long they took. A bar without an end: the turn goes on.
+    """
+    began = _moment(record.begin.at)
+    answers = [one for one in record.answers.values() if isinstance(one, ModelReplied)]
+    is_exact = began is not None and all(_asked_ms(began, one) >= -CLOCKS_DIFFER_MS for one in answers)
+    bars = _measured(record, names, began) if is_exact and began else _laid_out(record, names)
+    ends = [bar["end_ms"] for each in bars.values() for bar in each if bar["end_ms"] is not None]
+    return {"is_exact": is_exact, "bars": bars, "end_ms": max(ends, default=0)}
+
+
+def _moment(at: str) -> datetime | None:
+    return parse_timestamp(at) if at else None
+
+
+def _asked_ms(began: datetime, answer: ModelReplied) -> int:
+    return _after_ms(began, answer) - answer.duration_ms
+
+
+def _after_ms(began: datetime, answer: ModelReplied) -> int:
+    return round((parse_timestamp(answer.at) - began).total_seconds() * 1000)
+
+
+def _measured(record: RecordedTick, names: list[str], began: datetime) -> dict[str, list[dict[str, Any]]]:
+    bars: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    latest, since = 0, dict[str, int]()  # a turn cannot have begun before what its journal tells before it
+    for one in record.records:
+        if isinstance(one, ModelReplied):
+            since[one.agent] = end = _after_ms(began, one)
+            latest = max(latest, end)
+            if one.agent in bars:
+                bars[one.agent].append(_bar(max(_asked_ms(began, one), 0), end))
+        elif isinstance(one, TurnStarted):
+            since[one.agent] = latest
+    for name in bars.keys() & since.keys() - record.ended.keys():
+        bars[name].append(_bar(since[name], None))
+    return bars
+
+
+def _laid_out(record: RecordedTick, names: list[str]) -> dict[str, list[dict[str, Any]]]:
+    bars: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    begin = 0
+    for one in record.records:
+        if isinstance(one, ModelReplied) and one.agent in bars:
+            bars[one.agent].append(_bar(begin, begin + max(one.duration_ms, 0)))
+            begin += max(one.duration_ms, 0)
+    return bars
+
+
+def _bar(begin_ms: int, end_ms: int | None) -> dict[str, Any]:
+    return {"begin_ms": begin_ms, "end_ms": end_ms}

@@ -1,0 +1,1 @@
+"""An organisation and its settings as values: `config/`, resumes, and when who fires."""

@@ -1,0 +1,211 @@
+"""The blocks of `config/org.json`: settings that belong together, each a value. Formats: docs/formats.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lemming.base.kinds import FindingKind
+from lemming.files.fitting import Misfit, about, keyed
+from lemming.files.jsontext import nearest
+from lemming.org.schedule import Wake
+from lemming.org.when import problems_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnDefaults:
+    """Limits of a turn for agents whose resume does not set them."""
+
+    max_steps: int | None = field(
+        default=None, metadata=about('Default of a resume\'s "turn.max_steps".', ge=1, le=50)
+    )
+    repairs: int = field(default=1, metadata=about("Corrective calls after a bad reply.", ge=0, le=5))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentDefaults:
+    """What a resume that is silent means."""
+
+    wake: Wake = field(default="always", metadata=about('Default of a resume\'s "schedule.wake".'))
+    turn: TurnDefaults = field(default_factory=TurnDefaults)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShellSettings:
+    """How the shell tool is confined."""
+
+    sandbox: Literal["auto", "bwrap", "landlock", "none"] = field(
+        default="auto",
+        metadata=about('"auto": bubblewrap, else Landlock, else the tool is off. "none": not confined.'),
+    )
+    timeout_s: float = field(default=30.0, metadata=about("A command is killed after this.", gt=0, le=3600))
+    max_output_bytes: int = field(
+        default=64 << 10,
+        metadata=about("Output beyond this is cut, and the cut is marked.", ge=256, le=1 << 20),
+    )
+    max_memory_bytes: int = field(
+        default=2 << 30,
+        metadata=about("A command whose processes take more memory in all is killed.", ge=64 << 20),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    """What the workspace of each agent may hold, and likewise `shared/`."""
+
+    max_bytes: int = field(
+        default=1 << 30, metadata=about("Bytes of all files: file_write and shell stop there.", ge=1 << 20)
+    )
+    max_files: int = field(
+        default=100_000,
+        metadata=about("Files and folders: file_write and shell stop there.", ge=100, le=1_000_000),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Http:
+    """Which servers the tools http_get and http_post may ask, and how long and how much they may answer."""
+
+    hosts: list[str] = field(
+        default_factory=list,
+        metadata=about("Hosts that may be asked: example.org, *.example.org, example.org:8443. Empty: none."),
+    )
+    private_hosts: list[str] = field(
+        default_factory=list,
+        metadata=about(
+            "Those of `hosts` that may be at addresses which are not public: this machine, a LAN."
+        ),
+    )
+    timeout_s: float = field(
+        default=30.0, metadata=about("A call ends after this, redirects included.", gt=0, le=3600)
+    )
+    max_bytes: int = field(
+        default=1 << 20, metadata=about("Of an answer so much is taken.", ge=1024, le=16 << 20)
+    )
+    max_redirects: int = field(default=5, metadata=about("How many http_get follows.", ge=0, le=20))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reminders:
+    """How many notes for later an agent may leave itself with remind_me."""
+
+    max_open: int = field(default=20, metadata=about("Reminders of one agent that may wait.", ge=0, le=1000))
+    max_days: float = field(default=366.0, metadata=about("How far ahead they may be.", gt=0, le=36_600))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingSettings:
+    """From when on `lemming findings` tells of something, and of what it does not: docs/findings.md."""
+
+    window: int = field(
+        default=50, metadata=about("Ticks that are looked at: the newest with turns.", ge=1, le=100_000)
+    )
+    off: list[FindingKind] = field(
+        default_factory=list, metadata=about("Kinds of findings that nobody is told of.")
+    )
+    repeats: int = field(
+        default=3, metadata=about("So many turns of an agent say or do the same.", ge=2, le=10_000)
+    )
+    ping_pong: int = field(
+        default=4, metadata=about("So often two agents answer each other, and nothing else.", ge=2, le=10_000)
+    )
+    works_on: int = field(
+        default=3,
+        metadata=about("So many turns are taken after what they were for is over.", ge=1, le=10_000),
+    )
+    dropped: int = field(
+        default=10, metadata=about("For so many ticks nobody works on a request.", ge=1, le=100_000)
+    )
+    unread: int = field(
+        default=5,
+        metadata=about("So many turns its reader takes without being shown an entry.", ge=1, le=10_000),
+    )
+    no_progress: int = field(
+        default=10, metadata=about("So many turns in a row cost credits and leave nothing.", ge=2, le=10_000)
+    )
+
+
+TRUST_ORDER = ("outside", "known", "agent", "owner")
+TRUST_OF_TOOLS = {"mcp.*": "outside", "http_*": "outside"}
+_VERIFIED = "verified."
+_WORD = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustRule:
+    """How far the texts of an author are trusted."""
+
+    from_: str = field(
+        default="*", metadata=keyed("from", "Its author: the name of a folder, or a pattern: desk-*.")
+    )
+    when: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=about("For channels: a condition over what the channel has verified: verified.domain."),
+    )
+    is_: str = field(metadata=keyed("is", "How far they are trusted: a word of `order`."))
+    may_be_absent: bool = field(
+        default=False, metadata=about("Whether that author may be absent: for one who comes later.")
+    )
+
+    def __post_init__(self) -> None:
+        if self.when:
+            for wrong in problems_of(self.when):
+                raise Misfit(f"when{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
+            if claimed := [name for name in _fields_of(self.when) if not name.startswith(_VERIFIED)]:
+                raise Misfit(f'when: "{claimed[0]}" is only claimed: a rule looks at verified.... alone')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """How far texts are trusted, by where they come from: docs/trust.md."""
+
+    order: list[str] = field(
+        default_factory=lambda: [*TRUST_ORDER],
+        metadata=about(
+            'The words, the least trusted first: it begins with "outside", ends with "owner", and has '
+            '"agent" between them.',
+            max_length=16,
+        ),
+    )
+    rules: list[TrustRule] = field(
+        default_factory=list,
+        metadata=about(
+            "The first that fits says how far an author is trusted. Without one: people owner, agents agent, "
+            "channels outside."
+        ),
+    )
+    tools: dict[str, str] = field(
+        default_factory=dict,
+        metadata=about(
+            "How far what tools give is trusted, by name or pattern; beside mcp.* and http_*, which are "
+            "outside."
+        ),
+    )
+    may_be_absent: bool = field(
+        default=False, metadata=about("Whether `tools` may name some that are absent: for what comes later.")
+    )
+
+    def __post_init__(self) -> None:
+        order = self.order
+        if wrong := next((word for word in order if not _WORD.match(word) or order.count(word) > 1), None):
+            raise Misfit(f'order: "{wrong}" must be a word of a-z, 0-9, - and _, and stand there once')
+        if order[:1] != ["outside"] or order[-1:] != ["owner"] or "agent" not in order:
+            raise Misfit('order: it begins with "outside", ends with "owner", and has "agent" between them')
+        for word in (*(rule.is_ for rule in self.rules), *self.tools.values()):
+            if word not in order:
+                words = f'"{word}" is none of the words of order: {", ".join(order)}'
+                raise Misfit(f"{words} ({hint})" if (hint := nearest(word, order)) else words)
+
+
+def _fields_of(condition: Any) -> Iterator[str]:
+    """Yield the fields that a condition looks at."""
+    match condition:
+        case {"field": str(name)}:
+            yield name
+        case {"all": list(inner)} | {"any": list(inner)}:
+            for each in inner:
+                yield from _fields_of(each)
+        case {"not": inner}:
+            yield from _fields_of(inner)

@@ -1,0 +1,392 @@
+"""A resume as a value: all there is to know about an agent. Format: docs/resume.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from lemming.base.kinds import MESSAGE_KINDS, MessageKind
+from lemming.capabilities.gates.gate import Gate
+from lemming.files.fitting import INSIDE, LARGEST_AMOUNT, Misfit, about
+from lemming.files.jsontext import compact, nearest, parse
+from lemming.org.schedule import AgentSchedule
+from lemming.org.verification import JudgedBy, judged_by_in
+from lemming.org.when import problems_of
+from lemming.plugins.capabilities import resume_keys
+
+_TOOL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentModel:
+    """Which model answers for the agent."""
+
+    key: str = field(default="default", metadata=about("A key of config/models.json.", min_length=1))
+    temperature: float | None = field(
+        default=None, metadata=about("Sampling temperature; null leaves it to the model's entry.", ge=0, le=2)
+    )
+    fallback: list[str] = field(
+        default_factory=list,
+        metadata=about("Model keys asked in this order when the one before gives no answer.", max_length=8),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileAccess:
+    """Folders whose files the file tools may touch. `./workspace` is the agent's, `./shared` the org's."""
+
+    allow_read: list[str] = field(
+        default_factory=lambda: ["./workspace"], metadata=about("Roots below which tools may read files.")
+    )
+    allow_write: list[str] = field(
+        default_factory=lambda: ["./workspace"], metadata=about("Roots below which tools may write files.")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentPermissions:
+    """What the agent may read and do."""
+
+    read_outboxes: list[str] = field(
+        default_factory=list, metadata=about('Agents whose outboxes are in the inbox; "*" means all others.')
+    )
+    tools: list[str] = field(
+        default_factory=list,
+        metadata=about(
+            'Tools the agent may call, beside those always allowed; "weather_*" stands for all that begin so.'
+        ),
+    )
+    file_access: FileAccess = field(default_factory=FileAccess)
+    may_be_absent: bool = field(
+        default=False,
+        metadata=about("Whether agents and tools that are named here may be absent: for what comes later."),
+    )
+
+    @cached_property
+    def tool_patterns(self) -> tuple[str, ...]:
+        """Those of `tools` that stand for more than one."""
+        return tuple(name for name in self.tools if "*" in name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentCredits:
+    """How much the agent may spend. `config/credits.json` overrides these."""
+
+    max_credits: float | None = field(
+        default=None,
+        metadata=about("No model call is made beyond this; null: no limit.", ge=0, le=LARGEST_AMOUNT),
+    )
+    soft_cap: float | None = field(
+        default=None,
+        metadata=about("One warning in log and prompt when this is reached.", ge=0, le=LARGEST_AMOUNT),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocation(AgentCredits):
+    """A line of `config/credits.json`."""
+
+    may_be_absent: bool = field(
+        default=False, metadata=about("Whether that agent may be absent: for one who comes later.")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnLimits:
+    """What one turn may do."""
+
+    max_steps: int | None = field(
+        default=None,
+        metadata=about(
+            "Model calls a turn may make to use tool results. Default 1; 8 with a strategy, and where the "
+            "model takes tools natively.",
+            ge=1,
+            le=50,
+        ),
+    )
+    repairs: int | None = field(
+        default=None,
+        metadata=about("Corrective calls after a reply that is not the contract. Default 1.", ge=0, le=5),
+    )
+    tool_timeout_s: float | None = field(
+        default=None,
+        metadata=about("Longest time a call of a tool may take; null: what tool and organisation say.", gt=0),
+    )
+    deadline_s: float | None = field(
+        default=None,
+        metadata=about(
+            "Time for all calls of tools in a turn, from its beginning: those that come later are not made. "
+            "null: none. An answer of the model has its own time, `deadline_s` of its line.",
+            gt=0,
+        ),
+    )
+    max_entries: int = field(default=64, metadata=about("Outbox entries one reply may write.", ge=0, le=64))
+    max_approvals: int = field(
+        default=5,
+        metadata=about(
+            "So many calls, and as many entries, one turn may ask persons to approve; more are refused.",
+            ge=1,
+            le=64,
+        ),
+    )
+    kinds: list[MessageKind] = field(
+        default_factory=lambda: list(MESSAGE_KINDS),
+        metadata=about("Kinds of entries the agent may write.", min_length=1),
+    )
+    take: Literal["one", "all"] | None = field(
+        default=None,
+        metadata=about(
+            '"one": a turn is for one request that is open, and shows that and what belongs to it; "all": '
+            "requests are part of the inbox. Default: one, of those who wait for the answer (`lemming ask`, "
+            "programs, agents whose team has this one); all, of the others."
+        ),
+    )
+    strategy: str | None = field(
+        default=None,
+        metadata=about(
+            'How a turn asks and acts: "react", "plan_execute", "reflexion", or one of a plugin; null: '
+            "react, with one step where max_steps says nothing."
+        ),
+    )
+    options: dict[str, Any] = field(
+        default_factory=dict, metadata=about("Options of the strategy: docs/strategies.md.")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextFile:
+    """A file whose text is put into every prompt of the agent."""
+
+    file: str = field(metadata=about("A path the agent may read, such as ./shared/facts.txt.", min_length=1))
+    label: str = field(default="", metadata=about("What the prompt calls it; default: the file's name."))
+    take: Literal["all", "next_line"] = field(
+        default="all", metadata=about('"next_line": one line a turn, in turn, starting over at the end.')
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One example turn shown to the model before the real one."""
+
+    input: str = field(metadata=about("What the agent was shown."))
+    output: str = field(metadata=about("The text of the one entry it wrote."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What the agent's entries must be."""
+
+    schema: dict[str, Any] = field(
+        metadata=about("The JSON Schema of the payload, the engine's own keys in it left out.")
+    )
+    when: list[dict[str, Any]] = field(
+        default_factory=list,
+        metadata=about(
+            "Conditions over an entry (kind, payload, tags): where one holds, it must satisfy the schema. "
+            "Default: entries of kind report and response.",
+            max_length=20,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        for place, condition in enumerate(self.when):
+            for wrong in problems_of(condition, f"output.when.{place}"):
+                raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
+
+
+class Member(NamedTuple):
+    """One whom an agent may ask: `name` is what its tool is called by, ask_<name>."""
+
+    agent: str
+    name: str
+    description: str = ""
+    verify: JudgedBy | None = None
+
+    @classmethod
+    def of(cls, plain: str | dict[str, Any]) -> Member:
+        """Return what an item of `team.ask` says; raise `Misfit`."""
+        if isinstance(plain, str):
+            return cls(plain, plain)
+        if unknown := plain.keys() - {"agent", "as", "description", "verify"}:
+            keys = ("agent", "as", "description", "verify")
+            hint = nearest(min(unknown), keys) or f"it has {', '.join(keys)}"
+            raise Misfit(f'team.ask: "{min(unknown)}" is not a key of a member ({hint})')
+        if "agent" not in plain:
+            raise Misfit('team.ask: a member needs "agent"')
+        if wrong := [key for key in plain if key != "verify" and not isinstance(plain[key], str)]:
+            raise Misfit(f'team.ask: "{wrong[0]}" of a member is a text')
+        name = plain.get("as", plain["agent"])
+        if not _TOOL_NAME.match(name):
+            raise Misfit(f'team.ask: "as" is "{name}", and must be of letters, digits, - and _')
+        said = plain.get("verify")
+        verify = judged_by_in(said, "team.ask: verify") if said is not None else None
+        return cls(plain["agent"], name, plain.get("description", ""), verify)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Team:
+    """Whom the agent may ask for help, and hand requests on to."""
+
+    ask: list[str | dict[str, Any]] = field(
+        default_factory=list,
+        metadata=about(
+            'Agents it may ask, each a tool ask_<name>: a name, or {"agent", "as", "description"}. Each must '
+            "be able to read the other's outbox."
+        ),
+    )
+    hand_to: list[str] = field(
+        default_factory=list,
+        metadata=about("Agents it may hand a request on to, each a tool hand_to_<name>."),
+    )
+    max_asked: int = field(
+        default=16, metadata=about("Questions it may ask for one request, in all its turns.", ge=1, le=1000)
+    )
+    max_depth: int = field(
+        default=5, metadata=about("Agents that may wait for each other in a row, it included.", ge=1, le=50)
+    )
+    max_hops: int = field(
+        default=5, metadata=about("How often a request may have been handed on, with this time.", ge=1, le=50)
+    )
+
+    may_be_absent: bool = field(
+        default=False, metadata=about("Whether agents of the team may be absent: for what comes later.")
+    )
+
+    def __post_init__(self) -> None:
+        names = [member.name for member in self.members]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise Misfit(f'team.ask: two members are called "{twice}": give one another "as"')
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """Those whom it may ask."""
+        return tuple(map(Member.of, self.ask))
+
+    @property
+    def names(self) -> set[str]:
+        """The agents that it may ask or hand on to."""
+        return {*(member.agent for member in self.members), *self.hand_to}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """One agent, as its resume defines it."""
+
+    name: str = field(metadata=about("The name of the agent's folder."))
+    title: str = field(default="", metadata=about("What the agent is called in prompts and tables."))
+    model: AgentModel = field(default_factory=AgentModel)
+    permissions: AgentPermissions = field(default_factory=AgentPermissions)
+    schedule: AgentSchedule = field(default_factory=AgentSchedule)
+    instructions: str = field(metadata=about("What the agent is told to be and do.", min_length=1))
+    credits: AgentCredits = field(default_factory=AgentCredits)
+    team: Team | None = field(default=None, metadata=about("Whom it may ask and hand on to; null: nobody."))
+    turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
+    output: Output | None = field(
+        default=None, metadata=about("What its entries must be; null: any payload will do.")
+    )
+    gates: list[Gate] = field(
+        default_factory=list,
+        metadata=about(
+            "Rules for what it is shown, calls and writes, after the organisation's: docs/gates.md."
+        ),
+    )
+    verify: JudgedBy | None = field(
+        default=None, metadata=about("Who must pass what it writes before it leaves; null: nobody.")
+    )
+    created_by: str = field(
+        default="",
+        metadata=about("The agent that created it, and whose limits it shares; create_agent writes it."),
+    )
+    context: list[ContextFile] = field(
+        default_factory=list, metadata=about("Files that are put into every prompt.")
+    )
+    skills: list[str] = field(
+        default_factory=list,
+        metadata=about(
+            'Skills it is told of and may read: names or patterns such as "pdf-*", looked for in its own '
+            'skills/ and in the organisation\'s, or with a folder in front: ".claude/skills/*".'
+        ),
+    )
+    guides: bool = field(
+        default=False,
+        metadata=about("Put AGENTS.md of the organisation's folder, and of its own, after the instructions."),
+    )
+    clock: bool = field(
+        default=False, metadata=about("Put date, time, weekday and time zone into every prompt of the agent.")
+    )
+    examples: list[Example] = field(
+        default_factory=list, metadata=about("Example turns; small models need two.", max_length=20)
+    )
+    paused: str = field(
+        default="",
+        metadata=about(
+            "Any text, such as since when, by whom and why: the agent takes no turns. `lemming pause`."
+        ),
+    )
+
+    capabilities: dict[str, dict[str, Any]] = field(
+        default_factory=dict,
+        metadata=about("What capabilities that do not ship are told of this agent, by their names."),
+    )
+    further: dict[str, Any] = field(default_factory=dict, metadata=INSIDE)
+    """The values of keys that capabilities read, by key: those that the resume has."""
+
+    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = resume_keys()
+
+    def __post_init__(self) -> None:
+        for pattern in self.skills:
+            if why := _why_no_skills(pattern):
+                raise Misfit(f'skills: "{pattern}" {why}')
+
+    def may_read(self, author: str) -> bool:
+        """Return whether entries of `author` may reach this agent's inbox."""
+        readable = self.permissions.read_outboxes
+        return author != self.name and (author in readable or "*" in readable)
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The agent as JSON values, in the resume's own shape, without the later keys that say nothing."""
+        values: dict[str, Any] = parse(compact(asdict(self)))
+        values["gates"] = [gate.plain for gate in self.gates]
+        values |= values.pop("further")
+        for block, defaults in LATER_KEYS.items():
+            inside = (values.get(block) or {}) if block else values
+            for key in [key for key, default in defaults.items() if inside.get(key, ...) == default]:
+                del inside[key]
+        return values
+
+
+def _why_no_skills(pattern: str) -> str:
+    """Return why a pattern leads to no skills; empty when it may."""
+    *folders, name = pattern.removeprefix("./").split("/")
+    if not name or pattern.startswith(("/", "~")) or not {"", ".", ".."}.isdisjoint(folders):
+        return "must be a name or a pattern, or one below a folder of the organisation: .claude/skills/*"
+    if any(mark in folder for folder in folders for mark in "*?["):
+        return "may have * and ? in its last part only"
+    return "has characters that no path has" if not pattern.isprintable() or "\\" in pattern else ""
+
+
+_BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
+LATER_KEYS: dict[str, dict[str, Any]] = {
+    "": {
+        "capabilities": {},
+        "clock": False,
+        "created_by": "",
+        "gates": [],
+        "guides": False,
+        "output": None,
+        "paused": "",
+        "skills": [],
+        "team": None,
+        "verify": None,
+    },
+    "model": {"fallback": []},
+    "permissions": {"may_be_absent": False},
+    "team": {"may_be_absent": False},
+    "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
+    "turn": {"take": None, "tool_timeout_s": None, "deadline_s": None, "strategy": None, "options": {}},
+}
+"""Keys that came after version 0.1.0, by the block they stand in: at their defaults no journal holds them."""

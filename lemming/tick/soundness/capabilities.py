@@ -1,0 +1,57 @@
+"""Blocks of capabilities that do not ship: somebody brings each, and its class says what may stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import GenericAlias
+from typing import Any, Literal
+
+from lemming.errors import ConfigError
+from lemming.files.documents import problems_of, value_of
+from lemming.files.jsontext import escaped, nearest
+from lemming.files.unknown import unknown_keys
+from lemming.plugins.capabilities import LISTED, in_order
+from lemming.plugins.registry import not_imported
+from lemming.tick.soundness.known import WhatIsThere, Wrong
+
+
+def wrong_with_blocks(
+    blocks: Mapping[str, Any], kind: Literal["settings", "resume_settings"], known: WhatIsThere
+) -> Iterator[Wrong]:
+    """Yield what nobody here understands; where a plugin is not imported, a name may be that of its own."""
+    plugins = known.config.org.plugins
+    for name, plain in blocks.items():
+        at = f"/capabilities/{escaped(name)}"
+        if name in LISTED:
+            keys = ", ".join(f'"{key}"' for key in LISTED[name].resume)
+            hint = f"its keys in a resume: {keys}" if keys else "it has keys of its own"
+            yield Wrong(at, f'"{name}" ships, and has no block here', hint)
+        elif name in known.capabilities:
+            yield from _misfits(name, getattr(known.capabilities[name], kind), plain)
+        elif not not_imported(plugins):
+            hint = "install what brings it, or name its module in plugins of config/org.json"
+            meant = nearest(name, [*known.capabilities])
+            yield Wrong(at, f'no capability "{name}" is installed', meant or hint)
+
+
+def _misfits(name: str, kind: type[Any], plain: dict[str, Any]) -> Iterator[Wrong]:
+    at = f"/capabilities/{name}"
+    for unknown in unknown_keys({name: plain}, GenericAlias(dict, (str, kind))):
+        yield Wrong(f"/capabilities{unknown.pointer}", unknown.message, unknown.hint)
+    try:
+        value_of(kind, plain)
+    except TypeError as error:  # somebody's own class
+        yield Wrong(at, f"its settings cannot come from JSON: {error}", "that is for who wrote it to mend")
+    except ValueError:
+        for problem in problems_of(kind, plain):
+            yield Wrong(f"{at}{problem.pointer}", problem.message, problem.hint)
+
+
+def wrong_with_order(known: WhatIsThere) -> Iterator[Wrong]:
+    """Yield those that come after each other in a circle."""
+    agents = known.survey.agents.values()
+    named = {*known.config.org.capabilities, *(name for agent in agents for name in agent.capabilities)}
+    try:
+        in_order(named & known.capabilities.keys(), known.config.org.plugins)
+    except ConfigError as error:
+        yield Wrong("/capabilities", error.message, "take one of them out")

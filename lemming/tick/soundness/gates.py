@@ -1,0 +1,223 @@
+"""Gates that can concern nothing: about tools, agents, words or fields that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from types import NoneType
+from typing import Any, get_args
+
+from lemming.agents import Agent
+from lemming.base.kinds import MESSAGE_KINDS, ToolClass
+from lemming.base.patterns import is_among, is_named
+from lemming.capabilities.gates.gate import SEEN, At, Gate
+from lemming.errors import Outcome
+from lemming.files.jsontext import compact, meant, nearest
+from lemming.org.when import predicate
+from lemming.plugins.capabilities import missing_for_gate
+from lemming.tick.soundness.known import Test, WhatIsThere, Wrong, slips_in
+from lemming.tick.soundness.placed import wrong_with_paths
+
+Json = dict[str, Any]
+INSTALL = "install lemming-engine again, or let it block"
+
+WHAT: dict[At, tuple[str, ...]] = {
+    "in": ("entry", "memory", "file", "result"),
+    "out": ("entry", "memory"),
+}
+_OF_TEXTS = {"starts_with", "ends_with", "contains", "matches"}
+_OF_WHAT_IS_THERE = {"agent", "from", "model", "provider", "tool"}
+_KINDS: dict[str, tuple[set[str], tuple[type, ...]]] = {
+    "true or false": ({"channel", "leaves", "own", "success"}, (bool,)),
+    "a number": ({"call", "credits", "dollars", "tick"}, (int, float, NoneType)),
+}
+_OF_SCHEMAS: dict[Any, tuple[type, ...]] = {
+    "string": (str,), "boolean": (bool,), "integer": (int, float), "number": (int, float),
+}  # fmt: skip
+_NOTHING_BELOW = {
+    "agent", "call", "channel", "class", "credits", "dollars", "from", "id", "key", "kind", "label", "leaves",
+    "model", "outcome", "output", "own", "provider", "success", "text", "tick", "tool", "trust", "what",
+}  # fmt: skip
+"""Fields that are one text, number or truth."""
+
+
+def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
+    """Yield what can never be in a gate of an agent's resume (None: of all agents); places are below it.
+
+    Where it says that what it is about may be absent, names of what is not there are no mistakes.
+    """
+    if missing := missing_for_gate(gate.then):
+        yield Wrong("/then", f'nobody here answers a gate that says "{gate.then}": {missing}', INSTALL)
+    if not gate.may_be_absent:
+        yield from _about_tools(gate, known)
+        yield from _about_classes(gate, known)
+        yield from _about_names(gate, known)
+        yield from _about_approved(gate, known, agent)
+        yield from _about_arguments(gate, known, agent)
+    yield from slips_in(gate.schema or {}, "/schema")
+    tests = [*tests_in(gate.when, "/when")] if gate.when else []
+    if gate.at in ("call", "result"):
+        yield from wrong_with_paths(gate, tests, known, agent)
+    for test in tests:
+        yield from _about_field(test, gate, known)
+        for what, (names, types) in _KINDS.items():
+            if test.field in names:
+                yield from _of_other_kinds(test, types, what)
+        if not (gate.may_be_absent and test.field in _OF_WHAT_IS_THERE):
+            yield from _about_values(test, gate, known, agent)
+
+
+def _about_tools(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
+    for index, pattern in enumerate(gate.tools):
+        at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
+        if not (why := known.why_no_tool(pattern)):
+            continue
+        if any(is_named(name, pattern) for name in known.team_names):
+            hint = 'use {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
+            yield Wrong(at, f'"{pattern}" asks the team, or hands on: that is an entry, and no call', hint)
+        else:
+            yield Wrong(at, *why)
+
+
+def _about_classes(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
+    if not gate.tools or not gate.classes or known.may_have_more_tools(gate.tools):
+        return
+    tools = [tool for tool in (known.tools_of(None) or {}).values() if is_among(tool.name, gate.tools)]
+    if tools and not any(tool.tool_class in gate.classes for tool in tools):
+        classes = ", ".join(sorted({tool.tool_class for tool in tools}))
+        message = f"no tool that it names is of this class: {classes}"
+        yield Wrong("/class", message, "take one of the two keys out")
+
+
+def _about_names(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
+    for index, name in enumerate(gate.persons):
+        people = [each for each in known.names if known.is_person(each)]
+        if name not in people:
+            hint = nearest(name, people) or f"persons here: {', '.join(people) or 'none'}"
+            yield Wrong(f"/persons/{index}", f'there is no person "{name}"', hint)
+    for index, key in enumerate(gate.models):
+        if key not in known.config.models:
+            hint = nearest(key, [*known.config.models]) or f"keys: {', '.join(sorted(known.config.models))}"
+            yield Wrong(f"/models/{index}", f'there is no model key "{key}"', hint)
+    if gate.by and (why := known.why_no_judge(gate.by)):
+        yield Wrong("/by", *why)
+
+
+def _about_approved(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
+    """Yield the slips in what a gate need not ask about. Of all agents, one that has left is no slip."""
+    names = [agent.name] if agent else known.names
+    for name, tools in gate.approved.items():
+        at, other = f"/approved/{name}", names[0] if agent else meant(name, names)
+        if name not in names and other:
+            yield Wrong(at, f'"{name}" is no agent whose calls it asks about', f'did you mean "{other}"?')
+        for index, tool in enumerate(tools):
+            if why := known.why_no_tool(tool):
+                yield Wrong(f"{at}/{index}", *why)
+            elif gate.tools and not is_among(tool, gate.tools):
+                hint = f"it concerns {', '.join(gate.tools)}"
+                yield Wrong(f"{at}/{index}", f'it does not concern "{tool}"', hint)
+
+
+def _about_arguments(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
+    """Yield the arguments that no tool has which a gate concerns, where all of these are known."""
+    named = [(f"/args/{name}", name) for name in gate.args]
+    tests = [it for it in tests_in(gate.when or {}, "/when") if it.field.startswith("args.")]
+    named += [(f"{it.pointer}/field", it.field.removeprefix("args.")) for it in tests]
+    if not named or (known.survey.names_servers and known.may_have_more_tools(gate.tools or ("*",))):
+        return
+    tools = [
+        tool
+        for tool in (known.tools_of(agent) or {}).values()
+        if gate.concerns_tool(tool.name, tool.tool_class)
+    ]
+    taken = [tool.parameters.get("properties") for tool in tools]
+    takes_any = any(tool.parameters.get("additionalProperties") for tool in tools)
+    if not tools or takes_any or not all(isinstance(it, dict) for it in taken):
+        return
+    arguments = {name: None for properties in taken for name in properties or ()}
+    for at, name in named:
+        if name not in arguments and name.partition(".")[0] not in arguments:
+            hint = nearest(name, [*arguments]) or f"arguments: {', '.join(arguments) or 'none'}"
+            yield Wrong(at, f'no tool that it concerns has an argument "{name}"', hint)
+    for test in tests:
+        said = [
+            it for properties in taken if (it := (properties or {}).get(test.field.removeprefix("args.")))
+        ]
+        kinds = sorted({str(it.get("type")) for it in said if isinstance(it, dict)})
+        if kinds and _OF_SCHEMAS.keys() >= {*kinds}:
+            types = tuple(it for kind in kinds for it in _OF_SCHEMAS[kind])
+            yield from _of_other_kinds(test, types, " or ".join(kinds))
+
+
+def _about_field(test: Test, gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
+    head, _, below = test.field.partition(".")
+    seen = SEEN[gate.at]
+    if head not in seen:
+        hint = nearest(head, [*seen]) or f"it sees {', '.join(sorted(seen))}"
+        yield Wrong(f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint)
+    elif below and head in _NOTHING_BELOW:
+        yield Wrong(f"{test.pointer}/field", f'nothing stands below "{head}"', f'"field": "{head}"')
+    elif head == "trust" and known.config.org.trust is None:
+        hint = '"trust": {} in config/org.json has the engine track it'
+        yield Wrong(test.pointer, "it looks at trust, which nobody tracks", hint)
+
+
+def _about_values(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
+    """Yield the values that a field never has."""
+    wanted = _values_of(test, gate, known, agent)
+    if wanted is None:
+        return
+    there = f"there is {', '.join(sorted(wanted)) or 'none'}"
+    for value in test.values:
+        if value not in wanted and not (test.field == "tool" and known.why_no_tool(str(value)) is None):
+            hint = nearest(str(value), [*wanted]) or there
+            yield Wrong(f"{test.pointer}/value", f'"{test.field}" is never "{value}"', hint)
+    if test.op in _OF_TEXTS and not (test.field == "tool" and known.survey.names_servers):
+        fits = predicate({"field": test.field, "op": test.op, "value": test.value})
+        if not any(fits({test.field: each}) for each in wanted):
+            message = f'nothing that "{test.field}" can be {test.op.replace("_", " ")} "{test.value}"'
+            yield Wrong(f"{test.pointer}/value", message, nearest(str(test.value), [*wanted]) or there)
+
+
+def _of_other_kinds(test: Test, types: tuple[type, ...], what: str) -> Iterator[Wrong]:
+    """Yield the values that are none of what a field is: a text where it is a number."""
+    for value in test.values:
+        if not isinstance(value, types):
+            shown = compact(value).decode()
+            yield Wrong(f"{test.pointer}/value", f'"{test.field}" is never {shown}', f"it is {what}")
+
+
+def _values_of(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) -> Collection[str] | None:
+    """Return all that a field can be; None where that is not known."""
+    match test.field:
+        case "trust":
+            return known.config.org.trust.order if known.config.org.trust else None
+        case "agent":
+            return [agent.name] if agent else known.names
+        case "from" if gate.at == "in":
+            return known.names
+        case "model":
+            return known.config.models
+        case "provider":
+            return {entry.provider for entry in known.config.models.values()}
+        case "tool" if known.toolset is not None:
+            return {*known.tool_names, *known.team_names}
+        case "what":
+            return WHAT.get(gate.at)
+        case "kind":
+            return MESSAGE_KINDS
+        case "class":
+            return get_args(ToolClass)
+        case "outcome":
+            return get_args(Outcome)
+    return None
+
+
+def tests_in(condition: Json, pointer: str) -> Iterator[Test]:
+    """Yield the tests of a sound condition."""
+    for word in ("all", "any"):
+        for index, each in enumerate(condition.get(word, ())):
+            yield from tests_in(each, f"{pointer}/{word}/{index}")
+    if "not" in condition:
+        yield from tests_in(condition["not"], f"{pointer}/not")
+    if "field" in condition:
+        yield Test(pointer, condition["field"], condition["op"], condition.get("value"))

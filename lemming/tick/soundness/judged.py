@@ -1,0 +1,183 @@
+"""The agents that may run, and what stops all: each file held against what there is, when that has changed.
+
+What is not understood in a gate, grant, limit or trust rule blocks. In a resume it takes that agent out, as a
+resume that is no JSON does; in the settings it stops the run. Whoever shows or runs agents goes by this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from operator import is_
+from typing import Any, NamedTuple
+
+from lemming.agents import RESUME_LIMIT_BYTES, Survey, survey_agents
+from lemming.base import paths
+from lemming.errors import ConfigError, Problem
+from lemming.files import fs
+from lemming.files.jsontext import locate
+from lemming.org.config import CREDITS_FILE, ORG_FILE, Config, load_config
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.capabilities import brought
+from lemming.plugins.registry import load_installed_plugins, not_imported
+from lemming.tick.soundness.capabilities import wrong_with_blocks, wrong_with_order
+from lemming.tick.soundness.gates import wrong_with
+from lemming.tick.soundness.known import WhatIsThere, Wrong
+from lemming.tick.soundness.rules import (
+    wrong_with_agent,
+    wrong_with_allocations,
+    wrong_with_creators,
+    wrong_with_trust,
+)
+from lemming.tools import toolset_of
+from lemming.tools.toolset import OwnToolset, Toolset
+
+CODE = "LMG-308"
+NONE_NAMED: Mapping[str, Any] = {}
+
+
+class Judged(NamedTuple):
+    """The agents as they may run, those out among `broken`, and what is wrong with the settings."""
+
+    survey: Survey
+    stops: tuple[Problem, ...]
+    is_sound: bool
+
+    def require_sound_settings(self) -> None:
+        """Raise `ConfigError` with all that stops the run."""
+        if self.stops:
+            raise ConfigError(str(self.stops[0]), problems=self.stops)
+
+
+def judged(base: OrgPath, config: Config, survey: Survey) -> Judged:
+    """Return what becomes of agents and settings; the very same value while nothing changes."""
+    return Organisation.at(base).own(_Latest).of(config, survey)
+
+
+def sound_survey(base: OrgPath) -> Survey:
+    """Return the agents as they may run. Raises `ConfigError` for settings that cannot be read."""
+    org = Organisation.at(base)
+    return judged(org, load_config(org), survey_agents(org)).survey
+
+
+def who_may_run(org: Organisation, config: Config, survey: Survey) -> Survey:
+    """Return the agents as they may run; what is missing may be the tool of a package that is installed.
+
+    Raises `ConfigError` for settings that nobody understands.
+    """
+    found = judged(org, config, survey)
+    if not found.is_sound:
+        load_installed_plugins()
+        found = judged(org, config, survey)
+        found.require_sound_settings()
+    return found.survey
+
+
+class _Latest:
+    """What was judged last, and what it was made of."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._parts: tuple[Any, ...] = ()
+        self._judged: Judged | None = None
+
+    def of(self, config: Config, survey: Survey) -> Judged:
+        toolset = _toolset_of(self._org, config) if _is_about_tools(config, survey) else None
+        capabilities = _capabilities_of(config, survey)
+        parts = (config, survey, toolset, _servers_of(self._org, config, survey), capabilities)
+        if self._judged is None or not all(map(is_, parts, self._parts)):
+            self._judged = _judge(WhatIsThere(self._org, config, survey, toolset, capabilities))
+            self._parts = parts
+        return self._judged
+
+
+def _is_about_tools(config: Config, survey: Survey) -> bool:
+    trust = config.org.trust
+    is_named = bool(survey.by_tool or survey.has_gates or config.org.gates or (trust and trust.tools))
+    return is_named or bool(config.org.tool_files)
+
+
+def _capabilities_of(config: Config, survey: Survey) -> Mapping[str, Any]:
+    """Return the capabilities that do not ship; who names none does not look for any."""
+    if not (config.org.capabilities or survey.names_capabilities):
+        return NONE_NAMED
+    return brought(config.org.plugins)
+
+
+def _servers_of(org: Organisation, config: Config, survey: Survey) -> object:
+    """Return what is known of MCP servers, where somebody's tools are theirs."""
+    named = [*(config.org.trust.tools if config.org.trust else ()), *survey.by_tool]
+    named += [tool for gate in config.org.gates for tool in gate.tools]
+    named += [tool for agent in survey.agents.values() for gate in agent.gates for tool in gate.tools]
+    if not any(tool.startswith("mcp.") for tool in named):
+        return None
+    from lemming.capabilities.mcp.settings import mcp_config
+
+    return mcp_config(org)
+
+
+def _toolset_of(org: Organisation, config: Config) -> Toolset | None:
+    """Return the tools; None where not all are known here. No file of tools is loaded to know them."""
+    settings = config.org
+    if not_imported(settings.plugins) or load_config(org).org.tool_files != settings.tool_files:
+        return None
+    if settings.tool_files and not org.own(OwnToolset).has_looked:
+        return None
+    try:
+        return toolset_of(settings, org)
+    except ConfigError:
+        return None
+
+
+def _judge(known: WhatIsThere) -> Judged:
+    survey = known.survey
+    stops = (
+        *_problems(known.org, ORG_FILE, _wrong_with_settings(known)),
+        *_problems(known.org, CREDITS_FILE, wrong_with_allocations(known)),
+    )
+    out: dict[str, ConfigError] = {}
+    without_tools = known.toolset.out if known.toolset else {}
+    for name, agent in survey.agents.items():
+        if of_tools := without_tools.get(name):
+            out[name] = ConfigError(str(of_tools[0]), problems=tuple(of_tools))
+            continue
+        wrong = [*wrong_with_agent(agent, known)]
+        if agent.capabilities:
+            wrong += wrong_with_blocks(agent.capabilities, "resume_settings", known)
+        for place, gate in enumerate(agent.gates):
+            wrong += [it._replace(at=f"/gates/{place}{it.at}") for it in wrong_with(gate, known, agent)]
+        if wrong:
+            problems = tuple(_problems(known.org, paths.resume_file(name), wrong))
+            out[name] = ConfigError(str(problems[0]), problems=problems)
+    if not out:
+        return Judged(survey, stops, is_sound=not stops)
+    agents = {name: agent for name, agent in survey.agents.items() if name not in out}
+    broken = dict(sorted({**survey.broken, **out}.items()))
+    return Judged(replace(survey, agents=agents, broken=broken), stops, is_sound=False)
+
+
+def _wrong_with_settings(known: WhatIsThere) -> Iterator[Wrong]:
+    settings = known.config.org
+    for place, gate in enumerate(settings.gates):
+        for it in wrong_with(gate, known, None):
+            yield it._replace(at=f"/gates/{place}{it.at}")
+    if settings.capabilities or known.survey.names_capabilities:
+        yield from wrong_with_blocks(settings.capabilities, "settings", known)
+        yield from wrong_with_order(known)
+    if settings.trust:
+        yield from wrong_with_trust(settings.trust, known)
+    yield from wrong_with_creators(known)
+
+
+def _problems(org: Organisation, file: str, found: Iterable[Wrong]) -> Iterator[Problem]:
+    text = ""
+    for wrong in found:
+        try:
+            text = text or fs.read_bytes(org / file, RESUME_LIMIT_BYTES * 4).decode("utf-8", "replace")
+        except OSError:  # it has gone since, or stands for the default
+            text = " "
+        text = text.removeprefix("\ufeff")
+        line, column = locate(text, wrong.at)
+        if not line:  # what is missing has the place of what should have it
+            line, column = locate(text, wrong.at.rpartition("/")[0])
+        yield Problem(wrong.message, file, line, column, wrong.at, wrong.hint, code=CODE)

@@ -1,0 +1,163 @@
+"""What there is in an organisation for gates, grants and rules to be about, and one thing wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from lemming.agents import Agent, Survey
+from lemming.base.patterns import is_named
+from lemming.capabilities.answers.schema import WORDS, other_words
+from lemming.files.jsontext import escaped, meant, nearest
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
+from lemming.org.verification import WhoJudges, judge_named
+from lemming.providers import is_channel, is_person
+from lemming.tools import Tool
+from lemming.tools.toolset import Toolset, names_of_team
+
+OF_SERVERS = "mcp."
+_ALL_OF_SERVERS = "mcp.*"
+
+
+_SAME = {"is", "is_not"}
+_AMONG = {"in", "not_in"}
+
+
+class Wrong(NamedTuple):
+    """The place in a file (a JSON pointer), what is wrong there, and what to do."""
+
+    at: str
+    message: str
+    hint: str
+
+
+def slips_in(schema: dict[str, Any], at: str) -> Iterator[Wrong]:
+    """Yield the keywords of a schema that are some of JSON Schema with a slip, and would check nothing."""
+    for pointer, key in other_words(schema):
+        if other := meant(key, sorted(WORDS)):
+            place = f"{at}{pointer}/{escaped(key)}"
+            yield Wrong(
+                place, f'JSON Schema has no "{key}", and it checks nothing', f'did you mean "{other}"?'
+            )
+
+
+class Test(NamedTuple):
+    """One test of a condition, and where it stands."""
+
+    pointer: str
+    field: str
+    op: str
+    value: Any
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """The values that it holds the field against, one of which it must be."""
+        return (self.value,) if self.op in _SAME else self.value if self.op in _AMONG else ()
+
+
+@dataclass(frozen=True)
+class WhatIsThere:
+    """What there is; `toolset` is None where not all tools are known here.
+
+    `capabilities` are those that do not ship, by name; none where nobody names any.
+    """
+
+    org: Organisation
+    config: Config
+    survey: Survey
+    toolset: Toolset | None
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """All agents, those among them whose resumes are broken."""
+        return sorted({*self.survey.agents, *self.survey.broken})
+
+    @cached_property
+    def tool_names(self) -> frozenset[str]:
+        """The names of all tools, whoever may call them."""
+        tools = self.toolset
+        own = tools.agents_with_more.values() if tools else ()
+        return frozenset(name for each in (tools or (), *own) for name in each)
+
+    @cached_property
+    def team_names(self) -> frozenset[str]:
+        """What is called ask_... and hand_to_...: entries, and no calls."""
+        return frozenset(name for agent in self.survey.agents.values() for name in names_of_team(agent))
+
+    def tools_of(self, agent: Agent | None) -> Mapping[str, Tool] | None:
+        """Return the tools there are for an agent (None: for one at least), but for those of servers."""
+        if self.toolset is None:
+            return None
+        sets = (self.toolset, *self.toolset.agents_with_more.values())
+        of_all = sets if agent is None else (self.toolset.of(agent.name),)
+        return {name: tools[name] for tools in of_all for name in tools if not name.startswith(OF_SERVERS)}
+
+    def is_person(self, name: str) -> bool:
+        """Return whether a person speaks for an agent, or may, as its resume cannot be read."""
+        return self._stands_for(name, is_person)
+
+    def is_channel(self, name: str) -> bool:
+        """Return whether a channel speaks for an agent, or may."""
+        return self._stands_for(name, is_channel)
+
+    def provider_of(self, name: str) -> str:
+        """Return the provider that speaks for an agent; empty where nobody knows."""
+        agent = self.survey.agents.get(name)
+        entry = self.config.models.get(agent.model.key) if agent else None
+        return entry.provider if entry else ""
+
+    def _stands_for(self, name: str, which: object) -> bool:
+        agent = self.survey.agents.get(name)
+        entry = self.config.models.get(agent.model.key) if agent else None
+        return agent is None or (
+            entry is not None and callable(which) and bool(which(entry.provider, self.config.org.plugins))
+        )
+
+    def why_no_tool(self, pattern: str) -> tuple[str, str] | None:
+        """Return why a name or pattern can be that of no tool, and what to do; None when it may be.
+
+        While the own tools of some agent cannot be loaded, it may be one of theirs. Which tools a server has,
+        only the server says: one that is configured is known enough.
+        """
+        if pattern.startswith(OF_SERVERS):
+            return self._why_no_server(pattern)
+        if (
+            self.toolset is None
+            or self.toolset.out
+            or any(is_named(name, pattern) for name in self.tool_names)
+        ):
+            return None
+        known = [*self.tool_names, *{f"{name.partition('_')[0]}_*" for name in self.tool_names}]
+        return f'there is no tool "{pattern}"', nearest(pattern, known) or "`lemming tools list`"
+
+    def _why_no_server(self, pattern: str) -> tuple[str, str] | None:
+        from lemming.capabilities.mcp.offered import why_no_tool
+        from lemming.capabilities.mcp.settings import mcp_config, servers_named
+
+        if pattern == _ALL_OF_SERVERS or (why := why_no_tool(self.org, pattern)) is None:
+            return None
+        config = mcp_config(self.org)
+        is_server = pattern.count(".") < 2 and not pattern.endswith("*")
+        if config.problems or (servers_named([pattern], config.servers) and not is_server):
+            return None  # what another program's file says of it cannot be read; or it may have it tomorrow
+        return why
+
+    def why_no_judge(self, by: WhoJudges) -> tuple[str, str] | None:
+        """Return why nobody of that name can judge, and what to do; None when somebody may."""
+        who = judge_named(by)
+        known = [
+            *(self.names if who.kind != "model" else ()),
+            *(self.config.models if who.kind != "agent" else ()),
+        ]
+        if who.kind == "command" or who.name in known:
+            return None
+        what = {"agent": "agent", "model": "model key"}.get(who.kind, "agent and no model key")
+        return f'there is no {what} "{who.name}"', nearest(who.name, known) or f"there is {', '.join(known)}"
+
+    def may_have_more_tools(self, patterns: Iterable[str]) -> bool:
+        """Return whether tools of servers, whose arguments nobody knows, may be among those of patterns."""
+        return any(it.startswith(OF_SERVERS) or "mcp.".startswith(it.split("*")[0]) for it in patterns)

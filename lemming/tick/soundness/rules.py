@@ -1,0 +1,143 @@
+"""Trust rules, teams, grants and allocations that are about nobody and nothing here. Only what is sure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lemming.access.grants import why_no_grant
+from lemming.agents import Agent, TurnLimits, nearest_agent
+from lemming.base import paths
+from lemming.base.patterns import is_named
+from lemming.capabilities.answers.schema import flaw_of
+from lemming.files.jsontext import meant, nearest
+from lemming.org.blocks import TRUST_OF_TOOLS, Trust, TrustRule
+from lemming.org.when import fields_in
+from lemming.plugins.capabilities import missing_for_turn
+from lemming.tick.soundness.known import WhatIsThere, Wrong, slips_in
+
+VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
+"""What the channels that ship make sure of (docs/trust.md); one of a plugin may make sure of anything."""
+_LATER = '"may_be_absent": true says that it is for later'
+
+
+def wrong_with_trust(trust: Trust, known: WhatIsThere) -> Iterator[Wrong]:
+    """Yield rules that are about nobody here, or are never reached, and patterns that fit no tool."""
+    for number, rule in enumerate(trust.rules):
+        at = f"/trust/rules/{number}"
+        named = [name for name in known.names if is_named(name, rule.from_)]
+        earlier = [it for it in trust.rules[:number] if not it.when and is_named(rule.from_, it.from_)]
+        if not named and not rule.may_be_absent:
+            hint = f"{nearest_agent(rule.from_, known.names)}; {_LATER}"
+            yield Wrong(f"{at}/from", f'"{rule.from_}" is the name of no agent', hint)
+        elif rule.when and not rule.may_be_absent and not any(map(known.is_channel, named)):
+            hint = "only what a channel has verified can be looked at; take `when` out"
+            yield Wrong(f"{at}/when", f'no channel speaks for "{rule.from_}"', hint)
+        elif (of := [*map(known.provider_of, named)]) and (field := _never_verified(rule, of)):
+            known_here = sorted({f"verified.{it}" for each in of for it in VERIFIED.get(each, ())})
+            hint = nearest(field, known_here) or f"there is {', '.join(known_here) or 'nothing'}"
+            yield Wrong(f"{at}/when", f'no channel of "{rule.from_}" verifies "{field}"', hint)
+        elif earlier:
+            hint = "the first rule that fits counts: move it up"
+            yield Wrong(f"{at}/from", f'an earlier rule ("{earlier[0].from_}") is about all of these', hint)
+    for pattern in () if trust.may_be_absent else trust.tools:
+        if pattern not in TRUST_OF_TOOLS and (why := known.why_no_tool(pattern)):
+            yield Wrong(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
+
+
+def _never_verified(rule: TrustRule, providers: Sequence[str]) -> str:
+    """Return the first field of a rule's condition that no channel makes sure of; empty for none."""
+    if not rule.when or not VERIFIED.keys() >= {*providers}:
+        return ""
+    known = {f"verified.{it}" for each in providers for it in VERIFIED[each]}
+    return next((it for it in fields_in(rule.when) if it not in known), "")
+
+
+def wrong_with_creators(known: WhatIsThere) -> Iterator[Wrong]:
+    """Yield what new agents can never have, or nobody can be who may create them."""
+    settings, keys = known.config.org, [*known.config.models]
+    for index, key in enumerate(settings.create_agent_models):
+        if key not in keys:
+            hint = nearest(key, keys) or f"keys there: {', '.join(sorted(keys))}"
+            yield Wrong(f"/create_agent_models/{index}", f'no model key "{key}"', hint)
+    for index, name in enumerate(settings.create_agent_allowed):
+        if name not in known.names and (other := meant(name, known.names)):
+            yield Wrong(
+                f"/create_agent_allowed/{index}", f'there is no agent "{name}"', f'did you mean "{other}"?'
+            )
+
+
+def wrong_with_allocations(known: WhatIsThere) -> Iterator[Wrong]:
+    """Yield allocations that limit nobody, and are surely meant for an agent that has none.
+
+    One of an agent that has left stays, for when it is put back.
+    """
+    allocations = known.config.allocations
+    without = [name for name in known.names if name not in allocations]
+    for name, allocation in allocations.items():
+        if name in known.names:
+            continue
+        if not paths.AGENT_NAME.match(name):
+            yield Wrong(f"/{name}", f'"{name}" is no name of an agent', nearest_agent(name, known.names))
+        elif (other := meant(name, without)) and not allocation.may_be_absent:
+            yield Wrong(f"/{name}", f'there is no agent "{name}"', f'did you mean "{other}"? {_LATER}')
+
+
+def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
+    """Yield what an agent's team and grants name and nobody understands.
+
+    A tool or an agent in a grant that is not there may come later, and grants nothing till then: it is only
+    told of elsewhere, unless it is one that is there, with a slip.
+    """
+    for key, missing in missing_for_turn().items():
+        if getattr(agent.turn, key) != getattr(TurnLimits, key):
+            yield Wrong(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
+    yield from _about_team(agent, known)
+    yield from _about_judges(agent, known)
+    if agent.output and not flaw_of(agent.output.schema)[0]:
+        yield from slips_in(agent.output.schema, "/output/schema")
+    permissions, tools = agent.permissions, known.tool_names
+    for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
+        at = f"/permissions/tools/{index}"
+        if not (why := known.why_no_tool(name)):
+            continue
+        if other := meant(name, sorted(tools)):
+            yield Wrong(at, f'no tool "{name}"', f'did you mean "{other}"?')
+        elif "*" in name or name.startswith("mcp."):
+            yield Wrong(at, why[0], f"{why[1]}; {_LATER}")
+    for index, name in enumerate(() if permissions.may_be_absent else permissions.read_outboxes):
+        at = f"/permissions/read_outboxes/{index}"
+        if name in ("*", *known.names):
+            continue
+        if "*" in name:
+            yield Wrong(at, f'"{name}" is no name', 'names of agents, or "*" alone for all')
+        elif other := meant(name, known.names):
+            yield Wrong(at, f'there is no agent "{name}"', f'did you mean "{other}"?')
+    files = permissions.file_access
+    for key, grants in (("allow_read", files.allow_read), ("allow_write", files.allow_write)):
+        for index, grant in enumerate(grants):
+            if why_not := why_no_grant(grant):
+                hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
+                at = f"/permissions/file_access/{key}/{index}"
+                yield Wrong(at, f'"{grant}" grants nothing: {why_not}', hint)
+
+
+def _about_judges(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
+    named = [("/verify/by", agent.verify)]
+    for index, member in enumerate(agent.team.members if agent.team else ()):
+        named.append((f"/team/ask/{index}/verify/by", member.verify))
+    for at, judge in named:
+        if judge and (why := known.why_no_judge(judge.by)):
+            yield Wrong(at, *why)
+
+
+def _about_team(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
+    if agent.team is None:
+        return
+    named = [(f"/team/ask/{index}", member.agent) for index, member in enumerate(agent.team.members)]
+    named += [(f"/team/hand_to/{index}", name) for index, name in enumerate(agent.team.hand_to)]
+    for at, name in named:
+        if name == agent.name:
+            yield Wrong(at, "an agent is not in its own team", "take it out")
+        elif name not in known.names and not agent.team.may_be_absent:
+            hint = f"{nearest_agent(name, known.names)}; {_LATER}"
+            yield Wrong(at, f'there is no agent "{name}"', hint)
