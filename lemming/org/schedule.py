@@ -1,6 +1,6 @@
 """When an agent fires and who goes first. Pure arithmetic on ticks.
 
-Formulas: architecture guide, "Scheduling & Execution". What a cron schedule means is `lemming.base.times.cron`'s.
+Formulas: architecture guide, "Scheduling & Execution". What a cron schedule means is `base.times.cron`'s.
 """
 
 from __future__ import annotations

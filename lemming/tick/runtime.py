@@ -258,7 +258,7 @@ class Runtime:
         )
 
     def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Return what the MCP servers have that those who take a turn may call; see `lemming.capabilities.mcp.look`."""
+        """Return what the MCP servers have that those who take a turn may call; see `capabilities.mcp.look`."""
         from lemming.capabilities.mcp.look import look
 
         firing = [

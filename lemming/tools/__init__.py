@@ -1,7 +1,7 @@
 """Tools: what an agent can do beside writing to its outbox and its memory.
 
-A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. Those that ship
-live in `lemming/capabilities/toolbox/`; they say what would change (`plan`) and leave the writing to the engine.
+A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. Those that ship live
+in `lemming/capabilities/toolbox/`; they say what would change (`plan`) and leave the writing to the engine.
 """
 
 from __future__ import annotations

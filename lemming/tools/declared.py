@@ -1,6 +1,6 @@
 """`@tool`: makes a function a tool, by what the function's signature, hints and docstring say, and by this.
 
-Here stands only what was said; reading the function, and running it, is for `lemming.capabilities.toolbox.functions`.
+Here stands only what was said; reading the function, and running it, is for `capabilities.toolbox.functions`.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class Worker:
             sys.executable,
             "-P",
             "-m",
-            "lemming.capabilities.toolbox.functions.worker",
+            f"{__package__}.worker",
             str(memory_bytes),
         ]
         try:
