@@ -13,10 +13,10 @@ from benchmarks.measurement import Measurement
 from benchmarks.options import Options
 from benchmarks.orgs import NEVER, SENTENCE, agent_names, forget_models, make, write_resumes
 from benchmarks.processes import PYTHON, YARDSTICK, lemming, run
+from lemming.base.jsontext import pretty
 from lemming.engine import run_forever
 from lemming.facts.views import VIEWS
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
 

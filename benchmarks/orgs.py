@@ -9,9 +9,9 @@ from typing import Any
 
 from benchmarks.options import Options
 from benchmarks.sides import Work
+from lemming.base.jsontext import pretty
 from lemming.engine import persist_tick, run_forever, ticks
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.messages import OutboxEntry, entry_id, write_outbox_entry
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import make_org, resume, say

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from lemming.base import paths
+from lemming.base.jsontext import compact, locate, meant, nearest
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import Document, read_text, unreadable
-from lemming.files.jsontext import compact, locate, meant, nearest
 from lemming.files.stamps import (
     Identity,
     Look,

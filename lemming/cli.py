@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lemming import __version__
+from lemming.base.version import __version__
 from lemming.commands.failures import guarded
 from lemming.commands.screen import show, show_text
 from lemming.commands.session import Session
@@ -169,7 +169,7 @@ class Contents(TyperGroup):
         """Return the name, the command and the other words; raise `UsageError` with the nearest name."""
         names = self.list_commands(ctx)
         if args[0] not in names and not ctx.resilient_parsing:
-            from lemming.files.jsontext import nearest
+            from lemming.base.jsontext import nearest
 
             hint = MEANT.get(args[0]) or nearest(args[0], names) or "lemming --help"
             raise UsageError(f'there is no command "{args[0]}"', hint=hint)

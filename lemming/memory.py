@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, cast
 
 from lemming.base import paths
 from lemming.base.clock import Clock, SystemClock, parse_timestamp, timestamp
+from lemming.base.jsontext import JsonProblem, parse, pretty
 from lemming.errors import CorruptState, Problem, ToolError
 from lemming.files import fs
 from lemming.files.descriptors import Around
 from lemming.files.effects import FileEffect, apply_effect
-from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.files.stamps import Listing, is_there, list_again
 from lemming.org.organisation import Organisation
 from lemming.redaction import redact_json

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from lemming.agents import AgentPermissions, agent_folders
 from lemming.base import paths
+from lemming.base.jsontext import compact, pretty, to_line
 from lemming.base.kinds import MessageKind
 from lemming.base.quoting import digest_of, quoted
 from lemming.base.times.spoken import moment_of
@@ -25,7 +26,6 @@ from lemming.files import fs
 from lemming.files.documents import read_text, unreadable
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
-from lemming.files.jsontext import compact, pretty, to_line
 from lemming.org.config import load_config
 from lemming.org.format import require_known_format
 from lemming.org.organisation import OrgPath

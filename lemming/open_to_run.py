@@ -74,7 +74,7 @@ def observers_of(runtime: Runtime, config: Config) -> list[Observer]:
 
 def _waiting_for_people(org: Organisation) -> Iterable[tuple[str, dict[str, Any]]]:
     """Yield what waits for a person, by what names it: a request, and who of several is to answer."""
-    from lemming.facts.waiting import waiting
+    from lemming.capabilities.requests.waiting import waiting
 
     for item in waiting(org):
         yield f"{item.identity} {item.person}", {"about": item.person, "text": item.line, "id": item.id}

@@ -12,8 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from lemming.base.jsontext import nearest
 from lemming.errors import (
     AnswerTooLarge,
     ConfigError,
@@ -22,27 +23,16 @@ from lemming.errors import (
     UnknownModel,
 )
 from lemming.files.documents import value_of
-from lemming.files.jsontext import nearest
 from lemming.plugins.errors import place_of
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
 from lemming.redaction import name_variables, redact
 
-if TYPE_CHECKING:
-    from lemming.llm.backends.anthropic import AnthropicProvider
-    from lemming.llm.backends.ollama import OllamaProvider
-    from lemming.llm.backends.openai import OpenAIProvider
-    from lemming.llm.retrying import RetryingLLMProvider
-
 __all__ = [
-    "AnthropicProvider",
     "LLMProvider",
     "Message",
-    "OllamaProvider",
-    "OpenAIProvider",
     "Reply",
     "Request",
-    "RetryingLLMProvider",
     "is_channel",
     "is_person",
     "make_provider",

@@ -48,8 +48,12 @@ MODULES = {module_of(name) for name in TREES}
 
 
 def room_of(module: str) -> str:
-    """Return the folder of a module, or the module itself when it stands beside the folders."""
-    return module.partition(".")[0]
+    """Return the folder of a module, or the module itself when it stands beside the folders.
+
+    Each capability is a room of its own: `capabilities/gates`.
+    """
+    room, _, rest = module.partition(".")
+    return f"{room}/{rest.partition('.')[0]}" if room == "capabilities" and rest else room
 
 
 @cache

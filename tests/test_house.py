@@ -91,7 +91,7 @@ SDKS: dict[str, str | set[str]] = {
         "telemetry/post.py",
     },
     "inspect_ai": "evals/inspect.py",
-    "jsonschema": "capabilities/answers/schema/bounded.py",
+    "jsonschema": "base/json_schema/bounded.py",
     "bs4": "capabilities/toolbox/document_reader.py",
     "mammoth": "capabilities/toolbox/document_reader.py",
     "markdownify": "capabilities/toolbox/document_reader.py",
@@ -192,9 +192,9 @@ PRINTS = {"sandbox/launcher.py": "its standard output is its verdict, which the 
 # A broad `except` stands only at the edges: a turn, a model call, a tool call, a channel, a plugin, a thread,
 # the process.
 EDGES = {
-    "capabilities/answers/schema/bounded.py": 1,
+    "base/json_schema/bounded.py": 1,
     "llm/calls.py": 1,
-    "org/threads.py": 1,
+    "background/threads.py": 1,
     "capabilities/channels/edge.py": 1,
     "commands/failures.py": 1,
     "dashboard/live.py": 1,

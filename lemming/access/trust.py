@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from lemming.access.fetched import has_fetched
+from lemming.base.jsontext import JsonProblem, parse, pretty
 from lemming.errors import DiskError, NotTrusted
 from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.approvals.always import let_pass, require_asking
 from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_waiting
 from lemming.commands.deciding import decide_all, tell_decided, tell_what_else, that_wait
@@ -14,7 +15,6 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.whole import show_call
 from lemming.errors import UsageError
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.org.organisation import OrgPath
 
 

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.answers.schema import flaw_of
+from lemming.base.json_schema import flaw_of
+from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
+from lemming.capabilities.requests.costs import costs_of
+from lemming.capabilities.requests.now import facts_of, requests_now
 from lemming.commands.asked import agree_to_run, put, show_answer
 from lemming.commands.options import AgentName, AsJson, AsPerson, Quiet, Trust, duration, ticks_or_time
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json
 from lemming.errors import UsageError
-from lemming.facts.request_costs import costs_of
-from lemming.facts.requests import facts_of, requests_now
-from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 
 Conversation = Annotated[
     str,

@@ -12,6 +12,7 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock
+from lemming.base.jsontext import parse, pretty
 from lemming.base.times.cron import explained, next_occurrence, why_no_cron
 from lemming.base.times.words import said
 from lemming.capabilities.calendars.calendar import (
@@ -28,7 +29,6 @@ from lemming.commands.screen import show, show_json, show_table, tell
 from lemming.errors import UsageError
 from lemming.facts.coming import jobs_now
 from lemming.files import fs
-from lemming.files.jsontext import parse, pretty
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
 

@@ -20,6 +20,7 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.commands.narration import Narrator
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
@@ -27,7 +28,6 @@ from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import require_agreement
 from lemming.errors import LemmingError, UsageError
 from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.history.copy_org import BILL_FILE, copy_org
 from lemming.journal.events import Event
 from lemming.journal.file import last_record

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from lemming.base.clock import SystemClock
+from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
 from lemming.commands.ask import Timeout
 from lemming.commands.asked import agree_to_run, put, show_answer
 from lemming.commands.options import AgentName, AsPerson, Quiet, Trust
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json, tell
-from lemming.facts.requests import requests_now
 
 
 def chat(

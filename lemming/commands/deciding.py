@@ -7,11 +7,11 @@ import typer
 from lemming.capabilities.approvals.deciding import decide
 from lemming.capabilities.approvals.screens import waits_beside
 from lemming.capabilities.approvals.waiting import Word
+from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.waiting import WaitsForPerson
+from lemming.capabilities.requests.waiting import waiting as what_waits
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import UsageError
-from lemming.facts.requests import requests_now
-from lemming.facts.waiting import WaitsForPerson
-from lemming.facts.waiting import waiting as what_waits
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation, OrgPath
 

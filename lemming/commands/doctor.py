@@ -15,9 +15,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from lemming import __version__
 from lemming.agents import agent_folders, survey_agents
 from lemming.base.clock import SystemClock
+from lemming.base.version import __version__
+from lemming.capabilities.requests.waiting import said_of_waiting, waiting
 from lemming.commands.options import AsJson
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
@@ -27,7 +28,6 @@ from lemming.facts.checks import Opened, problems_of_agents, problems_of_config,
 from lemming.facts.health import troubles_of
 from lemming.facts.privacy import places_open_to_all
 from lemming.facts.readiness import readiness_of
-from lemming.facts.waiting import said_of_waiting, waiting
 from lemming.journal.file import journal_ticks, read_journal
 from lemming.llm.prices import price_of, shutdown_of
 from lemming.org.config import Config

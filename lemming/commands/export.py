@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lemming.agents import RESUME_LIMIT_BYTES, survey_agents
+from lemming.base.jsontext import parse, pretty
 from lemming.base.paths import resume_file
 from lemming.capabilities.skills.finding import skills_of
 from lemming.commands.following import Follow, Ticks, journals_meant
@@ -19,7 +20,6 @@ from lemming.commands.trust import load_settings
 from lemming.errors import NotSent
 from lemming.exchange.a2a import card_of, description_in
 from lemming.files import fs
-from lemming.files.jsontext import parse, pretty
 from lemming.org.organisation import Organisation
 from lemming.redaction import without_userinfo
 from lemming.tick.plan import takes_turns

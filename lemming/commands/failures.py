@@ -21,11 +21,11 @@ from typing import Any
 
 import typer
 
+from lemming.base.jsontext import nearest
 from lemming.commands import screen
 from lemming.commands.screen import ReaderGone, Style, tell
 from lemming.commands.session import Session
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
-from lemming.files.jsontext import nearest
 from lemming.org.organisation import OrgPath
 
 INTERNAL_ERROR = 70
@@ -129,7 +129,7 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
 
 def _meant_choice(message: str) -> str:
     """Return which of the words that the parser lists was meant; empty where none is near."""
-    from lemming.files.jsontext import nearest
+    from lemming.base.jsontext import nearest
 
     given, _, listed = message.partition(" is not one of ")
     words = _QUOTED.findall(given)
@@ -174,7 +174,7 @@ def _located(problem: Problem, base: OrgPath | None) -> Problem:
         text = (base / problem.file).read_text("utf-8", "replace")
     except OSError:
         return problem
-    from lemming.files.jsontext import locate
+    from lemming.base.jsontext import locate
 
     line, column = locate(text.removeprefix("\ufeff"), problem.pointer)
     return replace(problem, line=line, column=column)

@@ -6,6 +6,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from lemming.base.jsontext import nearest
 from lemming.base.kinds import FindingKind
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
@@ -15,7 +16,6 @@ from lemming.facts.findings.find import findings_in
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at
 from lemming.facts.findings.rules import RULES
-from lemming.files.jsontext import nearest
 from lemming.timeline import span_of
 
 KINDS = get_args(FindingKind)

@@ -11,6 +11,7 @@ import typer
 from lemming.agents import Survey, survey_agents
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.jsontext import parse, pretty, to_line
 from lemming.capabilities.gates.foresee import Foreseen, outcomes
 from lemming.capabilities.gates.gate import Gate, Rule, Then, rules_of
 from lemming.capabilities.gates.standard import standard
@@ -21,7 +22,6 @@ from lemming.commands.tools import arguments_from
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.files.jsontext import parse, pretty, to_line
 from lemming.files.lock import changing
 from lemming.org.config import ORG_FILE, Config, load_config
 from lemming.org.organisation import Organisation

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.jsontext import nearest
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import one_line, show, show_json
 from lemming.errors import UsageError
 from lemming.facts.views.map import TICKS, Arrow, graph_of
-from lemming.files.jsontext import nearest
 
 FORMATS = ("mermaid", "dot", "json")
 _ARROWS = {"reads": "-->", "asks": "-.->", "hands": "==>"}

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.jsontext import parse, pretty
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, in_dollars, show_json, show_table, tell
 from lemming.errors import OrgBusy
 from lemming.files import fs
-from lemming.files.jsontext import parse, pretty
 from lemming.journal.file import journal_ticks
 from lemming.org.config import ORG_FILE, load_config
 from lemming.org.organisation import OrgPath

@@ -12,11 +12,11 @@ import typer
 
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.commands.options import AnyAgentName, AsJson, duration
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import Style, one_line, painted, show, show_json, tell
 from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, parse
 
 _BLOCK_BYTES = 64 << 10
 _LOOK_EVERY_S = 0.5

@@ -301,7 +301,7 @@ def _length(seconds: float) -> str:
 
 def text_of(payload: dict[str, Any]) -> str:
     """Return what a person wants to read of a payload: its text, else all of it."""
-    from lemming.files.jsontext import compact
+    from lemming.base.jsontext import compact
 
     text = payload.get("text")
     shown = text if isinstance(text, str) else compact(payload).decode()

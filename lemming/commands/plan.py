@@ -10,6 +10,7 @@ from lemming.agents import nearest_agent, survey_agents
 from lemming.base.clock import SystemClock
 from lemming.base.times.spoken import parse_moment
 from lemming.base.times.words import said, said_until
+from lemming.capabilities.requests.waiting import said_of_waiting, waiting
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, tell
@@ -18,7 +19,6 @@ from lemming.errors import UsageError
 from lemming.facts.coming import coming_until
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
-from lemming.facts.waiting import said_of_waiting, waiting
 from lemming.journal.report import Reason
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.schedule import fire_point, in_order

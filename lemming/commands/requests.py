@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.jsontext import compact
 from lemming.capabilities.answers.payloads import answer_in
+from lemming.capabilities.requests.costs import RequestCost, RequestCosts, costs_of
+from lemming.capabilities.requests.now import RequestsNow, facts_of, find_request, out_of_reach, requests_now
+from lemming.capabilities.requests.waiting import at_deadline, is_to_come
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import (
@@ -20,10 +24,6 @@ from lemming.commands.screen import (
     show_table,
     tell,
 )
-from lemming.facts.request_costs import RequestCost, RequestCosts, costs_of
-from lemming.facts.requests import RequestsNow, facts_of, find_request, out_of_reach, requests_now
-from lemming.facts.waiting import at_deadline, is_to_come
-from lemming.files.jsontext import compact
 from lemming.mail.requests import RequestView
 
 TEXT_CHARS = 70

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from lemming.base.jsontext import compact
 from lemming.commands.options import AsJson
 from lemming.commands.screen import show, show_pretty
 from lemming.facts.schemas import schema_of
-from lemming.files.jsontext import compact
 
 FormatName = Literal[
     "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",

@@ -45,21 +45,21 @@ def show_text(text: str) -> None:
 
 def show_json(kind: str, plain: Mapping[str, Any]) -> None:
     """Print one object on one line, with its version and its type in front."""
-    from lemming.files.jsontext import compact
+    from lemming.base.jsontext import compact
 
     _show_json({"v": 1, "type": kind, **plain}, compact, "\n")
 
 
 def show_as_it_is(plain: Mapping[str, Any]) -> None:
     """Print one object of another program's format on one line."""
-    from lemming.files.jsontext import compact
+    from lemming.base.jsontext import compact
 
     _show_json(plain, compact, "\n")
 
 
 def show_pretty(plain: Any) -> None:
     """Print JSON for people: several lines, indented."""
-    from lemming.files.jsontext import pretty
+    from lemming.base.jsontext import pretty
 
     _show_json(plain, pretty, "")
 

@@ -12,6 +12,7 @@ import typer
 from lemming import messages
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.base.jsontext import JsonProblem, parse, pretty
 from lemming.base.kinds import MessageKind
 from lemming.base.times.cron import zone
 from lemming.base.times.spoken import parse_duration, parse_moment
@@ -22,7 +23,6 @@ from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import UsageError
 from lemming.facts.next_turn import next_turn
-from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import OrgPath

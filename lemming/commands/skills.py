@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.jsontext import nearest
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AsJson, noun
 from lemming.commands.org import find_org
@@ -14,7 +15,6 @@ from lemming.commands.screen import one_line, show, show_json, show_table, show_
 from lemming.errors import UsageError
 from lemming.facts.skills import SkillNow, further_files, skills_now
 from lemming.files import fs
-from lemming.files.jsontext import nearest
 from lemming.org.organisation import Organisation
 
 OWN_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"

@@ -9,6 +9,7 @@ import typer
 
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent, survey_agents
 from lemming.base import paths
+from lemming.base.jsontext import parse, pretty
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.mcp.offered import why_no_tool
 from lemming.capabilities.mcp.settings import PREFIX
@@ -20,7 +21,6 @@ from lemming.errors import ToolError, UnknownModel, UsageError
 from lemming.facts.checks import why_no_tools
 from lemming.facts.next_turn import next_turn
 from lemming.files import fs
-from lemming.files.jsontext import parse, pretty
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick

@@ -10,12 +10,12 @@ import typer
 from lemming.agents import Survey
 from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.times.words import said_until
+from lemming.capabilities.requests.waiting import said_of_waiting
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import describe_engine, find_org
 from lemming.commands.screen import counted, in_dollars, one_line, painted, show, show_json, show_table, tell
 from lemming.facts.health import Trouble
 from lemming.facts.standing import Line, Standing, standing_of
-from lemming.facts.waiting import said_of_waiting
 from lemming.journal.file import begun_journals, journal_bytes
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import TickCommitted

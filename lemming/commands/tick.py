@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.base.jsontext import compact
 from lemming.commands.narration import text_of
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import Style, counted, in_dollars, one_line, painted, show, show_json, show_text
 from lemming.facts.views.tick import plan_of, recorded, turn_of
-from lemming.files.jsontext import compact
 from lemming.mail.kept import notes_of
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.timeline.why.sight import SeenEntry, sight_of

@@ -8,10 +8,10 @@ from typing import Any
 
 from lemming.agents import RESUME_LIMIT_BYTES, decode_resume, load_agent
 from lemming.base import paths
+from lemming.base.jsontext import parse, pretty
 from lemming.base.patterns import is_named
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

@@ -10,6 +10,7 @@ import typer
 
 from lemming.agents import Agent, load_agent, survey_agents
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.capabilities.toolbox.calls import call_tool
 from lemming.commands.options import AsJson, Trust, agent_names, noun
 from lemming.commands.org import find_org
@@ -18,7 +19,6 @@ from lemming.commands.tool_file import new_tool
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.errors import OUTCOME_CODES, UsageError
 from lemming.files.effects import apply_effect
-from lemming.files.jsontext import JsonProblem, compact, nearest, parse
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import send
 from lemming.org.config import Org

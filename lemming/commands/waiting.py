@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from lemming.capabilities.requests.waiting import WaitsForPerson
+from lemming.capabilities.requests.waiting import waiting as what_waits
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.whole import show_folded
-from lemming.facts.waiting import WaitsForPerson
-from lemming.facts.waiting import waiting as what_waits
 from lemming.org.organisation import OrgPath
 
 ForPerson = Annotated[

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lemming.base.jsontext import pretty
 from lemming.base.unseen import notes_on, seen
 from lemming.commands.screen import painted, show, width_of
-from lemming.files.jsontext import pretty
 
 NOT_THERE = "(not there)"
 LONGEST_RUN, MOST_EMPTY, NARROWEST = 60, 3, 20

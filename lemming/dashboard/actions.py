@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lemming.base.jsontext import nearest
 from lemming.capabilities.requests.entries import write_answer, write_cancel, write_payload, write_request
 from lemming.capabilities.requests.fields import read_field, schema_for
+from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, person_for
 from lemming.dashboard.files import fork_beside, save_resume
 from lemming.errors import UsageError
-from lemming.facts.requests import find_request, requests_now
-from lemming.files.jsontext import nearest
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lemming.base.jsontext import compact
 from lemming.errors import LemmingError, UsageError
 from lemming.files import fs
-from lemming.files.jsontext import compact
 
 Json = dict[str, Any]
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming.base.connections import bounded_protocol
+from lemming.background.connections import bounded_protocol
+from lemming.background.threads import keep_alive
 from lemming.errors import UsageError
-from lemming.org.threads import keep_alive
 
 HOST = "127.0.0.1"
 USUAL_PORT = 8421

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.contract import ToolCall
+from lemming.base.jsontext import compact
 from lemming.errors import NoAnswer
-from lemming.evals.cases import SCRIPT_FILE, Case, case_file
 from lemming.evals.kept import Json, Kept
 from lemming.files.effects import FileEffect
-from lemming.files.jsontext import compact
 from lemming.llm import calls
 from lemming.llm.backends.scripted import ScriptedProvider
+from lemming.org.cases import SCRIPT_FILE, Case, case_file
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.providers import Reply, Request

@@ -6,9 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.patterns.expressions import expression
 from lemming.capabilities.answers.payloads import answer_in
-from lemming.evals.cases import (
+from lemming.capabilities.requests.now import requests_now
+from lemming.evals.judging import judge
+from lemming.evals.run import Ran
+from lemming.facts.findings.find import findings_of
+from lemming.files import fs
+from lemming.messages import OutboxEntry
+from lemming.org import when
+from lemming.org.cases import (
     AnswerWanted,
     CallWanted,
     CommandWanted,
@@ -19,14 +27,6 @@ from lemming.evals.cases import (
     FindingWanted,
     JudgeWanted,
 )
-from lemming.evals.judging import judge
-from lemming.evals.run import Ran
-from lemming.facts.findings.find import findings_of
-from lemming.facts.requests import requests_now
-from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, compact, parse
-from lemming.messages import OutboxEntry
-from lemming.org import when
 from lemming.service.command import run_command
 
 FILE_LIMIT_BYTES = 64 << 20

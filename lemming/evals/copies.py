@@ -8,15 +8,15 @@ from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
 from lemming.errors import NotAnOrg, UsageError
-from lemming.evals.cases import HERE, Case, case_file
 from lemming.files import fs
 from lemming.files.descriptors import walk
-from lemming.files.jsontext import JsonProblem, nearest, parse, pretty
 from lemming.history.copy_org import keep_within
 from lemming.history.fork import Setting, fork, require_effect, with_setting
 from lemming.journal.copy import copy_journals
 from lemming.journal.file import journal_ticks
+from lemming.org.cases import HERE, Case, case_file
 from lemming.org.config import MODELS_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.resume import Agent

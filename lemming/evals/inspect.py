@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lemming.evals.cases import chosen, load_case
 from lemming.evals.kept import Kept
 from lemming.evals.suite import Manner, run_of
+from lemming.org.cases import chosen, load_case
 from lemming.org.organisation import Organisation
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from lemming.agents import survey_agents
+from lemming.base.jsontext import nearest
 from lemming.errors import ContractError, ProviderError, UsageError
-from lemming.evals.cases import JudgeWanted
 from lemming.evals.run import Ran
-from lemming.files.jsontext import nearest
+from lemming.org.cases import JudgeWanted
 from lemming.org.models import ModelEntry
 from lemming.org.verification import judge_named
 from lemming.providers import Request, require_reply

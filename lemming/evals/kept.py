@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lemming.evals.cases import RECORD_FILE, case_file
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.files import fs
 from lemming.files.documents import unreadable
-from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.org.cases import RECORD_FILE, case_file
 from lemming.org.organisation import OrgPath
 from lemming.redaction import redact_json
 

@@ -13,15 +13,15 @@ from lemming import messages
 from lemming.base.clock import FrozenClock, parse_timestamp, timestamp
 from lemming.base.contract import ToolCall
 from lemming.base.kinds import MessageKind
+from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import missing_line, require_person, require_reach
 from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.evals.answering import Answering
-from lemming.evals.cases import Case, Sent
-from lemming.facts.requests import requests_now
 from lemming.journal.file import journal_ticks
 from lemming.journal.report import TickReport
 from lemming.messages import OutboxEntry
+from lemming.org.cases import Case, Sent
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from lemming.errors import LemmingError, NotTrusted, UsageError
 from lemming.evals.answering import Answering
-from lemming.evals.cases import Case, load_case
 from lemming.evals.checks import verdict_on
 from lemming.evals.copies import make_copy
 from lemming.evals.kept import Kept
@@ -20,6 +19,7 @@ from lemming.evals.results import Failure, Result
 from lemming.evals.run import Ran, opened, run_case
 from lemming.files import fs
 from lemming.history.fork import Setting
+from lemming.org.cases import Case, load_case
 from lemming.org.organisation import OrgPath
 from lemming.rehearsal.budget import Spending
 from lemming.timeline.verify.root import state_root

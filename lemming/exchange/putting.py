@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from lemming.agents import decode_resume
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, compact, parse, pretty
 from lemming.errors import ConfigError, UsageError
 from lemming.exchange.taken import Taken
 from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, compact, parse, pretty
 from lemming.org.config import MODELS_FILE
 
 _SECRET = re.compile(

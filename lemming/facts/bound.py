@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
+from lemming.base.jsontext import compact
 from lemming.errors import LemmingError
 from lemming.files.cache import FileCache
-from lemming.files.jsontext import compact
 from lemming.org.organisation import Organisation, OrgPath
 
 LIMIT_BYTES = 64 << 20

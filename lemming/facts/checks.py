@@ -19,11 +19,12 @@ from lemming.agents import (
     survey_agents,
 )
 from lemming.base import paths
+from lemming.base.jsontext import locate, meant
 from lemming.base.patterns import is_named
 from lemming.capabilities.calendars.calendar import problems_of_calendar
 from lemming.capabilities.mcp.offered import problems_of_servers, why_no_tool
 from lemming.capabilities.mcp.settings import PREFIX
-from lemming.capabilities.store import store_problems
+from lemming.capabilities.store.values.values import store_problems
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.facts.capabilities import problems_of_capabilities
 from lemming.facts.judge_checks import problems_of_gates_judges, problems_of_judges, problems_of_plans_judges
@@ -35,7 +36,6 @@ from lemming.facts.readiness import seen_on_the_way
 from lemming.facts.skill_checks import problems_of_skills
 from lemming.facts.strategy_checks import problems_of_strategy
 from lemming.files import fs
-from lemming.files.jsontext import locate, meant
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.memory import read_memories

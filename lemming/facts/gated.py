@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey, nearest_agent
 from lemming.base.contract import ToolCall
+from lemming.base.jsontext import nearest
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.asked import heard_by
 from lemming.capabilities.gates.gate import SETTLES, Gate, Rule, Then
 from lemming.capabilities.gates.look import Facts, FunctionBroke, look
 from lemming.errors import LemmingError, UsageError
-from lemming.files.jsontext import nearest
 from lemming.mail.people import whom_to_ask
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation

@@ -10,12 +10,12 @@ from lemming.access.open import read_text
 from lemming.access.trust import Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
+from lemming.base.jsontext import nearest
 from lemming.capabilities.calendars.calendar import is_clock
 from lemming.capabilities.gates.gate import Gate
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan
 from lemming.errors import ConfigError, DiskError, LemmingError, PermissionDenied, Problem
 from lemming.facts import bound
-from lemming.files.jsontext import nearest
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath

@@ -7,7 +7,7 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.capabilities.answers.schema import flaw_of, part_of
+from lemming.base.json_schema import flaw_of, part_of
 from lemming.errors import Problem
 from lemming.org.config import Config
 from lemming.org.resume import Output

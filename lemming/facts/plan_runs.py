@@ -10,8 +10,8 @@ from lemming.agents import survey_agents
 from lemming.capabilities.plans.asking import said_of
 from lemming.capabilities.plans.format import AgentPlan, Member, is_planner, kind_of, read_plan
 from lemming.capabilities.plans.run import PREFIX, Doing, Run, run_in
+from lemming.capabilities.requests.now import requests_now
 from lemming.errors import ConfigError
-from lemming.facts.requests import requests_now
 from lemming.memory import read_memories
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lemming.base import paths
-from lemming.capabilities.answers.schema import flaw_of
+from lemming.base.json_schema import flaw_of
+from lemming.capabilities.requests.now import requests_now
 from lemming.errors import Problem
-from lemming.facts.requests import requests_now
 from lemming.org.organisation import OrgPath
 
 

@@ -17,7 +17,6 @@ from lemming.capabilities.calendars.calendar import Calendar
 from lemming.capabilities.mcp.known import Known
 from lemming.capabilities.mcp.settings import McpSettings
 from lemming.capabilities.plans.format import AgentPlan
-from lemming.evals.cases import Case
 from lemming.files.documents import adapter
 from lemming.files.fields import Count
 from lemming.files.fields import schema_of as schema_of_type
@@ -26,6 +25,7 @@ from lemming.journal.prompts import referring_schema
 from lemming.journal.records import RECORDS, Record, TurnStarted
 from lemming.messages import OutboxEntry
 from lemming.org import when
+from lemming.org.cases import Case
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
 from lemming.org.resume import Allocation

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from lemming.agents import Agent
 from lemming.base import paths
+from lemming.base.jsontext import nearest
 from lemming.capabilities.skills.finding import COMMON_FOLDERS, skills_in, skills_of
 from lemming.capabilities.skills.guides import GUIDE, GUIDE_CHARS, read_guides
 from lemming.errors import Problem, ToolError
-from lemming.files.jsontext import nearest
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent, Survey
 from lemming.base.clock import SystemClock, timestamp
+from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
 from lemming.errors import LemmingError, Problem
 from lemming.facts.health import Trouble, seconds_since_tick, troubles_of
 from lemming.facts.next_turn import next_turn
-from lemming.facts.under_way import has_been_interrupted, last_committed_tick, running_engine
-from lemming.facts.waiting import WaitsForPerson, waiting
 from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import TickCommitted
@@ -26,6 +25,7 @@ from lemming.tick.counter import load_counter, load_tick
 from lemming.tick.next_tick import find_next_tick, progress_of
 from lemming.tick.plan import Plan, make_plan
 from lemming.tick.soundness.judged import sound_survey
+from lemming.tick.under_way import has_been_interrupted, last_committed_tick, running_engine
 
 if TYPE_CHECKING:
     from lemming.turn.seams import Fact

@@ -19,9 +19,9 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from lemming.base.jsontext import JsonProblem, compact, locate, nearest, parse
 from lemming.errors import ConfigError, Problem
 from lemming.files.fitting import Misfit, fields_of, fit, further_of, further_types, key_of, types_by_key
-from lemming.files.jsontext import JsonProblem, compact, locate, nearest, parse
 from lemming.files.unknown import Unknown, keys_of, must_be_known, unknown_keys
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, Literal
 
+from lemming.base.jsontext import escaped, meant, nearest
 from lemming.errors import Problem
 from lemming.files.fitting import further_of, further_types, types_by_key
-from lemming.files.jsontext import escaped, meant, nearest
 
 Unknown = Literal["kept", "at the top", "none"]
 """Where a file may have keys that its type does not know: anywhere, in which case they are warnings; at its

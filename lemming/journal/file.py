@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import IO, Literal, TypeVar
 
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, compact, compact_texts, parse
 from lemming.errors import CorruptState, DiskError
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
-from lemming.files.jsontext import JsonProblem, compact, compact_texts, parse
 from lemming.journal.events import Observer, ignore
 from lemming.journal.found import plan_in
 from lemming.journal.lines import (

@@ -16,11 +16,11 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from lemming.base import paths
+from lemming.base.jsontext import compact, parse
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.documents import value_of, why_unreadable
 from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.files.jsontext import compact, parse
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import Identity, identity_in, is_exact
 from lemming.journal.begun import Begun

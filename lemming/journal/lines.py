@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import IO
 
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.errors import CorruptState
 from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.files.documents import why_unreadable
 from lemming.files.fields import Json
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.files.refusals import require_about_one_file
 
 BLOCK_BYTES = 1 << 20

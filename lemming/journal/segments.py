@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import IO, NamedTuple
 
-from lemming.files.jsontext import compact, parse
+from lemming.base.jsontext import compact, parse
 
 JOURNAL_LIMIT_BYTES = 192 << 20
 """No journal that is larger is read: looking at an organisation must not take all memory there is."""

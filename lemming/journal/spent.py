@@ -11,10 +11,10 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.errors import CorruptState
 from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.files.fields import Json
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.file import raw_journal
 from lemming.journal.lost import NONE_LOST, Lost
 from lemming.org.organisation import OrgPath

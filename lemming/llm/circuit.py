@@ -18,10 +18,10 @@ from typing import Any
 
 from lemming.base import paths
 from lemming.base.clock import Clock, parse_timestamp, timestamp
+from lemming.base.jsontext import compact, parse, pretty
 from lemming.errors import CircuitOpen, DiskError, ProviderError, TimedOut, Unavailable
 from lemming.files import fs
 from lemming.files.documents import value_of
-from lemming.files.jsontext import compact, parse, pretty
 from lemming.org.organisation import OrgPath
 from lemming.redaction import without_userinfo
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.files.jsontext import to_line
+from lemming.base.jsontext import to_line
 from lemming.providers import Message, Request
 
 _HOW = (

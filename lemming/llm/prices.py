@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from lemming.files.jsontext import parse
+from lemming.base.jsontext import parse
 from lemming.org.models import ModelEntry
 
 VENDORS = ("openai", "anthropic")

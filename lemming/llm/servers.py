@@ -15,10 +15,10 @@ from pathlib import Path
 
 from lemming.base import paths
 from lemming.base.clock import Clock, timestamp
+from lemming.base.jsontext import parse, pretty
 from lemming.errors import DiskError, Problem, RequestRejected
 from lemming.files import fs
 from lemming.files.documents import value_of
-from lemming.files.jsontext import parse, pretty
 from lemming.providers import Request
 
 INSTEAD = {

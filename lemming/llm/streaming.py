@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.errors import Unavailable
-from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.redaction import excerpt, redact_foreign, unfinished
 
 Hear = Callable[[str], object]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lemming.files.jsontext import to_line
+from lemming.base.jsontext import to_line
 from lemming.providers import Message, Reply
 
 UNCOUNTED = frozenset({"plan", "clock", "replay"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Decimal
 from typing import NamedTuple
 
-from lemming.files.jsontext import to_line
+from lemming.base.jsontext import to_line
 from lemming.llm.prices import price_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Request

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lemming.base.jsontext import nearest
 from lemming.base.kinds import FindingKind
 from lemming.files.fitting import Misfit, about, keyed
-from lemming.files.jsontext import nearest
 from lemming.org.schedule import Wake
 from lemming.org.when import problems_of
 

@@ -14,20 +14,19 @@ from functools import cached_property, partial
 from operator import is_
 from typing import Any, Literal
 
-from lemming.agents import AgentCredits
 from lemming.base import paths
 from lemming.base.hosts import why_no_pattern
+from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
 from lemming.base.times.cron import why_no_zone
 from lemming.capabilities.gates.gate import Gate
 from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.files.documents import NOT_JSON, Document, read_text, unreadable
 from lemming.files.fitting import about
-from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
 from lemming.files.unknown import UNKNOWN_KEY
 from lemming.org.blocks import AgentDefaults, FindingSettings, Http, Quota, Reminders, ShellSettings, Trust
 from lemming.org.models import DEFAULT_MODELS, ModelEntry
 from lemming.org.organisation import Organisation
-from lemming.org.resume import Allocation
+from lemming.org.resume import AgentCredits, Allocation
 from lemming.org.when import fields_in
 from lemming.providers import is_channel, option_names
 from lemming.redaction import name_variables

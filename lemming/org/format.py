@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 
-from lemming import __version__
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, parse
+from lemming.base.version import __version__
 from lemming.errors import ConfigError
 from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, parse
 
 NEWEST_FORMAT = 3
 _LIMIT_BYTES = 1 << 20

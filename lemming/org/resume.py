@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from lemming.base.jsontext import compact, nearest, parse
 from lemming.base.kinds import MESSAGE_KINDS, MessageKind
 from lemming.capabilities.gates.gate import Gate
 from lemming.files.fitting import INSIDE, LARGEST_AMOUNT, Misfit, about
-from lemming.files.jsontext import compact, nearest, parse
 from lemming.org.schedule import AgentSchedule
 from lemming.org.verification import JudgedBy, judged_by_in
 from lemming.org.when import problems_of

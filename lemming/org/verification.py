@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
+from lemming.base.jsontext import nearest
 from lemming.files.documents import problems_of
 from lemming.files.fitting import Misfit, about, fit
-from lemming.files.jsontext import nearest
 
 WhoJudges = str | dict[str, str | list[str]]
 """An agent or a model key, or an object with one of agent, model and command."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from lemming.files.jsontext import compact
+from lemming.base.jsontext import compact
 from lemming.org.models import ModelEntry
 from lemming.providers import Request
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from lemming.agents import agent_folders
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, parse, pretty
 from lemming.errors import ConfigError, CorruptState
 from lemming.files.fields import Json
-from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.history.read import FileChange
 from lemming.journal.ledger import read_state
 from lemming.messages import OutboxEntry, list_outbox, read_entry

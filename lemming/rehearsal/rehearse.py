@@ -15,11 +15,11 @@ from typing import Any
 
 from lemming.agents import agent_folders, decode_resume
 from lemming.base import paths
+from lemming.base.jsontext import nearest, parse, pretty
 from lemming.engine import run_opened
 from lemming.errors import ConfigError, LemmingError, UsageError
 from lemming.files import fs
 from lemming.files.fields import Json
-from lemming.files.jsontext import nearest, parse, pretty
 from lemming.history.fork import Setting, files_with, fork
 from lemming.history.read import FileChange, PastStates
 from lemming.journal.file import journal_ticks, prompts_in, read_journal

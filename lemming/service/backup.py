@@ -17,10 +17,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from lemming import __version__
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.version import __version__
 from lemming.errors import OrgBusy, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import open_regular

@@ -12,9 +12,9 @@ from typing import Any
 
 from lemming.agents import RESUME_LIMIT_BYTES, load_agent
 from lemming.base import paths
+from lemming.base.jsontext import locate, parse, pretty, to_line
 from lemming.errors import ConfigError
 from lemming.files import fs
-from lemming.files.jsontext import locate, parse, pretty, to_line
 from lemming.files.lock import changing
 from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.organisation import OrgPath

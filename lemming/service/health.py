@@ -13,12 +13,12 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from lemming.base.connections import BoundedHandler, BoundedServer
+from lemming.background.connections import BoundedHandler, BoundedServer
+from lemming.background.listening import answering, bound
+from lemming.base.jsontext import compact
 from lemming.errors import LemmingError, UsageError
-from lemming.files.jsontext import compact
 from lemming.org.organisation import OrgPath
 from lemming.redaction import redact_bytes, redact_json
-from lemming.service.listening import answering, bound
 
 HOST, PATH = "127.0.0.1", "/healthz"
 _OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")

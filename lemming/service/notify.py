@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from lemming.background.threads import keep_alive
 from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.logging_config import EngineLog
-from lemming.org.threads import keep_alive
 from lemming.service.progress import Progress
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"

@@ -12,9 +12,9 @@ from typing import Any
 
 from lemming.agents import RESUME_LIMIT_BYTES, load_agent
 from lemming.base import paths
+from lemming.base.jsontext import compact, parse, pretty
 from lemming.errors import ConfigError
 from lemming.files import fs
-from lemming.files.jsontext import compact, parse, pretty
 from lemming.files.lock import changing
 from lemming.org.config import ORG_FILE, load_config
 from lemming.org.organisation import OrgPath

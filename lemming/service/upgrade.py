@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lemming.base.jsontext import parse, pretty
 from lemming.errors import DiskError
 from lemming.files import fs
-from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
 from lemming.journal.sealing import SEALED, repack_segment, segments
 from lemming.org.config import ORG_FILE, load_config

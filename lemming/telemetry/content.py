@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lemming.files.jsontext import compact
+from lemming.base.jsontext import compact
 from lemming.journal.records import ModelReplied
 from lemming.providers import Message
 

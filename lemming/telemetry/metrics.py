@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import get_args
 
-from lemming import __version__
+from lemming.base.version import __version__
 from lemming.errors import code_of
 from lemming.facts.health import seconds_since_tick
 from lemming.facts.standing import Line, Standing, standing_of

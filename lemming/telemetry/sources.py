@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import TypeVar
 
+from lemming.base.jsontext import compact
 from lemming.errors import CorruptState
-from lemming.files.jsontext import compact
 from lemming.journal.file import read_plan
 from lemming.journal.records import TickStarted
 from lemming.messages import entry_id

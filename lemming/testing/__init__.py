@@ -20,8 +20,8 @@ from typing import Any
 
 from lemming.base import paths
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.file import read_journal
 from lemming.journal.sealing import read_sealed
 

@@ -25,10 +25,10 @@ from typing import Any, TypeVar
 from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.clock import FrozenClock, timestamp
+from lemming.base.jsontext import parse
 from lemming.base.patterns.expressions import expression
 from lemming.capabilities.answers.payloads import answer_in
 from lemming.files import fs
-from lemming.files.jsontext import parse
 from lemming.mail.request_entries import RequestEntries
 from lemming.mail.request_rules import requests_of
 from lemming.mail.requests import Requests, RequestView

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.errors import DiskError
 from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.journal.report import Status, TurnReport
 from lemming.org.organisation import OrgPath
 from lemming.redaction import redact_bytes

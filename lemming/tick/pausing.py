@@ -6,8 +6,8 @@ import os
 
 from lemming.agents import RESUME_LIMIT_BYTES, Survey
 from lemming.base import paths
+from lemming.base.jsontext import parse
 from lemming.files import fs
-from lemming.files.jsontext import parse
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation
 from lemming.tick.plan import said_of_pause

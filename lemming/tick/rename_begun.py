@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, parse, pretty
 from lemming.errors import CorruptState
 from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.org.organisation import OrgPath
 
 LIMIT_BYTES = 4096

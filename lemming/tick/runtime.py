@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from lemming.access.trust import Consent
 from lemming.base.clock import Clock, SystemClock, timestamp
 from lemming.base.deadlines import LeftBehind
+from lemming.base.jsontext import pretty_words
 from lemming.capabilities.toolbox.calls import call_tool
 from lemming.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
 from lemming.files.documents import once_saved
-from lemming.files.jsontext import pretty_words
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
 from lemming.journal.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
@@ -258,7 +258,7 @@ class Runtime:
         )
 
     def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Return what the MCP servers have that those who take a turn may call; see `capabilities.mcp.look`."""
+        """Return what the MCP servers have that those who take a turn may call; see `mcp.look`."""
         from lemming.capabilities.mcp.look import look
 
         firing = [

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent, Survey, survey_agents
 from lemming.base import paths
+from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
 from lemming.capabilities.calendars.calendar import asker_in, is_clock
 from lemming.capabilities.calendars.jobs import JobDue, Jobs
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import once_saved
-from lemming.files.jsontext import nearest
 from lemming.files.stamps import opened
 from lemming.journal.report import Reason, TurnReport
 from lemming.mail.visibility import Mail

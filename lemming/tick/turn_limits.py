@@ -7,6 +7,7 @@ from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lemming.base.jsontext import to_line
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.gate import Gate, GateVerdict, Rule
 from lemming.capabilities.gates.limit import (
@@ -22,7 +23,6 @@ from lemming.capabilities.gates.limit import (
 )
 from lemming.capabilities.gates.look import WORDS, require_seen
 from lemming.errors import LemmingError, LimitReached, RequestOverLimit
-from lemming.files.jsontext import to_line
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.worst import most_tokens_in, size_of, worst_of

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from lemming.agents import agent_folders
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.descriptors import walk
-from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.journal.file import prompts_in
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import counter

@@ -10,10 +10,10 @@ from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, compact, parse, pretty
 from lemming.capabilities.trust.marks import forget_marks, rename_marks
 from lemming.errors import ConfigError, CorruptState, UsageError
 from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, compact, parse, pretty
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import EntryName, decode_entry, list_outbox, names_in

@@ -16,6 +16,7 @@ from typing import Any
 from lemming.agents import Agent, Survey, latest_survey, load_agent
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.contract import NewEntry
+from lemming.base.jsontext import compact
 from lemming.base.kinds import OnError
 from lemming.base.kinds import ToolClass as ToolClass
 from lemming.base.patterns import is_named
@@ -24,7 +25,6 @@ from lemming.errors import InvalidArguments, LemmingError, Outcome, PermissionDe
 from lemming.errors import RecoverableError as RecoverableError
 from lemming.errors import ToolError as ToolError
 from lemming.files.effects import FileEffect, apply_effect
-from lemming.files.jsontext import compact
 from lemming.journal.ledger import amend_state, read_state
 from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation, OrgPath

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, TypedDict, TypeVar, Unpack, get_args, overload
 
+from lemming.base.jsontext import nearest
 from lemming.base.kinds import OnError, ToolClass
-from lemming.files.jsontext import nearest
 from lemming.plugins.registry import MARK
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")

@@ -11,9 +11,9 @@ from operator import is_
 from typing import TYPE_CHECKING, Protocol
 
 from lemming.agents import Agent, survey_agents
+from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
 from lemming.errors import ConfigError, NoSuchTool, Problem
-from lemming.files.jsontext import nearest
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
 from lemming.plugins.offered import Offered

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lemming.agents import Agent
+from lemming.base.jsontext import JsonProblem, compact, parse, to_line
 from lemming.base.quoting import quoted
-from lemming.files.jsontext import JsonProblem, compact, parse, to_line
 from lemming.providers import Message
 from lemming.tools import Tool
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lemming.base.contract import ToolCall
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.base.patterns import is_named
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.messages import OutboxEntry
 
 if TYPE_CHECKING:

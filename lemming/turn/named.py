@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from lemming.base.jsontext import nearest
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import problems_of, value_of
-from lemming.files.jsontext import nearest
 from lemming.org.resume import Agent
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register

@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from lemming.files.jsontext import compact
+from lemming.base.jsontext import compact
 from lemming.journal.file import Journal
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark

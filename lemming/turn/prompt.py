@@ -13,9 +13,9 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.contract import brief_reply
+from lemming.base.jsontext import to_line
 from lemming.base.kinds import MessageKind
 from lemming.base.quoting import fenced, mark_for, mark_of, marks_of, quoted
-from lemming.files.jsontext import to_line
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.messages import OutboxEntry

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from lemming.base.contract import ToolCall
-from lemming.files.jsontext import compact
+from lemming.base.jsontext import compact
 from lemming.tools import ToolResult
 
 HINT_AT, STUCK_AT = 3, 4

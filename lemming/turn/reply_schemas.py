@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lemming.base.contract import MAX_ENTRIES
-from lemming.capabilities.answers.schema import part_of
+from lemming.base.json_schema import part_of
 
 Json = dict[str, Any]
 BRIEF_CHARS = 160

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.base.contract import MemoryUpdate, ToolCall, TurnReply, object_in
-from lemming.capabilities.answers.schema import misfits
+from lemming.base.json_schema import misfits
 from lemming.errors import ContractError, Outcome, OutOfCredits
 from lemming.journal.report import End
 from lemming.providers import Message

@@ -10,11 +10,11 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry
+from lemming.base.json_schema import Wrong, flaw_of
+from lemming.base.jsontext import to_line
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.answers.payloads import fitted
-from lemming.capabilities.answers.schema import Wrong, flaw_of
 from lemming.errors import Unusable
-from lemming.files.jsontext import to_line
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
 from lemming.org import when

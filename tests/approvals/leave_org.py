@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
+from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.ledger import read_state
 from lemming.journal.report import TurnReport
 from lemming.messages import read_outbox_entries

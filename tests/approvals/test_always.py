@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from leave_org import ASK, Ring, edit, finished, lemming, make, requests, ring, tick
 
-from lemming.files.jsontext import parse
+from lemming.base.jsontext import parse
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 from lemming.tools import ToolRegistry

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from leave_org import ASK, LINE, Ring, edit, finished, lemming, make, requests, ring, tick
 
-from lemming.facts.waiting import waiting
-from lemming.files.jsontext import parse
+from lemming.base.jsontext import parse
+from lemming.capabilities.requests.waiting import waiting
 from lemming.testing import say
 from lemming.tools import ToolRegistry
 

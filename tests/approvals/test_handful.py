@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from leave_org import ASK, Ring, finished, lemming, make, requests, ring, tick
 
-from lemming.facts.waiting import waiting
+from lemming.capabilities.requests.waiting import waiting
 from lemming.messages import DECISIONS_FROM, entry_id, send
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay

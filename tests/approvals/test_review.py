@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from leave_org import Ring, by_hand, lemming, make, requests, shown, tick
 
+from lemming.base.jsontext import pretty
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.ledger import read_state
 from lemming.mail.kept import asked_beside
 from lemming.messages import read_outbox_entries

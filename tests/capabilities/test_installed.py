@@ -79,7 +79,10 @@ def test_screens_say_how_it_stands(base: Path, site: Path) -> None:
     facts = [{"about": "ada", "text": "wrote 3 of 4 entries today"}]
     told = json.loads(lemming(base, "status", "--json", sites=(site,)).stdout)
     assert told["capabilities"] == {"quota": facts}
-    card = "import sys, json; from lemming.facts.views import view; print(json.dumps(view(sys.argv[1], 'agents')))"
+    card = (
+        "import sys, json; from lemming.facts.views import view;"
+        "print(json.dumps(view(sys.argv[1], 'agents')))"
+    )
     shown = json.loads(python("-c", card, str(base), sites=(site,)).stdout)
     assert shown["capabilities"] == [{"name": "quota", "facts": facts, "left_out": 0}]
 

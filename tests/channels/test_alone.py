@@ -17,8 +17,9 @@ from callers import SECRET, TOKEN, Caller, served
 from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.agents import survey_agents
+from lemming.background.connections import most_connections
+from lemming.background.threads import keep_alive
 from lemming.base.clock import SystemClock
-from lemming.base.connections import most_connections
 from lemming.capabilities.channels.edge import edge
 from lemming.capabilities.channels.mail_text import (
     attachments_of,
@@ -36,7 +37,6 @@ from lemming.facts.health import troubles_of
 from lemming.messages import send
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
-from lemming.org.threads import keep_alive
 from lemming.testing import FrozenClock, make_org, resume
 
 

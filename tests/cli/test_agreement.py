@@ -14,9 +14,9 @@ from terminal import Lemming, read_until, start
 
 from lemming.access.fetched import has_fetched
 from lemming.access.trust import Agreement
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.testing import FrozenClock, make_org, resume
 
 TOOL = "from lemming.tools import tool\n\n@tool\ndef greet() -> str:\n    '''Greets.'''\n    return 'hello'\n"

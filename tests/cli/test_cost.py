@@ -16,11 +16,11 @@ from terminal import Lemming
 
 from lemming.agents import agent_folders
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.commands.cost import GROUPS
 from lemming.engine import run_once
 from lemming.facts.costs import Cost, costs_by
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.events import Event
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from terminal import PROGRAM, REPOSITORY, Lemming
 
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.testing import make_org, resume, tree
 
 IMPORTED = ("pip", "typer", "json", "ctypes", "pydantic", "structlog")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
+from lemming.base.jsontext import pretty
 from lemming.commands import screen
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.testing import FrozenClock, make_org, resume, say
 
 EVIL = (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.messages import send
 from lemming.testing import FrozenClock, make_org, resume, say
 

@@ -13,12 +13,12 @@ import pytest
 import typer
 from terminal import Lemming
 
+from lemming.base.jsontext import pretty
 from lemming.cli import make_app
 from lemming.engine import run_once
 from lemming.errors import LemmingError
 from lemming.facts.views import VIEWS, view
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.testing import FrozenClock, make_org, resume, say
 
 LOOKS = [

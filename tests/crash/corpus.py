@@ -28,8 +28,8 @@ from skilled_corpus import skilled
 from strategies_corpus import strategies
 from tainted_corpus import tainted
 
+from lemming.base.jsontext import pretty
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.testing import make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult
 

@@ -14,9 +14,9 @@ from parts import by_hand, call
 
 import lemming
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.org.config import Org
 from lemming.testing import SCRIPT_FILE, make_org, resume, say
 from lemming.tools import SHIPPED, toolset_of

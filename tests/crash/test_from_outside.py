@@ -25,8 +25,8 @@ from bill import Bill, overpaid
 from corpus import BY_NAME
 from trial import EVERYTHING, TALLIES, Tally, torn_files
 
+from lemming.base.jsontext import pretty
 from lemming.engine import load_tick, run_once
-from lemming.files.jsontext import pretty
 from lemming.testing import tree
 from lemming.testing.faults import take_image
 

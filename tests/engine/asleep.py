@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.engine import load_tick, persist_tick, run_opened
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.events import Event
 from lemming.journal.report import TickReport
 from lemming.service.sleep import Sleeper

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import agent_folders
+from lemming.base.jsontext import parse
 from lemming.engine import load_tick
-from lemming.files.jsontext import parse
 from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import entry_id, read_outbox_entries
 

@@ -18,9 +18,9 @@ from sources import CLAUDE, COMPANY, OPENCLAW, made
 from trial import run
 
 from lemming.agents import agent_folders
+from lemming.base.jsontext import pretty, to_line
 from lemming.cli import run as lemming
 from lemming.files import fs
-from lemming.files.jsontext import pretty, to_line
 from lemming.testing import say, tree
 
 Build = Callable[[Path, dict[str, Any]], object]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.facts.checks import problems_of_agents
 from lemming.files import fs
 from lemming.files.fields import Json
-from lemming.files.jsontext import pretty
 from lemming.journal.report import TurnReport
 from lemming.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lemming.agents import load_agent
+from lemming.base.jsontext import compact, parse, pretty
 from lemming.engine import load_tick, run_once
-from lemming.files.jsontext import compact, parse, pretty
 from lemming.journal.events import ProblemFound
 from lemming.journal.ledger import read_state
 from lemming.mail.outbox_problems import outbox_problems

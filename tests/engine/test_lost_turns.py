@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.ledger import read_state
 from lemming.messages import list_outbox
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from test_inbox import speak
 
+from lemming.base.jsontext import parse
 from lemming.engine import run_once
-from lemming.files.jsontext import parse
 from lemming.memory import save_memory
 from lemming.providers import Message
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once, ticks
 from lemming.errors import CorruptState
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.file import read_journal
 from lemming.journal.records import TurnStarted
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say

@@ -11,9 +11,9 @@ import pytest
 from asleep import EVERY_TENTH, MINUTE, Alarm, Night, human, reader
 
 from lemming.base.clock import FrozenClock, timestamp
+from lemming.base.jsontext import pretty
 from lemming.engine import load_tick, run_opened
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.events import Event, Sleeping
 from lemming.messages import send
 from lemming.service.sleep import Sleeper

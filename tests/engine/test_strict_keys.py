@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
+from lemming.base.jsontext import meant, pretty
 from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.files import fs
-from lemming.files.jsontext import meant, pretty
 from lemming.org.config import load_config
 from lemming.testing import make_org, resume
 

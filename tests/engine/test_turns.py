@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.ledger import read_state
 from lemming.memory import load_memory
 from lemming.messages import read_outbox_entries

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lemming.base.clock import timestamp
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.facts.preview import preview_tick
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.messages import list_outbox, send
 from lemming.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree

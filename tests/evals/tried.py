@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, make_org, resume, say
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from circling import NOTHING, by_ticks, calls, found_in, kinds, org_of, person, run, tells
 
+from lemming.base.jsontext import pretty
 from lemming.facts.findings.find import findings_in
 from lemming.facts.findings.look import look_at
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.messages import send
 from lemming.testing import resume, say
 

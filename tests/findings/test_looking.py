@@ -14,13 +14,13 @@ from circling import NOTHING, PEOPLE, by_ticks, calls, found_in, kinds, org_of, 
 from corpus import BY_NAME
 from terminal import Lemming, typed_at
 
+from lemming.base.jsontext import pretty
 from lemming.cli import run as run_command
 from lemming.facts.findings.find import findings_in, findings_of
 from lemming.facts.findings.look import look_at
 from lemming.facts.findings.rules import RULES
 from lemming.facts.structure_checks import problems_of_structure
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.messages import send
 from lemming.org.config import load_config
 from lemming.testing import make_org, resume, say, tree

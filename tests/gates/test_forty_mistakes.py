@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
+from lemming.base.jsontext import pretty
 from lemming.errors import ConfigError, Problem
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.testing import make_org, resume

@@ -13,12 +13,12 @@ import pytest
 from sampling import EVERYTHING
 
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.facts.checks import problems_of_agents, problems_of_config
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.events import Event
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied

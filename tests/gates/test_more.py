@@ -7,8 +7,8 @@ from typing import Any
 
 from lemming.base.clock import FrozenClock
 from lemming.capabilities.approvals.deciding import find_waiting
+from lemming.capabilities.requests.waiting import waiting
 from lemming.engine import run_once
-from lemming.facts.waiting import waiting
 from lemming.journal.report import TurnReport
 from lemming.messages import OutboxEntry, read_outbox_entries, send
 from lemming.service.pause import pause

@@ -10,11 +10,11 @@ import pytest
 from asked import ask, tick
 from planned import planned_org, step, write_plan
 
+from lemming.base.jsontext import pretty
+from lemming.capabilities.requests.waiting import waiting
 from lemming.engine import run_once
 from lemming.engine import ticks as ticks_of
-from lemming.facts.waiting import waiting
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.file import journal_ticks
 from lemming.journal.report import TickReport
 from lemming.memory import list_memories, load_memory

@@ -10,8 +10,8 @@ from asked import ask, tick
 from planned import step
 from test_in_ticks import SCRIPT, answers, model_calls, quiet_org, run
 
+from lemming.base.jsontext import pretty
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.messages import read_outbox_entries, send
 from lemming.testing import resume, say, write_script
 from lemming.tick.counter import load_tick

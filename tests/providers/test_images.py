@@ -13,9 +13,9 @@ import pytest
 from fault_server import FaultServer
 
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.providers import Backend, Image, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lemming.base.jsontext import to_line
 from lemming.engine import load_tick, run_once
 from lemming.files import fs
-from lemming.files.jsontext import to_line
 from lemming.history.fork import Setting
 from lemming.messages import send
 from lemming.org.organisation import Organisation

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from newsroom import newsroom
 
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation
 from lemming.rehearsal.compare import Comparison, compare, differing_entries

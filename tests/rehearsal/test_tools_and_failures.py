@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 from newsroom import again
 
+from lemming.base.jsontext import to_line
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import to_line
 from lemming.history.fork import Setting
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script

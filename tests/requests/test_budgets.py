@@ -10,11 +10,11 @@ from asked import answers, ask, open_of, org_of, said, tick
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
-from lemming.capabilities.requests.ask import ask as put
+from lemming.asking import ask as put
+from lemming.base.jsontext import pretty
+from lemming.capabilities.requests.now import requests_now
 from lemming.engine import ticks
-from lemming.facts.requests import requests_now
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.testing import FrozenClock, make_org, resume, say, tree

@@ -9,8 +9,8 @@ import pytest
 from asked import PEOPLE, person
 from terminal import Lemming
 
-from lemming.capabilities.requests.ask import ask
-from lemming.facts.requests import requests_now
+from lemming.asking import ask
+from lemming.capabilities.requests.now import requests_now
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.testing.people import ScriptedPerson
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from asked import ask, person
 
+from lemming.asking import AskOutcome, AtWork
+from lemming.asking import ask as put
 from lemming.base.contract import ToolCall
-from lemming.capabilities.requests.ask import AskOutcome, AtWork
-from lemming.capabilities.requests.ask import ask as put
+from lemming.base.jsontext import pretty
+from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.engine import ticks
-from lemming.facts.requests import find_request, requests_now
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.file import journal_ticks
 from lemming.journal.report import TickReport
 from lemming.messages import read_outbox_entries, send

@@ -10,10 +10,10 @@ from asked import org_of, person
 from desk import put
 from terminal import Lemming
 
-from lemming.capabilities.requests.ask import ask
+from lemming.asking import ask
+from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.waiting import waiting
 from lemming.engine import ticks
-from lemming.facts.requests import requests_now
-from lemming.facts.waiting import waiting
 from lemming.mail.requests import RequestView
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.people import ScriptedPerson, answered

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from asked import answers, ask, person, tried_once
 
-from lemming.capabilities.requests.ask import ask as put
+from lemming.asking import ask as put
+from lemming.base.jsontext import parse, pretty
+from lemming.capabilities.requests.now import requests_now
 from lemming.engine import ticks
-from lemming.facts.requests import requests_now
 from lemming.files import fs
-from lemming.files.jsontext import parse, pretty
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.journal.report import TickReport

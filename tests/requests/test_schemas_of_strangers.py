@@ -12,7 +12,7 @@ import pytest
 from asked import ask as ask_by_hand
 from asked import org_of
 
-from lemming.capabilities.requests.ask import ask
+from lemming.asking import ask
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.errors import ConfigError, UsageError

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from asked import org_of
 
-from lemming.capabilities.answers.schema import flaw_of, wrong_in
-from lemming.capabilities.requests.ask import ask
+from lemming.asking import ask
+from lemming.base.json_schema import flaw_of, wrong_in
 from lemming.errors import UsageError
 from lemming.testing import resume, say
 

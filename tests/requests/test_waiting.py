@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from desk import organisation, put
 
+from lemming.capabilities.requests.now import find_request, requests_now
+from lemming.capabilities.requests.waiting import waiting
 from lemming.errors import UsageError
-from lemming.facts.requests import find_request, requests_now
-from lemming.facts.waiting import waiting
 from lemming.messages import send
 from lemming.org.organisation import Organisation
 from lemming.testing import make_org, resume

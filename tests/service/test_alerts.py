@@ -12,11 +12,11 @@ import pytest
 from terminal import Lemming
 
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once, ticks
 from lemming.errors import CorruptState
 from lemming.facts.checks import problems_of_config
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.history.copy_org import copy_org
 from lemming.org.config import load_config
 from lemming.redaction import refresh

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.file import journal_ticks
 from lemming.journal.sealing import segments
 from lemming.testing import make_org, resume, tree

@@ -8,10 +8,10 @@ from typing import Any
 
 from lemming.base import paths
 from lemming.base.clock import FrozenClock, timestamp
+from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.fields import Json
-from lemming.files.jsontext import pretty
 from lemming.journal.file import Journal
 from lemming.journal.sequence import record_of
 from lemming.messages import entry_id, send

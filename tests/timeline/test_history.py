@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from kept import ON, files_of, git, git_that, make, run, subjects
 
+from lemming.base.jsontext import pretty
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.history.git import FOLDER, Repository
 from lemming.history.read import History
 from lemming.messages import send

@@ -12,12 +12,12 @@ import pytest
 from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models, rewrite_journal, speak
 
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.fields import Json
-from lemming.files.jsontext import pretty
 from lemming.journal.file import journal_ticks
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree, write_script

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from recorded import LAST_ENTRY, TICKS, cut, edit
 
+from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.timeline import parse_ticks
 from lemming.timeline.verify.root import files_that_count, state_root
 

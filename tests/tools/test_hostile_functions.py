@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from workshop import Workshop
 
+from lemming.base.jsontext import pretty
 from lemming.errors import OUTCOME_CODES
 from lemming.files.fs import publish
-from lemming.files.jsontext import pretty
 
 DEEP: Any = 1
 for _ in range(300):

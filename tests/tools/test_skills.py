@@ -14,6 +14,7 @@ import pytest
 
 from lemming.agents import load_agent
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.capabilities.skills.finding import skills_of
 from lemming.capabilities.skills.skill import DESCRIPTION_CHARS
 from lemming.capabilities.skills.told import SKILLS_CHARS
@@ -23,7 +24,6 @@ from lemming.errors import ConfigError
 from lemming.facts.checks import problems_of_agents
 from lemming.facts.preview import preview_tick
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.testing import journal_lines, make_org, resume, say, tree

@@ -10,9 +10,9 @@ import pytest
 from tracked import finished, tick, tracked, write
 
 from lemming.agents import survey_agents
+from lemming.base.jsontext import pretty
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks, mark_below, mark_effect, mark_of
-from lemming.files.jsontext import pretty
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.testing import resume, say

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tracked import owner, started, tick, tracked, write
 
+from lemming.base.jsontext import pretty
 from lemming.base.quoting import quoted
-from lemming.files.jsontext import pretty
 from lemming.testing import make_org, resume, say
 from lemming.turn.actions import responses
 

@@ -13,9 +13,9 @@ from test_files import call, word, worker
 from tracked import MODELS, newest, owner, post, started, tick, tracked, write
 
 from lemming.base.clock import FrozenClock
+from lemming.base.jsontext import pretty
 from lemming.cli import run as lemming
 from lemming.engine import run_once
-from lemming.files.jsontext import pretty
 from lemming.history.fork import fork
 from lemming.history.read import History
 from lemming.journal.ledger import read_state

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any, NamedTuple
 
-from lemming.files.jsontext import nearest
+from lemming.base.jsontext import nearest
 
 NICKNAMES = {
     "@hourly": "0 * * * *",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lemming.capabilities.answers.schema import Wrong, misfits, part_of, wrong_in
-from lemming.files.jsontext import JsonProblem, parse
+from lemming.base.json_schema import Wrong, misfits, part_of, wrong_in
+from lemming.base.jsontext import JsonProblem, parse
 
 Json = dict[str, Any]
 

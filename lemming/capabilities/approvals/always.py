@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from lemming.agents import load_agent
 from lemming.base import paths
+from lemming.base.jsontext import parse, pretty
 from lemming.base.patterns import is_among
 from lemming.capabilities.gates.gate import Gate
 from lemming.errors import ConfigError, UsageError
 from lemming.files import fs
-from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
 from lemming.org.config import ORG_FILE, load_config
 from lemming.org.organisation import Organisation, OrgPath

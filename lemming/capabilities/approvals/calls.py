@@ -14,13 +14,13 @@ from typing import Any
 
 from lemming.access.binding import binds_of, changed
 from lemming.base.contract import NewEntry, ToolCall
+from lemming.base.jsontext import compact
 from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too_many
 from lemming.capabilities.gates.asked import Asking
 from lemming.capabilities.toolbox.planned import is_planned
 from lemming.errors import LemmingError
 from lemming.files import fs
 from lemming.files.effects import FileEffect
-from lemming.files.jsontext import compact
 from lemming.journal.records import ToolFinished
 from lemming.mail.people import whom_to_ask
 from lemming.messages import ENTRY_LIMIT_BYTES

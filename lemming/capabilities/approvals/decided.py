@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lemming.base.contract import ToolCall
+from lemming.base.jsontext import parse, to_line
 from lemming.capabilities.approvals.waiting import NAME, Decision, decision_in, digest_of
-from lemming.files.jsontext import parse, to_line
 from lemming.journal.begun import said_of_end
 from lemming.mail.tasks import Ended, Task
 from lemming.providers import Message

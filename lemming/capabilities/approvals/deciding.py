@@ -9,15 +9,15 @@ from typing import Any
 from lemming import messages
 from lemming.access.binding import binds_of
 from lemming.agents import load_agent
-from lemming.capabilities.answers.schema import misfits
+from lemming.base.json_schema import misfits
+from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.capabilities.approvals.screens import waiting_calls
 from lemming.capabilities.approvals.waiting import Word
 from lemming.capabilities.requests.entries import answerer, require_open, write_payload
 from lemming.capabilities.requests.fields import properties_of, schema_for
+from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
 from lemming.errors import UsageError
-from lemming.facts.requests import RequestsNow, find_request, requests_now
-from lemming.files.jsontext import JsonProblem, nearest, parse
 from lemming.mail.requests import RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath

@@ -7,8 +7,8 @@ from typing import Any
 
 from lemming.base.unseen import notes_on
 from lemming.capabilities.approvals.waiting import NAME, said_of_call
+from lemming.capabilities.requests.now import RequestsNow
 from lemming.errors import CorruptState
-from lemming.facts.requests import RequestsNow
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import read_state

@@ -12,9 +12,9 @@ from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from lemming.base.contract import NewEntry, ToolCall
+from lemming.base.jsontext import compact, to_line
 from lemming.base.times.spoken import Expires, until_in
 from lemming.base.unseen import notes_on
-from lemming.files.jsontext import compact, to_line
 
 Json = dict[str, Any]
 NAME = "approvals"

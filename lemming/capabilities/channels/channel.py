@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from lemming.base import paths
+from lemming.base.jsontext import nearest
 from lemming.base.kinds import MessageKind
 from lemming.errors import ConfigError, RequestRejected
-from lemming.files.jsontext import nearest
 from lemming.messages import OutboxEntry
 from lemming.providers import LLMProvider
 
@@ -136,7 +136,7 @@ def text_of(payload: Mapping[str, Any]) -> str:
     >>> text_of({"text": "Hello."}), text_of({"answer": 4})
     ('Hello.', '{"answer":4}')
     """
-    from lemming.files.jsontext import compact
+    from lemming.base.jsontext import compact
 
     text = payload.get("text")
     if isinstance(text, str) and text:

@@ -20,8 +20,8 @@ from typing import Any, Literal, get_args
 
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp, timestamp
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.files.refusals import looking
 from lemming.org.organisation import Organisation
 from lemming.redaction import excerpt, redact_json

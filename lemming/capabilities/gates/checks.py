@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from lemming.base.deadlines import LeftBehind, run_on_thread
+from lemming.base.jsontext import compact, nearest, parse
 from lemming.capabilities.gates.look import Check, Found, FunctionBroke, Json
-from lemming.files.jsontext import compact, nearest, parse
 from lemming.plugins.errors import words_of
 from lemming.plugins.registry import offered, register
 

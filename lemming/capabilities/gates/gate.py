@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from lemming.base.json_schema import flaw_of
+from lemming.base.jsontext import compact, parse
 from lemming.base.kinds import ToolClass
 from lemming.base.patterns import NoExpression, is_among
 from lemming.base.patterns.expressions import expression
 from lemming.base.times.spoken import DURATIONS, parse_duration
-from lemming.capabilities.answers.schema import flaw_of
 from lemming.capabilities.gates.limit import AMOUNTS, Per, window_of
 from lemming.errors import UsageError
 from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
-from lemming.files.jsontext import compact, parse
 from lemming.org.verification import WhoJudges, judge_named
 from lemming.org.when import Predicate, fields_in, predicate, problems_of
 

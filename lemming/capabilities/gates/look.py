@@ -7,11 +7,11 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from lemming.base.json_schema import misfits
+from lemming.base.jsontext import compact, to_line
 from lemming.base.patterns import is_among
 from lemming.base.patterns.expressions import expression
-from lemming.capabilities.answers.schema import misfits
 from lemming.capabilities.gates.gate import SEEN, SETTLES, At, Gate, GateVerdict, Rule, Then
-from lemming.files.jsontext import compact, to_line
 from lemming.plugins.errors import words_of
 from lemming.redaction.rewriting import with_texts
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent, survey_agents
+from lemming.base.json_schema import misfits
+from lemming.base.jsontext import compact, nearest, to_line
 from lemming.base.kinds import ToolClass
 from lemming.base.patterns import is_named
-from lemming.capabilities.answers.schema import misfits
 from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.known import Known, KnownServer, KnownTool, known_servers
 from lemming.capabilities.mcp.questions import Unanswerable, answered, request_for, why_not_asked
@@ -26,7 +27,6 @@ from lemming.capabilities.mcp.settings import (
     servers_named,
 )
 from lemming.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
-from lemming.files.jsontext import compact, nearest, to_line
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tools import ANYWHERE, NOWHERE, Places, Tool, ToolContext, ToolResult, interrupted

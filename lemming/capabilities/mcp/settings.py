@@ -14,11 +14,11 @@ from operator import is_
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.base.patterns import is_named
 from lemming.errors import ConfigError, Problem, ToolError
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
-from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.files.unknown import Unknown
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.redaction import holds_secret, is_secret_name, name_variables

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from lemming.base.jsontext import compact
 from lemming.capabilities.answers.payloads import Outcome
 from lemming.capabilities.plans.asking import request_for, said_of, wait_for, with_context, withdrawal
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
@@ -17,7 +18,6 @@ from lemming.capabilities.plans.outcomes import VERDICT, chosen, of_asking, of_c
 from lemming.capabilities.plans.references import as_text, filled, rendered
 from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
 from lemming.capabilities.plans.ways import after
-from lemming.files.jsontext import compact
 from lemming.org.when import holds
 
 Json = dict[str, Any]

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.base.contract import NewEntry, ToolCall
+from lemming.base.jsontext import to_line
 from lemming.capabilities.plans.check import problems_in
 from lemming.capabilities.plans.format import FAIL, AgentPlan, Choice, Member, Step, kind_of
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import value_of
-from lemming.files.jsontext import to_line
 from lemming.files.unknown import unknown_keys
 
 PROPOSE = "plan_propose"

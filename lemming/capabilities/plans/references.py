@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lemming.files.jsontext import to_line
+from lemming.base.jsontext import to_line
 from lemming.org.when import MISSING, field_of
 
 ROOTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lemming.capabilities.answers.schema import flaw_of
+from lemming.base.json_schema import flaw_of
 from lemming.errors import ContractError, UsageError
 
 Json = dict[str, Any]

@@ -18,21 +18,21 @@ from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from lemming.agents import survey_agents
+from lemming.background.connections import BoundedHandler, BoundedServer
+from lemming.background.listening import answering, bound
 from lemming.base.clock import Clock
-from lemming.base.connections import BoundedHandler, BoundedServer
+from lemming.base.jsontext import compact
 from lemming.capabilities.answers.payloads import answer_in
 from lemming.capabilities.channels.between import Tell, make_channel
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.http import HttpChannel
+from lemming.capabilities.requests.now import requests_now
 from lemming.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
-from lemming.facts.requests import requests_now
-from lemming.files.jsontext import compact
 from lemming.mail.requests import RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent
 from lemming.redaction import redact_json
-from lemming.service.listening import answering, bound
 from lemming.tick.counter import load_tick
 
 LONGEST_WAIT_S, LOOK_S = 60.0, 0.5

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 from lemming.agents import survey_agents
+from lemming.background.threads import keep_alive
 from lemming.base.clock import Clock, SystemClock
 from lemming.capabilities.channels.between import Channels, Tell
 from lemming.capabilities.channels.channel import Channel
@@ -25,7 +26,6 @@ from lemming.files.lock import FolderLock, description
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent
-from lemming.org.threads import keep_alive
 from lemming.plugins.registry import load_plugins
 from lemming.tick.counter import load_tick
 

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from lemming.base.contract import TurnReply
+from lemming.base.jsontext import to_line
 from lemming.base.quoting import fenced, mark_for, quoted
 from lemming.errors import ConfigError, ContractError
 from lemming.files.documents import value_of
 from lemming.files.fitting import about
-from lemming.files.jsontext import to_line
 from lemming.journal.report import End
 from lemming.providers import Message
 from lemming.turn.named import Beforehand

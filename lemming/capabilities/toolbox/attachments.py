@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from lemming.access.grants import resolve
 from lemming.access.open import file_digest_of
+from lemming.base.jsontext import compact
 from lemming.capabilities.toolbox.files import ReadsFiles
 from lemming.errors import ToolError
 from lemming.files.fitting import about
-from lemming.files.jsontext import compact
 from lemming.tools import ToolContext, ToolResult
 
 FILES_LIMIT = 20

@@ -1,7 +1,8 @@
 """The text of one document: a program of its own, with limits on memory and time before it looks at a byte.
 
 `python -P -m lemming.capabilities.toolbox.document_reader KIND PART CHARS` takes the document on
-standard input. It answers with JSON: `{"text", "has_more"}`, or `{"error"}`, or `{"missing"}`, the package that is not there.
+standard input. It answers with JSON: `{"text", "has_more"}`, or `{"error"}`, or `{"missing"}`, the package
+that is not there.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from typing import Annotated
 from lemming.access.grants import kept_at, why_unsafe
 from lemming.access.open import read_text
 from lemming.agents import Agent
+from lemming.base.jsontext import nearest
 from lemming.base.paths import components
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files.fitting import about
-from lemming.files.jsontext import nearest
 from lemming.org.config import Org
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult
 

@@ -14,13 +14,13 @@ from lemming.agents import (
     survey_agents,
 )
 from lemming.base import paths
+from lemming.base.jsontext import parse, pretty
 from lemming.base.patterns import is_named
 from lemming.errors import ConfigError, CorruptState, PermissionDenied, ToolError
 from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
-from lemming.files.jsontext import parse, pretty
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import read_state
 from lemming.org.config import Org, credits_of, load_config

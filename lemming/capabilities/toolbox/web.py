@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from lemming.agents import Agent
+from lemming.base.jsontext import compact
 from lemming.errors import ToolError
 from lemming.files.fitting import about
-from lemming.files.jsontext import compact
 from lemming.org.config import Org
 from lemming.tools import EngineTool, ToolContext, ToolResult, interrupted
 

@@ -15,13 +15,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lemming.base.jsontext import JsonProblem, parse, pretty
 from lemming.base.paths import TRUST
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.order import AGENT, Part
 from lemming.files import fs
 from lemming.files.descriptors import open_regular, walk
 from lemming.files.effects import FileEffect
-from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.org.organisation import Organisation, OrgPath
 
 ALL = ".all.json"

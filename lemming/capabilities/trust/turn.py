@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from lemming.base.jsontext import parse, pretty
 from lemming.capabilities.trust.marks import mark_effect
 from lemming.capabilities.trust.order import AGENT, TAG, Part, TrustOrder, without_words
 from lemming.files.effects import FileEffect
-from lemming.files.jsontext import parse, pretty
 from lemming.messages import OutboxEntry
 
 MOST_NAMED = 16

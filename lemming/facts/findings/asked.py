@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lemming.base import paths
+from lemming.capabilities.requests.waiting import is_to_come
 from lemming.errors import CorruptState
 from lemming.facts.findings.finding import Finding, few, named, quoted, times
 from lemming.facts.findings.look import Look
-from lemming.facts.waiting import is_to_come
 from lemming.journal.ledger import read_state
 from lemming.mail.requests import RequestView, Share
 from lemming.messages import OutboxEntry, names_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lemming.files.jsontext import compact
+from lemming.base.jsontext import compact
 from lemming.messages import OutboxEntry, text_of_payload
 from lemming.timeline.record import ToolUse, TurnRecord
 

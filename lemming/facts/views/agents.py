@@ -14,7 +14,6 @@ from lemming.facts.capabilities import facts_of
 from lemming.facts.looking import settings_to_look_by
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
-from lemming.facts.under_way import running_engine
 from lemming.facts.views.failures import MOST_TICKS, EndsOfTurns
 from lemming.facts.views.under_way import DoingNow, doing_in
 from lemming.journal.ledger import AgentState, read_state
@@ -24,6 +23,7 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.not_done import NotDone, read_turns_not_done
+from lemming.tick.under_way import running_engine
 
 Json = dict[str, Any]
 MOST_ROWS = 200

@@ -7,9 +7,9 @@ from typing import Any
 from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.kinds import MESSAGE_KINDS
+from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.trust.authors import Authors
 from lemming.errors import UsageError
-from lemming.facts.requests import requests_now
 from lemming.mail.index import EntryIndex
 from lemming.mail.requests import Requests, RequestView
 from lemming.messages import EntryName, OutboxEntry, names_of

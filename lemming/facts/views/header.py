@@ -9,11 +9,10 @@ from typing import Any
 from lemming.agents import Survey
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
+from lemming.capabilities.requests.waiting import waiting
 from lemming.errors import CorruptState, LemmingError
 from lemming.facts.health import Trouble, troubles_of
-from lemming.facts.under_way import last_committed_tick, running_engine
 from lemming.facts.views.under_way import doing_in
-from lemming.facts.waiting import waiting
 from lemming.journal.file import last_record, newest_journals
 from lemming.journal.ledger import read_state
 from lemming.journal.records import TickCommitted
@@ -24,6 +23,7 @@ from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
 from lemming.tick.plan import said_of_pause, takes_turns
 from lemming.tick.soundness.judged import sound_survey
+from lemming.tick.under_way import last_committed_tick, running_engine
 
 Json = dict[str, Any]
 

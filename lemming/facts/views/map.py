@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lemming.agents import Agent, Survey
+from lemming.base.jsontext import nearest
 from lemming.errors import UsageError
 from lemming.facts.views.glances import glances_at
 from lemming.facts.views.layout import laid_out
-from lemming.files.jsontext import nearest
 from lemming.journal.file import begun_journals
 from lemming.mail.index import EntryIndex
 from lemming.mail.request_rules import targets_in

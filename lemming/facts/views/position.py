@@ -12,8 +12,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from lemming.base import paths
-from lemming.facts.under_way import running_engine
 from lemming.org.organisation import Organisation
+from lemming.tick.under_way import running_engine
 
 FILES = (paths.TICK_FILE, paths.LOCK_FILE, paths.CIRCUITS_FILE, paths.TURNS_NOT_DONE)
 FOLDERS = ("agents", "config", paths.JOURNALS, "shared")

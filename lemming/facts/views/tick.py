@@ -7,13 +7,13 @@ from typing import Any
 
 from lemming.base.clock import parse_timestamp
 from lemming.errors import UsageError
-from lemming.facts.under_way import running_engine
 from lemming.journal.file import begun_journals
 from lemming.journal.records import ModelReplied, ToolFinished, TurnStarted
 from lemming.journal.report import USUAL_ENDS
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
 from lemming.tick.not_done import NotDone, read_turns_not_done
+from lemming.tick.under_way import running_engine
 from lemming.timeline.gaps import state_of
 from lemming.timeline.record import RecordedTick, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.why.sight import sight_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lemming.errors import CorruptState, UsageError
-from lemming.facts.under_way import running_engine
 from lemming.facts.views.glances import Glance, glances_at
 from lemming.journal.file import begun_journals
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
+from lemming.tick.under_way import running_engine
 from lemming.timeline.record import read_tick
 
 SHOWN = 60

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lemming.capabilities.requests.fields import properties_of, schema_for, words_of
-from lemming.facts.requests import requests_now
-from lemming.facts.waiting import WaitsForPerson, waiting_in
+from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.waiting import WaitsForPerson, waiting_in
 from lemming.mail.requests import RequestView
 from lemming.org.organisation import Organisation, OrgPath
 

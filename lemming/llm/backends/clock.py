@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.errors import RequestRejected
-from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.providers import Backend, Reply, Request
 
 TAG = "calendar"

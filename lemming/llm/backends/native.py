@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.files.jsontext import JsonProblem, parse, to_line
+from lemming.base.jsontext import JsonProblem, parse, to_line
 from lemming.providers import Message
 
 CHAT, RESPONSES, ANTHROPIC = "chat", "responses", "anthropic"

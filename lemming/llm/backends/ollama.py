@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.errors import ConfigError, ProviderError, TimedOut
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.llm.backends.bounded import client_settings, listened_to, rewritten
 from lemming.llm.backends.http import HttpBackend
 from lemming.llm.backends.native import arguments_of, chat_calls, function_tools, made, tools_of

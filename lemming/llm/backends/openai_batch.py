@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from lemming.base.jsontext import compact
 from lemming.errors import ProviderError
-from lemming.files.jsontext import compact
 from lemming.llm.batch.api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.providers import Reply
 from lemming.redaction import excerpt

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from lemming import errors
 from lemming.base.clock import is_timestamp
+from lemming.base.jsontext import compact
 from lemming.errors import ConfigError, Problem, RequestRejected
 from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.fitting import about
-from lemming.files.jsontext import compact
 from lemming.llm import calls
 from lemming.providers import Backend, Reply, Request
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from lemming.base.jsontext import nearest
 from lemming.errors import DiskError, LemmingError, OrgBusy, Unavailable, UnknownModel
 from lemming.files import fs
-from lemming.files.jsontext import nearest
 from lemming.files.lock import FolderLock
 from lemming.redaction import excerpt
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from types import GenericAlias
 from typing import Any, Literal
 
+from lemming.base.jsontext import escaped, nearest
 from lemming.errors import ConfigError
 from lemming.files.documents import problems_of, value_of
-from lemming.files.jsontext import escaped, nearest
 from lemming.files.unknown import unknown_keys
 from lemming.plugins.capabilities import LISTED, in_order
 from lemming.plugins.registry import not_imported

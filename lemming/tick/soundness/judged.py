@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from lemming.agents import RESUME_LIMIT_BYTES, Survey, survey_agents
 from lemming.base import paths
+from lemming.base.jsontext import locate
 from lemming.errors import ConfigError, Problem
 from lemming.files import fs
-from lemming.files.jsontext import locate
 from lemming.org.config import CREDITS_FILE, ORG_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.capabilities import brought

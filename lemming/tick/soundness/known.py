@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
+from lemming.base.json_schema import WORDS, other_words
+from lemming.base.jsontext import escaped, meant, nearest
 from lemming.base.patterns import is_named
-from lemming.capabilities.answers.schema import WORDS, other_words
-from lemming.files.jsontext import escaped, meant, nearest
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.verification import WhoJudges, judge_named

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from lemming.access.grants import why_no_grant
 from lemming.agents import Agent, TurnLimits, nearest_agent
 from lemming.base import paths
+from lemming.base.json_schema import flaw_of
+from lemming.base.jsontext import meant, nearest
 from lemming.base.patterns import is_named
-from lemming.capabilities.answers.schema import flaw_of
-from lemming.files.jsontext import meant, nearest
 from lemming.org.blocks import TRUST_OF_TOOLS, Trust, TrustRule
 from lemming.org.when import fields_in
 from lemming.plugins.capabilities import missing_for_turn

@@ -16,10 +16,10 @@ from typing import Any, Literal
 from lemming.agents import agent_folders
 from lemming.base import paths
 from lemming.base.clock import SystemClock
+from lemming.base.jsontext import parse
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.descriptors import walk
-from lemming.files.jsontext import parse
 from lemming.files.temporary import is_left_over, is_temporary
 from lemming.journal.copy import set_journals_aside
 from lemming.journal.file import is_committed, journal_ticks, last_record, read_journal

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from difflib import unified_diff
 from typing import Any
 
+from lemming.base.jsontext import compact, parse, pretty
 from lemming.errors import LemmingError
 from lemming.files.fields import Json
-from lemming.files.jsontext import compact, parse, pretty
 from lemming.providers import Message
 from lemming.timeline.record import RecordedTick
 

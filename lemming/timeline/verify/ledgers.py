@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
 from lemming.org.organisation import OrgPath
 from lemming.timeline.verify.told import Mismatch, Told

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.files.fields import Json
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.lines import holds_together
 from lemming.journal.records import Record, TickCommitted, TickStarted, TurnCommitted, TurnStarted
 from lemming.journal.sequence import NoRecord, record_of

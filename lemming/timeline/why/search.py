@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.errors import CorruptState
-from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.journal.file import raw_journal
 from lemming.journal.lines import holds_together
 from lemming.org.organisation import OrgPath

@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import Any
 
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.quoting import quoted
-from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.mail.kept import notes_of
 from lemming.messages import text_of_payload
 from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord

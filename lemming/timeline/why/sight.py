@@ -13,9 +13,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.base.paths import place_of
 from lemming.capabilities.trust.order import TRUST
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.messages import names_of
 from lemming.timeline.record import TurnRecord
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.jsontext import parse
 from lemming.capabilities.trust.marks import mark_of
 from lemming.capabilities.trust.vouches import Vouches
-from lemming.files.jsontext import parse
 from lemming.messages import names_of
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

@@ -10,7 +10,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from lemming.files.jsontext import compact
+from lemming.base.jsontext import compact
 from lemming.memory import memory_effect
 from lemming.redaction import redact_values
 from lemming.tools import ToolResult

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent
+from lemming.base.jsontext import compact, nearest
 from lemming.base.paths import place_of
 from lemming.capabilities.toolbox.functions import caching, keeping
 from lemming.capabilities.toolbox.functions.body import Done, run
@@ -16,7 +17,6 @@ from lemming.capabilities.toolbox.functions.homes import Home, home_of, place_in
 from lemming.capabilities.toolbox.functions.signature import BadFunction, Signature
 from lemming.capabilities.toolbox.functions.workers import Workers
 from lemming.errors import ConfigError, InvalidArguments
-from lemming.files.jsontext import compact, nearest
 from lemming.logging_config import EngineLog
 from lemming.org.config import Org
 from lemming.redaction import redact_json

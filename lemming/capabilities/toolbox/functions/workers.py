@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lemming.base.deadlines import STOP_GRACE_S, LeftBehind
+from lemming.base.jsontext import compact, parse
 from lemming.capabilities.toolbox.functions.body import Done
 from lemming.capabilities.toolbox.functions.homes import Home
 from lemming.capabilities.toolbox.functions.loading import Sources
@@ -33,7 +34,6 @@ from lemming.capabilities.toolbox.functions.wire import (
     sources_as_json,
 )
 from lemming.errors import ConfigError, Problem, ToolError
-from lemming.files.jsontext import compact, parse
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
 from lemming.sandbox import keeper

@@ -61,7 +61,7 @@ def parse(
     {'a': [1, 2.5, None]}
     >>> parse('{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    lemming.files.jsontext.JsonProblem: duplicate key "a"
+    lemming.base.jsontext.JsonProblem: duplicate key "a"
     """
     text = _decode(raw, limit_bytes, allow_bom)
     try:

@@ -17,18 +17,18 @@ from lemming.base.clock import Clock
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.answers.payloads import answer_in
 from lemming.capabilities.requests.entries import write_request
+from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, note_as_read, person_for
 from lemming.capabilities.requests.rest import Rest, goes_on, rest_of
 from lemming.capabilities.requests.typed import Schema, schema_of
 from lemming.errors import OrgBusy, UsageError
-from lemming.facts.requests import RequestsNow, requests_now
-from lemming.facts.under_way import running_engine
 from lemming.journal.events import Event, Observer, TickBegins, ignore
 from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.journal.report import TurnReport
 from lemming.mail.requests import End, Requests, RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
+from lemming.tick.under_way import running_engine
 
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.05, 1.0, 1.3
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp
-from lemming.facts.requests import RequestsNow, requests_now
-from lemming.files.jsontext import to_line
+from lemming.base.jsontext import to_line
+from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.mail.kept import WaitingForPerson, waiting_for_persons
 from lemming.mail.requests import RequestView, Share
 from lemming.org.config import load_config

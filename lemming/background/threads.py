@@ -16,10 +16,10 @@ from datetime import UTC, datetime, timedelta
 
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp, timestamp
+from lemming.base.jsontext import parse, pretty
 from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.files.documents import value_of
-from lemming.files.jsontext import parse, pretty
 from lemming.logging_config import EngineLog
 from lemming.org.organisation import OrgPath
 from lemming.redaction import excerpt

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from lemming.base.json_schema.bounded import Steps, UnusableSchema, errors_of, errors_of_schema
 from lemming.base.patterns import NoExpression
-from lemming.capabilities.answers.schema.bounded import Steps, UnusableSchema, errors_of, errors_of_schema
 
 MOST_PROBLEMS = 5
 MOST_PARTS = 10_000

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.plans.format import PROVIDER
-from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.file import journal_ticks, raw_journal
 from lemming.mail.requests import Requests, RequestView
 from lemming.org.organisation import OrgPath

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from lemming.base.connections import BoundedServer
+from lemming.background.connections import BoundedServer
+from lemming.background.threads import keep_alive
 from lemming.errors import UsageError
 from lemming.org.organisation import OrgPath
-from lemming.org.threads import keep_alive
 
 Server = TypeVar("Server", bound=BoundedServer)
 _LOOK_S = 0.1  # how long it may take until the end of a block is noticed

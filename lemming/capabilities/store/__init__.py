@@ -1,0 +1,1 @@
+"""Values that several agents keep together: `shared/store/` (docs/tools.md)."""
