@@ -24,7 +24,7 @@ from lemming.base.patterns import is_named
 from lemming.capabilities.calendars.calendar import problems_of_calendar
 from lemming.capabilities.mcp.offered import problems_of_servers, why_no_tool
 from lemming.capabilities.mcp.settings import PREFIX
-from lemming.capabilities.store.values.values import store_problems
+from lemming.capabilities.store.values import store_problems
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.facts.capabilities import problems_of_capabilities
 from lemming.facts.judge_checks import problems_of_gates_judges, problems_of_judges, problems_of_plans_judges

@@ -10,7 +10,7 @@ from lemming.access.open import is_taken, read_text, scan_folder
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.jsontext import compact, nearest
-from lemming.capabilities.store.values.values import Stored, store_file, stored, stored_content
+from lemming.capabilities.store.values import Stored, store_file, stored, stored_content
 from lemming.capabilities.toolbox.files import effect_of
 from lemming.errors import CorruptState, ToolError
 from lemming.files.fitting import about

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lemming.base import paths
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.plans.run import is_run
-from lemming.capabilities.store.values.values import is_store_file
+from lemming.capabilities.store.values import is_store_file
 from lemming.errors import CorruptState, DiskError
 from lemming.files import fs
 from lemming.journal.file import read_journal
