@@ -292,7 +292,9 @@ def public_types() -> Iterator[PublicType]:
     """Yield the classes without an underscore that another module imports; found without importing any."""
     root = Path(__file__).parent
     trees = {
-        ".".join(file.relative_to(root).with_suffix("").parts): ast.parse(file.read_bytes())
+        ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            file.read_bytes()
+        )
         for file in sorted(root.rglob("*.py"))
     }
     imported = {

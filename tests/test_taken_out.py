@@ -18,6 +18,7 @@ from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.root import state_root
 
 TESTS = PACKAGE.parent / "tests"
+CAPABILITIES = PACKAGE / "capabilities"
 GUIDE = ("test_guide.py", "test_guide_formats.py", "test_guide_providers.py")
 KERNEL = ("engine", "values")
 CORPUS = "engine/test_corpus_at_once.py"
@@ -47,11 +48,13 @@ print([(turn.agent, turn.status, turn.reason) for turn in report.turns])
 
 def without(name: str, place: Path) -> Path:
     """Return a folder with the package in it, all of it but the folder of a capability."""
-    package = place / "lemming"
-    package.mkdir()
-    for path in PACKAGE.iterdir():
-        if path.name not in (SHIPPED[name].folder.rpartition(".")[2], "__pycache__"):
-            (package / path.name).symlink_to(path)
+    inner = Path("lemming", CAPABILITIES.name)
+    (place / inner).mkdir(parents=True)
+    left_out = {"__pycache__", CAPABILITIES.name, SHIPPED[name].folder.rpartition(".")[2]}
+    for folder, here in ((inner.parent, PACKAGE), (inner, CAPABILITIES)):
+        for path in here.iterdir():
+            if path.name not in left_out:
+                (place / folder / path.name).symlink_to(path)
     return place
 
 

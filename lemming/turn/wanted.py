@@ -10,7 +10,7 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry
-from lemming.base.json_schema import Wrong, flaw_of
+from lemming.base.json_schema import Violation, flaw_of
 from lemming.base.jsontext import to_line
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.answers.payloads import fitted
@@ -94,7 +94,7 @@ def _is_to(new: NewEntry, asker: str) -> bool:
     return new.payload.get("target") in (None, asker, [], [asker])
 
 
-def _in_words(wrong: Wrong) -> str:
+def _in_words(wrong: Violation) -> str:
     return f"{wrong.pointer}: {wrong.why}" if wrong.pointer else wrong.why
 
 

@@ -1,4 +1,4 @@
-"""An answer held against the JSON Schema that it was to satisfy, and what is wrong with such a schema."""
+"""JSON Schemas that strangers wrote: whether one can be used, and how a value violates it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_PARTS = 10_000
 Json = dict[str, Any]
 
 
-class Wrong(NamedTuple):
+class Violation(NamedTuple):
     """What is wrong with a value, and the JSON pointer to it."""
 
     pointer: str
@@ -29,16 +29,16 @@ def misfits(schema: Json | bool, value: Any) -> list[str]:
     return [f"{'/'.join(path)}: {why}" if path else why for path, _, why in _errors(schema, value)]
 
 
-def wrong_in(schema: Json | bool, value: Any) -> list[Wrong]:
+def wrong_in(schema: Json | bool, value: Any) -> list[Violation]:
     """Return what is wrong with a value by a sound schema, each with the JSON pointer to it.
 
     >>> wrong_in({"type": "object", "required": ["verdict"]}, {})
-    [Wrong(pointer='/verdict', why='this key is required')]
+    [Violation(pointer='/verdict', why='this key is required')]
     """
     found = []
     for path, missing, why in _errors(schema, value):
         pointer = "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in (*path, *missing))
-        found.append(Wrong(pointer, "this key is required" if missing else why))
+        found.append(Violation(pointer, "this key is required" if missing else why))
     return found
 
 

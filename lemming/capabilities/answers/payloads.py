@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lemming.base.json_schema import Wrong, misfits, part_of, wrong_in
+from lemming.base.json_schema import Violation, misfits, part_of, wrong_in
 from lemming.base.jsontext import JsonProblem, parse
 
 Json = dict[str, Any]
@@ -39,7 +39,7 @@ def answer_in(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = Non
     return {key: value for key, value in fields.items() if key != "text" or key in properties}
 
 
-def fitted(payload: Json, schema: Json) -> tuple[Json, list[Wrong]]:
+def fitted(payload: Json, schema: Json) -> tuple[Json, list[Violation]]:
     """Return a payload whose answer satisfies a sound schema, or as it is with what is wrong in it.
 
     >>> fitted({"text": '{"verdict": "Good"}'}, {"properties": {"verdict": {"enum": ["good"]}}})
