@@ -29,11 +29,11 @@ FLOORS = (
     {"agents", "background", "memory", "sandbox"},
     {"access", "messages"},
     {"journal"},
-    {"exchange", "llm", "mail", "tools"},
+    {"llm", "mail", "tools"},
     {"turn"},
     {"strategies", "tick"},
     {"capabilities"},
-    {"service", "testing"},
+    {"exchange", "service", "testing"},
     {"history"},
     {"open_to_run"},
     {"engine"},
@@ -51,8 +51,8 @@ NEEDS = {
     "approvals": {"gates", "requests", "toolbox"},
     "calendars": set(),
     "channels": set(),
-    "gates": set(),
-    "judges": set(),
+    "gates": {"judges"},
+    "judges": {"plans", "requests"},
     "mcp": {"answers"},
     "plans": {"answers"},
     "requests": {"answers", "plans"},
@@ -66,12 +66,11 @@ NEEDS = {
 }
 # What the engine still knows by name. Nothing is added here.
 STILL_BY_NAME = {
-    "exchange": {"skills"},
     "journal": {"gates"},
     "org": {"gates"},
     "tick": {"calendars", "channels", "gates", "mcp", "plans", "skills", "toolbox", "trust"},
     "tools": {"gates"},
-    "turn": {"answers", "calendars", "gates", "plans", "requests", "skills", "strategies", "trust"},
+    "turn": {"answers", "calendars", "gates", "plans", "skills", "trust"},
 }
 SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}

@@ -6,13 +6,13 @@ from functools import partial
 
 from lemming.agents import survey_agents
 from lemming.base.jsontext import nearest
+from lemming.capabilities.judges.judge import VERDICT_SCHEMA, Judge, question, verdict_in
 from lemming.errors import ContractError, ProviderError, UsageError
 from lemming.evals.run import Ran
 from lemming.org.cases import JudgeWanted
 from lemming.org.models import ModelEntry
 from lemming.org.verification import judge_named
 from lemming.providers import Request, require_reply
-from lemming.turn.judges import VERDICT_SCHEMA, Judge, question, verdict_in
 
 
 def judge(wanted: JudgeWanted, draft: str, ran: Ran) -> tuple[bool, str]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from lemming.capabilities.judges.judge import VERDICT_SCHEMA
 from lemming.errors import OUTCOME_CODES, ConfigError
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
 from lemming.mail.kept import notes_of
@@ -21,7 +22,6 @@ from lemming.telemetry.laps import Lap, Laps, laps_of, moment_ms
 from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, ended, event_of, span_of
 from lemming.telemetry.sources import Sources, span_id_of, trace_id_of
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
-from lemming.turn.judges import VERDICT_SCHEMA
 from lemming.turn.parts import questions_of
 
 IN_THE_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from lemming.errors import LemmingError, OutOfCredits, ProviderError
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
+from lemming.plugins.capabilities import capability
 from lemming.providers import Reply
 from lemming.turn.values import TurnInputs
 
@@ -45,12 +46,11 @@ def ask_in_turn(
 
 
 def entry_for(inputs: TurnInputs, config: Config, key: str) -> ModelEntry:
-    """Return what a key stands for; that of a program that judges the turn is no line of a file."""
+    """Return what a key stands for; one that a capability asks need be no line of a file."""
     if not key:
         return inputs.model
-    if inputs.given:
-        from lemming.turn.judges import entry_of_command, judges_in
-
-        if entry := entry_of_command(judges_in(inputs), key):
+    for name, given in inputs.given.items():
+        entry: ModelEntry | None = capability(name, config.org.plugins).model_of(given, key)
+        if entry:
             return entry
     return config.model(key)

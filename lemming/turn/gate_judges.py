@@ -17,14 +17,15 @@ from lemming.capabilities.gates.foresee import may_hold
 from lemming.capabilities.gates.gate import GATES, Gate, Rule
 from lemming.capabilities.gates.look import AskingStopped, Found, FunctionBroke, look
 from lemming.capabilities.gates.placed import placed
-from lemming.tools import ToolResult
-from lemming.turn.judges import (
+from lemming.capabilities.judges.judge import (
     NoVerdict,
     judge_of_gate,
     question_of_gate,
     recorded_judge,
     verdict_of,
 )
+from lemming.org.verification import JudgedBy
+from lemming.tools import ToolResult
 from lemming.turn.opening import Surroundings
 from lemming.turn.tracked import trust_by_now
 
@@ -43,7 +44,7 @@ def recorded_rules(now: Surroundings, agent: Agent, rules: Iterable[Rule]) -> li
             continue
         plain: Json = rule.as_json()
         if rule.gate.by:
-            plain["judge"] = judge_of_gate(now, agent, rule, {})
+            plain["judge"] = judge_of_gate(now, agent, _judge_of(rule.gate), rule.line, {})
         if rule.gate.at != "out":
             concerned = [it for it in allowed if rule.gate.concerns_tool(it.name, it.tool_class)]
             plain["tools"] = {tool.name: tool.tool_class for tool in concerned}
@@ -54,6 +55,10 @@ def recorded_rules(now: Surroundings, agent: Agent, rules: Iterable[Rule]) -> li
                 }
         told.append(plain)
     return told
+
+
+def _judge_of(gate: Gate) -> JudgedBy:
+    return JudgedBy(by=gate.by, policy=gate.policy)
 
 
 class GateJudges:

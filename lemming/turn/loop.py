@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.strategies.react import react
 from lemming.errors import (
     ContractError,
     LemmingError,
@@ -24,6 +23,7 @@ from lemming.plugins.errors import place_of, words_of
 from lemming.turn.draft import Draft
 from lemming.turn.ending import add_up
 from lemming.turn.parts import Seams, seams_of
+from lemming.turn.react import react
 from lemming.turn.seams import Drive
 from lemming.turn.strategy import Act, Ask, NoMoreReplies, Step, Steps, Strategy, Turn
 from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome

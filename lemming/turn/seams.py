@@ -9,14 +9,11 @@ starts from: from its record alone, so that one that is resumed, replayed or exp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.capabilities.gates.asked import Asking
 from lemming.capabilities.gates.gate import Gate, GateVerdict
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import value_of
@@ -27,19 +24,18 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.journal.report import End, Status
 from lemming.mail.held import Ends, EntriesOf, Read
-from lemming.mail.inbox import Inbox
 from lemming.mail.kept import CallNote, WaitingForPerson
 from lemming.mail.requests import RequestView
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
-from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import Message
-from lemming.tools import ToolContext, ToolResult
+from lemming.tools import ToolResult
 from lemming.turn.labels import PLAIN, Labels
+from lemming.turn.moments import Drive, Fact, Held, Holder, InUse, Moment, No, NoSettings, Showing
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import LetsIn, Lookout, ToShow
 from lemming.turn.values import TurnInputs
@@ -49,70 +45,20 @@ if TYPE_CHECKING:
     from lemming.turn.prompt import Seen
     from lemming.turn.strategy import Steps, Turn
 
-Drive = Callable[["Steps"], End]
-"""Does what a strategy says, to its end."""
-
-
-class Moment(NamedTuple):
-    """A turn as it is put together: the organisation as the tick found it, and where the agent stands.
-
-    `settings` is what `config/org.json` says of the capability that is asked, `own` what the resume does,
-    each a value of the class that it names; None where nothing is said.
-    `held`: files that earlier turns wrote and that are not on the disk yet, by place.
-    """
-
-    now: Surroundings
-    agent: Agent
-    model: ModelEntry
-    state: AgentState
-    held: Mapping[str, bytes] = MappingProxyType({})
-    settings: Any = None
-    own: Any = None
-
-
-class Showing(NamedTuple):
-    """What a turn is to be shown, before it is put into a prompt; gates have let it pass.
-
-    `left_out`: so many entries that were said before are not shown. `before`: sections, title and text, that
-    stand before what was said. `also` and `also_memories`: entries, and keys of memories, that another
-    question of the turn shows.
-    """
-
-    task: Task | None
-    inbox: Inbox
-    memories: Memories
-    results: Sequence[Mapping[str, Any]]
-    labels: Labels = PLAIN
-    left_out: int = 0
-    before: Sequence[tuple[str, str]] = ()
-    also: Sequence[OutboxEntry] = ()
-    also_memories: Sequence[str] = ()
-
-
-class Held(NamedTuple):
-    """What becomes of a call that gates ask about: its result, or None where it may be made.
-
-    `kept` stands with the call in the journal, by capability.
-    """
-
-    result: ToolResult | None
-    kept: Mapping[str, Json] = MappingProxyType({})
-
-
-class Holder(Protocol):
-    """Says of the calls of one turn what becomes of them, where gates ask."""
-
-    def hold(
-        self, call: ToolCall, asking: Asking, context: ToolContext, plan: Callable[[], ToolResult]
-    ) -> Held:
-        """Return what becomes of a call; `plan` makes one that only tells the engine what to write."""
-        ...
-
-
-class No(NamedTuple):
-    """What does not pass, and why: the model is told so in its place."""
-
-    why: str
+__all__ = [
+    "Capability",
+    "Drive",
+    "Fact",
+    "Held",
+    "Holder",
+    "InUse",
+    "Moment",
+    "No",
+    "NoSettings",
+    "Preparation",
+    "Showing",
+    "TurnPart",
+]
 
 
 class Preparation:
@@ -276,31 +222,6 @@ class TurnPart:
         return kept
 
 
-@dataclass(frozen=True)
-class NoSettings:
-    """The settings of a capability that has none: its block is `{}`."""
-
-
-class Fact(NamedTuple):
-    """A line that a capability has for screens: whom it is about, an agent most often, and what is so."""
-
-    about: str
-    text: str
-
-
-class InUse(NamedTuple):
-    """An organisation as a screen looks at it, to a capability that is in use.
-
-    `agents`: those that use it, by name; `kept`: what their ledgers keep of it. `at`: the moment of the look.
-    """
-
-    org: Organisation
-    config: Config
-    agents: Mapping[str, Agent]
-    kept: Mapping[str, Json]
-    at: str
-
-
 class Capability:
     """What a capability is to the engine: one value for a process, which keeps nothing.
 
@@ -337,6 +258,10 @@ class Capability:
 
         It is asked live, before a call is made; what it says is recorded as the call's result.
         """
+        return None
+
+    def model_of(self, given: Json, key: str) -> ModelEntry | None:
+        """Return what a model key stands for that its part asks, and that no line of a file has; or None."""
         return None
 
     def why_not(self, inputs: TurnInputs, now: Surroundings) -> str:

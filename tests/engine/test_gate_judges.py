@@ -120,7 +120,7 @@ def test_credits_that_are_used_up_pass_nothing(base: Path) -> None:
     ],
 )
 def test_what_a_gate_asks_about_cannot_speak_as_its_policy(base: Path, text: str) -> None:
-    from lemming.turn.judges import Judge, question_of_gate
+    from lemming.capabilities.judges.judge import Judge, question_of_gate
 
     judge = Judge(by="critic", instructions="Only poems pass.", policy="No promises.")
     system, user = (it["content"] for it in question_of_gate(judge, "ada", 1, {"text": text}))
@@ -138,7 +138,7 @@ def test_what_a_gate_asks_about_cannot_speak_as_its_policy(base: Path, text: str
 def test_what_is_too_long_to_be_looked_at_whole_does_not_pass(base: Path) -> None:
     long = "x" * 150_000
     reply = {"reply": say("short", memory_updates=[{"key": "k", "value": [long]}])}
-    from lemming.turn.judges import Judge, NoVerdict, question_of_gate
+    from lemming.capabilities.judges.judge import Judge, NoVerdict, question_of_gate
 
     with pytest.raises(NoVerdict):
         question_of_gate(Judge(by="critic"), "ada", 1, {"text": long * 3})

@@ -263,7 +263,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_is_judged_cannot_speak_as_the_policy(base: Path, text: str) -> None:
     """It stands in one block, whose marks it does not hold, and nowhere else."""
-    from lemming.turn.judges import Judge, question
+    from lemming.capabilities.judges.judge import Judge, question
 
     judge = Judge(by="critic", instructions="Only poems pass.", policy="No promises.")
     system, user = (message["content"] for message in question(judge, shown=text, results=text, draft=text))

@@ -11,7 +11,6 @@ import pytest
 
 from lemming.agents import AgentCredits, load_agent
 from lemming.base.contract import ToolCall
-from lemming.capabilities.strategies.react import react
 from lemming.errors import OutOfCredits
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState
@@ -22,6 +21,7 @@ from lemming.testing import make_org, resume, say
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.loop import finish
+from lemming.turn.react import react
 from lemming.turn.strategy import Steps, Turn
 from lemming.turn.values import Answer, TurnInputs
 

@@ -290,7 +290,8 @@ def test_no_tool_takes_the_place_of_one_that_ships(desk: Desk, taken: str) -> No
 
         name = taken
 
-    with pytest.raises(ValueError, match=rf"Replacement cannot be the tool .{taken}.*lemming\.capabilities\.toolbox\."):
+    ships = r"lemming\.capabilities\.toolbox\."
+    with pytest.raises(ValueError, match=rf"Replacement cannot be the tool .{taken}.*{ships}"):
         ToolRegistry.register(Replacement())
     ToolRegistry.unregister("file_read")
     assert desk.refusal("file_read").startswith('file_read: "path" is required')

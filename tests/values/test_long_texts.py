@@ -18,6 +18,7 @@ import pytest
 from lemming.base.contract import object_in
 from lemming.base.quoting import quoted
 from lemming.capabilities.channels.mail_text import mail_in, message_id_of, sender_of, text_of_mail
+from lemming.capabilities.judges.judge import verdict_in
 from lemming.capabilities.plans.references import filled, references_in
 from lemming.capabilities.skills.front_matter import NotFrontMatter
 from lemming.errors import LemmingError
@@ -26,7 +27,6 @@ from lemming.exchange.mapping import words_in
 from lemming.facts.findings.claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
 from lemming.redaction import redact_content
 from lemming.turn.actions import as_reply
-from lemming.turn.judges import verdict_in
 
 REFUSED = (LemmingError, NotFrontMatter, ValueError, RecursionError, IndexError)
 CHARS = 60_000

@@ -6,6 +6,7 @@ from lemming.base import paths
 from lemming.capabilities.gates.gate import GATES, rules_of
 from lemming.capabilities.gates.look import rules_at
 from lemming.files.fields import Json
+from lemming.org.models import ModelEntry
 from lemming.turn.draft import Draft
 from lemming.turn.gated_in import look_at_shown
 from lemming.turn.gated_out import OutGates
@@ -23,6 +24,15 @@ class Gates(Capability):
     def prepare(self, moment: Moment) -> Preparation:
         """Return what it has of what a turn starts from."""
         return GatesPreparation(moment)
+
+    def model_of(self, given: Json, key: str) -> ModelEntry | None:
+        """Return the line that a program would have that judges for a gate."""
+        judges = [rule["judge"] for rule in given.get("rules", ()) if "judge" in rule]
+        if not judges:
+            return None
+        from lemming.capabilities.judges.judge import entry_of_command  # only where there are any
+
+        return entry_of_command(judges, key)
 
     def part(self, draft: Draft, given: Json) -> TurnPart:
         """Return its part in a turn at whose places there are gates."""

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lemming.base.contract import ToolCall, TurnReply
+from lemming.capabilities.judges.judge import entry_of_command, judges_of
+from lemming.capabilities.judges.verified import verified
+from lemming.capabilities.judges.withdrawing import Own
 from lemming.errors import ContractError, NotVerified
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.report import End
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
+from lemming.org.models import ModelEntry
 from lemming.org.verification import JUDGES
 from lemming.turn.draft import Draft
-from lemming.turn.judges import judges_of
 from lemming.turn.replies import NOT_ANSWERED
 from lemming.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
 from lemming.turn.strategy import Steps, Turn
 from lemming.turn.team import team_tools
-from lemming.turn.verified import verified
-from lemming.turn.withdrawing import Own
 
 
 class Judges(Capability):
@@ -30,6 +31,10 @@ class Judges(Capability):
     def prepare(self, moment: Moment) -> Preparation:
         """Return what it has of what a turn starts from."""
         return JudgesPreparation(moment)
+
+    def model_of(self, given: Json, key: str) -> ModelEntry | None:
+        """Return the line that a judging program would have."""
+        return entry_of_command(given["by"], key)
 
     def part(self, draft: Draft, given: Json) -> TurnPart:
         """Return its part in a turn that is judged."""
@@ -55,7 +60,7 @@ class JudgesPreparation(Preparation):
 
 
 class JudgesPart(TurnPart):
-    """The judging of one turn. `given`: who judges it, as `lemming.turn.judges.Judge`, in their order."""
+    """The judging of one turn. `given`: who judges it, each as a `Judge`, in their order."""
 
     def __init__(self, name: str, draft: Draft, given: Json) -> None:
         super().__init__(name, draft, given)

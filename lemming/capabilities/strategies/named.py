@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lemming.capabilities.strategies import plan_execute, reflexion
-from lemming.capabilities.strategies.react import react
 from lemming.turn.named import NamedStrategy
+from lemming.turn.react import react
 
 REACT = NamedStrategy("react", react)
 PLAN_EXECUTE = NamedStrategy(

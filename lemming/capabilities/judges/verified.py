@@ -12,6 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lemming.base.quoting import fenced, mark_for
+from lemming.capabilities.judges.judge import (
+    Judge,
+    NoVerdict,
+    lines_of,
+    question,
+    question_for_command,
+    recorded_judge,
+    verdict_of,
+)
+from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.capability import given_up
 from lemming.errors import ContractError, NotVerified, OutOfCredits, ProviderError
 from lemming.files.fields import Json
@@ -21,18 +31,8 @@ from lemming.messages import REMINDERS_FROM, OutboxEntry, entry_id
 from lemming.org.verification import LEFT_UNPASSED, UNVERIFIED
 from lemming.providers import Message
 from lemming.turn.draft import Draft
-from lemming.turn.judges import (
-    Judge,
-    NoVerdict,
-    lines_of,
-    question,
-    question_for_command,
-    recorded_judge,
-    verdict_of,
-)
 from lemming.turn.seams import Drive
 from lemming.turn.strategy import Act, Steps, Turn
-from lemming.turn.withdrawing import Own
 
 SHOWN_CHARS = 40_000
 """So much of what the author was shown, and of what its tools gave, a judge is shown of each."""

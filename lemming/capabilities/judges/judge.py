@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lemming.access.grants import kept_at, resolve
@@ -19,7 +19,6 @@ from lemming.base import paths
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse, to_line
 from lemming.base.quoting import fenced, mark_for, quoted
-from lemming.capabilities.gates.gate import GATES, Rule
 from lemming.capabilities.plans.format import is_planner
 from lemming.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
 from lemming.files.documents import value_of
@@ -42,7 +41,6 @@ from lemming.turn.prompt import correction
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
-    from lemming.turn.values import TurnInputs
 
 VERDICT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -125,10 +123,15 @@ def _asked_for(
             raise ConfigError(str(error), where=f"agents/{asker.name}/plan.json") from error
 
 
-def judge_of_gate(now: Surroundings, agent: Agent, rule: Rule, held: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the judge that a gate asks; raise `ConfigError`. Its policy is a file of the organisation."""
-    said = JudgedBy(by=rule.gate.by, policy=rule.gate.policy or GATE_POLICY)
-    return {**_judge(now, agent, said, None, held, where=rule.line), "max": 1}
+def judge_of_gate(
+    now: Surroundings, agent: Agent, said: JudgedBy, line: str, held: Mapping[str, bytes]
+) -> dict[str, Any]:
+    """Return the judge that a gate in a line asks; raise `ConfigError`.
+
+    Its policy is a file of the organisation.
+    """
+    said = said if said.policy else replace(said, policy=GATE_POLICY)
+    return {**_judge(now, agent, said, None, held, where=line), "max": 1}
 
 
 def _judge(
@@ -179,12 +182,6 @@ def _model_of(now: Surroundings, by: NamedJudge) -> tuple[str, str]:
     known = [*(agents if by.kind != "model" else ()), *(models if by.kind != "agent" else ())]
     what = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
     raise ConfigError(f'verify.by: there is no {what} "{by.name}"', hint=nearest(by.name, known))
-
-
-def judges_in(inputs: TurnInputs) -> list[dict[str, Any]]:
-    """Return who may judge in a turn: its drafts, or what its gates look at."""
-    of_gates = [rule["judge"] for rule in inputs.given.get(GATES, {}).get("rules", ()) if "judge" in rule]
-    return [*inputs.given.get(JUDGES, {}).get("by", ()), *of_gates]
 
 
 def entry_of_command(judges: Iterable[Mapping[str, Any]], key: str) -> ModelEntry | None:

@@ -1,0 +1,121 @@
+"""The values that pass through the seams of a turn: what a capability is given at each moment, and gives.
+
+The moments themselves: `lemming.turn.seams`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from lemming.agents import Agent
+from lemming.base.contract import ToolCall
+from lemming.capabilities.gates.asked import Asking
+from lemming.files.fields import Json
+from lemming.journal.ledger import AgentState
+from lemming.journal.report import End
+from lemming.mail.inbox import Inbox
+from lemming.mail.tasks import Task
+from lemming.memory import Memories
+from lemming.messages import OutboxEntry
+from lemming.org.config import Config
+from lemming.org.models import ModelEntry
+from lemming.org.organisation import Organisation
+from lemming.tools import ToolContext, ToolResult
+from lemming.turn.labels import PLAIN, Labels
+from lemming.turn.opening import Surroundings
+
+if TYPE_CHECKING:
+    from lemming.turn.strategy import Steps
+
+Drive = Callable[["Steps"], End]
+"""Does what a strategy says, to its end."""
+
+
+class Moment(NamedTuple):
+    """A turn as it is put together: the organisation as the tick found it, and where the agent stands.
+
+    `settings` is what `config/org.json` says of the capability that is asked, `own` what the resume does,
+    each a value of the class that it names; None where nothing is said.
+    `held`: files that earlier turns wrote and that are not on the disk yet, by place.
+    """
+
+    now: Surroundings
+    agent: Agent
+    model: ModelEntry
+    state: AgentState
+    held: Mapping[str, bytes] = MappingProxyType({})
+    settings: Any = None
+    own: Any = None
+
+
+class Showing(NamedTuple):
+    """What a turn is to be shown, before it is put into a prompt; gates have let it pass.
+
+    `left_out`: so many entries that were said before are not shown. `before`: sections, title and text, that
+    stand before what was said. `also` and `also_memories`: entries, and keys of memories, that another
+    question of the turn shows.
+    """
+
+    task: Task | None
+    inbox: Inbox
+    memories: Memories
+    results: Sequence[Mapping[str, Any]]
+    labels: Labels = PLAIN
+    left_out: int = 0
+    before: Sequence[tuple[str, str]] = ()
+    also: Sequence[OutboxEntry] = ()
+    also_memories: Sequence[str] = ()
+
+
+class Held(NamedTuple):
+    """What becomes of a call that gates ask about: its result, or None where it may be made.
+
+    `kept` stands with the call in the journal, by capability.
+    """
+
+    result: ToolResult | None
+    kept: Mapping[str, Json] = MappingProxyType({})
+
+
+class Holder(Protocol):
+    """Says of the calls of one turn what becomes of them, where gates ask."""
+
+    def hold(
+        self, call: ToolCall, asking: Asking, context: ToolContext, plan: Callable[[], ToolResult]
+    ) -> Held:
+        """Return what becomes of a call; `plan` makes one that only tells the engine what to write."""
+        ...
+
+
+class No(NamedTuple):
+    """What does not pass, and why: the model is told so in its place."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """The settings of a capability that has none: its block is `{}`."""
+
+
+class Fact(NamedTuple):
+    """A line that a capability has for screens: whom it is about, an agent most often, and what is so."""
+
+    about: str
+    text: str
+
+
+class InUse(NamedTuple):
+    """An organisation as a screen looks at it, to a capability that is in use.
+
+    `agents`: those that use it, by name; `kept`: what their ledgers keep of it. `at`: the moment of the look.
+    """
+
+    org: Organisation
+    config: Config
+    agents: Mapping[str, Agent]
+    kept: Mapping[str, Json]
+    at: str
