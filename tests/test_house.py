@@ -70,11 +70,10 @@ STILL_BY_NAME = {
     "org": {"gates"},
     "tick": {"calendars", "channels", "gates", "mcp", "plans", "skills", "toolbox", "trust"},
     "tools": {"gates"},
-    "turn": {"answers", "calendars", "gates", "plans", "skills", "trust"},
+    "turn": {"answers", "calendars", "gates", "judges", "plans", "skills", "trust"},
 }
 SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
-FOR_TYPES_FROM_ABOVE = {"providers.py": {"llm"}, "tools/toolset.py": {"tools"}}
 
 SDKS: dict[str, str | set[str]] = {
     "anthropic": "llm/backends/anthropic.py",
