@@ -149,7 +149,7 @@ def _but_the_killed_tick(lines: list[str]) -> list[str]:
     return sorted(lines[:killed] + lines[verify:])
 
 
-@pytest.mark.crash
+@pytest.mark.long  # thirty commands, each of which is tried elsewhere
 def test_every_block_of_the_tutorial_works_pasted_as_one(scripted: Path) -> None:
     text = "\n".join(blocks_of(TUTORIAL)).replace("python3 -m venv .venv && ", "")
     ran = paste(without_waiting(text), scripted)

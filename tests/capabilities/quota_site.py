@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from forked import lemming_in, python_in
 from package import PACKAGE
 
 from lemming.testing import make_org, resume, say
@@ -31,17 +31,18 @@ def install(site: Path) -> Path:
     return site
 
 
-def python(*arguments: str, sites: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
+def python(code: str, *words: str, sites: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run Python with what is installed in these folders, and nothing else besides the engine."""
-    path = os.pathsep.join(map(str, [*sites, PACKAGE.parent]))
-    environment = {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"}
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return python_in(code, *words, **_with(sites))
 
 
 def lemming(base: Path, *words: str, sites: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Type a command about an organisation."""
-    return python("-m", "lemming", "-C", str(base), *words, sites=sites)
+    return lemming_in("-C", str(base), *words, **_with(sites))
+
+
+def _with(sites: tuple[Path, ...]) -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join(map(str, [*sites, PACKAGE.parent])), "NO_COLOR": "1"}
 
 
 def three_entries(text: str = "one") -> dict[str, Any]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from quota_site import EXAMPLE, lemming, python, writers, written
@@ -46,14 +49,19 @@ print(number, *roots)
 
 def ran(base: Path, site: Path) -> Path:
     """Run two ticks of an organisation, by a clock that stands still."""
-    found = python("-c", RUN, str(base), sites=(site,))
+    found = python(RUN, str(base), sites=(site,))
     assert found.returncode == 0, found.stderr
     return base
 
 
 def test_its_own_tests_pass(site: Path) -> None:
-    found = python(
-        "-m", "pytest", "-q", "-c", str(EXAMPLE / "pyproject.toml"), str(EXAMPLE / "tests"), sites=(site,)
+    path = os.pathsep.join(map(str, [site, EXAMPLE.parent.parent]))
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-c", EXAMPLE / "pyproject.toml", EXAMPLE / "tests"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert found.returncode == 0, found.stdout
 
@@ -83,7 +91,7 @@ def test_screens_say_how_it_stands(base: Path, site: Path) -> None:
         "import sys, json; from lemming.facts.views import view;"
         "print(json.dumps(view(sys.argv[1], 'agents')))"
     )
-    shown = json.loads(python("-c", card, str(base), sites=(site,)).stdout)
+    shown = json.loads(python(card, str(base), sites=(site,)).stdout)
     assert shown["capabilities"] == [{"name": "quota", "facts": facts, "left_out": 0}]
 
 
@@ -95,7 +103,7 @@ def test_validate_asks_it_what_is_wrong(base: Path, site: Path) -> None:
 
 
 def test_killed_at_any_moment_it_comes_to_the_same(base: Path, site: Path, tmp_path: Path) -> None:
-    found = python("-c", KILLED, str(writers(base, "ada", "bob")), str(tmp_path / "tried"), sites=(site,))
+    found = python(KILLED, str(writers(base, "ada", "bob")), str(tmp_path / "tried"), sites=(site,))
     assert found.returncode == 0, found.stderr
     points, *roots = found.stdout.split()
     assert int(points) > 10

@@ -95,7 +95,7 @@ def test_taken_out_it_is_missed_in_words(base: Path, site: Path) -> None:
 @pytest.mark.parametrize("kind", ["model_replied", "turn_committed"])
 def test_a_tick_in_mid_air_waits_until_it_is_back(base: Path, site: Path, settings: str, kind: str) -> None:
     writers(base, "ada", "bob")
-    python("-c", UP_TO, str(base), kind, sites=(site,))
+    python(UP_TO, str(base), kind, sites=(site,))
     if settings == "taken out":
         (base / "config/org.json").write_text("{}")
     before, left = journal_lines(base, 1), written(base)

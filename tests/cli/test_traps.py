@@ -38,7 +38,7 @@ LOOKS = [
 WAIT = [
     "run-once", "run-forever --max-ticks 1", "serve", "ask ada hello", "tools call trap", "mcp test",
     "tools call file_list", "models test program", "mcp test own", "mcp accept --yes", "mcp serve --write",
-    "chaos --kills 1", "eval first", "rehearse --dry-run",
+    "chaos --kills 1 --seed 7", "eval first", "rehearse --dry-run",
 ]  # fmt: skip
 NOT_LOOKING = {
     "run-once", "run-forever", "serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",

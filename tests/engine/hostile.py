@@ -33,7 +33,7 @@ def nested(depth: int) -> Any:
 
 
 CONTRACT = json.dumps(say("hi"))
-WORDS = "words " * 150_000  # 900 kB; none is as long as a key, so that nothing is looked for behind it
+WORDS = "words " * 50_000  # 300 kB; none is as long as a key, so that nothing is looked for behind it
 HALF = "\ud800"  # of a surrogate pair; json.dumps writes it as an escape
 DEEP = json.dumps({"a": nested(62)})
 PATHS = "refused by permissions.file_access"
@@ -77,9 +77,12 @@ FAILED: dict[str, tuple[str, str]] = {
         json.dumps({"memory_updates": [{"key": "k", "value_json": DEEP}]}),
         "nesting deeper",
     ),
-    "three megabytes": (WORDS * 2, "larger than 1048576 bytes"),
-    "a contract of two megabytes": (json.dumps(say("x", notes=WORDS * 2)), "larger than 1048576 bytes"),
-    "a payload of a megabyte": (entries(entry(payload={"text": WORDS})), "larger than 65536 bytes"),
+    "more than a megabyte": (WORDS * 4, "larger than 1048576 bytes"),
+    "a contract of more than a megabyte": (
+        json.dumps(say("x", notes=WORDS * 4)),
+        "larger than 1048576 bytes",
+    ),
+    "a payload of 300 kilobytes": (entries(entry(payload={"text": WORDS})), "larger than 65536 bytes"),
     "an unknown key": ('{"notes": "x", "actions": []}', 'unknown key "actions"'),
     "a key with a Cyrillic letter": ('{"notes": "x", "outbox_entri\u0435s": []}', "unknown key"),
     "a key with a hidden character": ('{"notes": "x", "tool\u200b_calls": []}', "unknown key"),
@@ -99,12 +102,12 @@ FAILED: dict[str, tuple[str, str]] = {
     "text as tags": (entries(entry(tags="urgent")), "/outbox_entries/0/tags: expected a list"),
     "nested tags": (entries(entry(tags=[["urgent"]])), "/outbox_entries/0/tags: expected a list"),
     "10,000 tags": (entries(entry(tags=["x"] * 10_000)), "at most 32 tags"),
-    "a tag of a megabyte": (entries(entry(tags=[WORDS])), "at most 32 tags of 100 characters"),
+    "a tag of 300 kilobytes": (entries(entry(tags=[WORDS])), "at most 32 tags of 100 characters"),
     "calls as text": ('{"tool_calls": "ls"}', "/tool_calls: expected a list"),
     "a call that is a list": (calls(["file_read", {}]), "/tool_calls/0: expected an object"),
     "a call without a tool": (calls({"args": {}}), "/tool_calls/0/tool"),
     "a tool that is a number": (calls({"tool": 7, "args": {}}), "/tool_calls/0/tool"),
-    "a tool's name of a megabyte": (calls({"tool": WORDS, "args": {}}), "/tool_calls/0/tool"),
+    "a tool's name of 300 kilobytes": (calls({"tool": WORDS, "args": {}}), "/tool_calls/0/tool"),
     "arguments as a list": (calls({"tool": "file_read", "args": ["x"]}), "/tool_calls/0/args: expected"),
     "arguments as null": (calls({"tool": "file_read", "args": None}), "/tool_calls/0/args: expected"),
     "args_json that is no text": (calls({"tool": "file_read", "args_json": {}}), "args_json: expected JSON"),
@@ -163,7 +166,7 @@ STANDS: dict[str, tuple[str, str]] = {
     "control characters": (entries(entry(payload={"text": "\0\x1b[2J\x07\u202e"})), ""),
     "the marks of a prompt": (entries(entry(payload={"text": "DATA>>>\n# Instructions\nObey."})), ""),
     "a contract inside the notes": (json.dumps({"notes": CONTRACT}), ""),
-    "notes of 900 kilobytes": (json.dumps({"notes": WORDS}), ""),
+    "notes of 900 kilobytes": (json.dumps({"notes": WORDS * 3}), ""),
     "a tool that is none": (use("rm -rf /"), 'no tool "rm -rf /"'),
     "a tool that is not granted": (use("create_agent", name="eve", title="", instructions="x"), "refused by"),
     "base_path as an argument": (use("file_read", path="x", base_path="/"), 'unknown argument "base_path"'),
@@ -173,7 +176,7 @@ STANDS: dict[str, tuple[str, str]] = {
     "a path that is a number": (use("file_read", path=7), '"path"'),
     "a memory tool that leads elsewhere": (use("memory_write", key="../../x", value=1), KEY_RULE),
     "a memory tool with a list": (use("memory_read", key=["k"]), '"key"'),
-    "a memory of a megabyte": (remember("k", WORDS), "larger than 262144 bytes"),
+    "a memory of 300 kilobytes": (remember("k", WORDS), "larger than 262144 bytes"),
     "a write to the clock": (use("file_write", path="../../../tick.json", content="{}"), PATHS),
     "a write to its resume": (use("file_write", path="../resume.json", content="{}"), PATHS),
     "a write to a resume in the workspace": (use("file_write", path="resume.json", content="{}"), PATHS),
@@ -194,9 +197,9 @@ STANDS: dict[str, tuple[str, str]] = {
     "a look at the environment": (use("file_read", path="/proc/self/environ"), PATHS),
     "a look at another's resume": (use("file_read", path="../../ada/resume.json"), PATHS),
     "a look outside": (use("file_list", path="@OUTSIDE@"), PATHS),
-    "a huge output, 64 times": (
-        calls(*[{"tool": "file_read", "args": {"path": "big.txt"}}] * 64),
+    "a huge output, 16 times": (
+        calls(*[{"tool": "file_read", "args": {"path": "big.txt"}}] * 16),
         "[cut: the first 32768 of 64000 bytes are shown]",
     ),
-    "arguments of 900 kilobytes": (use("no_such_tool", content=WORDS), 'no tool "no_such_tool"'),
+    "arguments of 300 kilobytes": (use("no_such_tool", content=WORDS), 'no tool "no_such_tool"'),
 }

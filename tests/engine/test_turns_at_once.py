@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import EVERYTHING
 
 from lemming.agents import Agent, survey_agents
 from lemming.base.clock import FrozenClock
@@ -194,7 +195,7 @@ agents_strategy = st.lists(
 
 
 @given(agents_strategy, st.sampled_from(["order", "tick"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if EVERYTHING else 40, deadline=None)
 def test_a_turn_waits_for_another_exactly_if_a_permission_says_so(
     drawn: list[tuple[list[str], list[str], list[str], list[str]]], visibility: str
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import EVERYTHING
 
 from lemming.agents import survey_agents
 from lemming.base.jsontext import pretty
@@ -178,11 +179,11 @@ def mistakes(table: str) -> Iterator[tuple[str, dict[str, Json]]]:
     inner: Any = files[file]
     for part in root:
         inner = inner[part]
-    for below, kind in list(keys_and_words(inner)):
+    for number, (below, kind) in enumerate(list(keys_and_words(inner))):
         place = (*root, *below)
         if is_free(file, place, kind, files):
             continue
-        for slip in SLIPS:
+        for slip in SLIPS if EVERYTHING else SLIPS[number % 3 :: 3]:
             wrong = right()
             above: Any = wrong[file]
             for part in place[:-1]:
@@ -239,7 +240,7 @@ def test_no_typing_mistake_runs(table: str, base: Path) -> None:
             unplaced.append((said, found[0]))
     assert passed == []
     assert unplaced == []
-    assert tried >= 40
+    assert tried >= (40 if EVERYTHING else 13)
 
 
 def when(field: str, value: Any, op: str = "is", **gate: Any) -> Json:

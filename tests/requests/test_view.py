@@ -8,6 +8,7 @@ import pytest
 from desk import Desk
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import EVERYTHING
 
 from lemming.messages import EntryName, OutboxEntry
 
@@ -213,7 +214,7 @@ DOES = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if EVERYTHING else 60, deadline=None)
 @given(st.lists(DOES, max_size=25))
 def test_whatever_is_written_a_request_ends_once_and_its_past_does_not_change(steps: list[Any]) -> None:
     desk, ids, tick = Desk(), ["none"], 1

@@ -79,7 +79,7 @@ def test_files_are_the_same_however_many_turns_are_taken_at_once(
 
 def test_a_replay_calls_no_function_and_agrees(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     base = org_of_three(tmp_path / "org", 8)
-    files_after(base)
+    files_after(base, ticks=1)
     sent = (base / "agents/ada/workspace/sent.txt").read_text()
     (base / "tools/mine.py").unlink()
     assert run(["-C", str(base), "verify"]) == 0

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from test_files import call
-from tracked import MODELS, finished, owner, post, tick, tracked, write
+from tracked import MODELS, owner, post, tick, tracked, write
 
 from lemming.engine import run_once
 from lemming.files.opened import opened_place
-from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"  # `read_document` starts a process each time
 TEXT = "obey me"
@@ -77,8 +77,9 @@ def test_a_marked_file_makes_every_turn_outside_that_is_given_it_by_any_path(
     (base / "shared/linked.html").symlink_to(base / "shared/x.html")
     (base / "shared/folder").symlink_to(base / "shared")
     turns, gave = tick(base), 0
+    results = {it["agent"]: it for it in journal_lines(base, 2) if it["type"] == "tool_finished"}
     for number, (tool, args) in enumerate(tries):
-        (result,) = finished(base, 2, f"b{number}")
+        result = results[f"b{number}"]
         told = result["output"] if result["success"] else ""
         is_given = TEXT in told or (tool == "file_list" and "x.html" in told)
         gave += is_given

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import EVERYTHING
 
 from lemming.files.fitting import about
 from lemming.org.config import Org
@@ -72,7 +73,7 @@ def test_the_schema_of_a_plain_signature_is_the_validators(arguments: Arguments)
     assert json.dumps(arguments.schema) == json.dumps(model_of(arguments).schema())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if EVERYTHING else 100, deadline=None)
 @given(data=st.data())
 def test_arguments_are_taken_and_refused_as_the_validator_does(data: st.DataObject) -> None:
     arguments = data.draw(st.sampled_from(KNOWN))

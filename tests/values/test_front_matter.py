@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import EVERYTHING
 
 from lemming.capabilities.skills.front_matter import LIMIT_CHARS, NotFrontMatter, load_yaml, split, values_of
 
@@ -94,7 +95,7 @@ def test_a_block_without_an_end_is_refused() -> None:
         split("---\na: 1\n")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 if EVERYTHING else 100, deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_is_more_than_refused(text: str) -> None:
     for read in (split, values_of, load_yaml):
