@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import lemming_in
 from terminal import PROGRAM, REPOSITORY, Lemming
 
 from lemming.base.jsontext import pretty
@@ -67,8 +68,7 @@ def test_the_shell_is_offered_no_folder_that_is_no_agents_name(base: Path) -> No
     for name in ("x$(touch fired)", "x`touch fired`", "x;y", "x y", "Xyz"):
         (base / "agents" / name).mkdir()
     asked = {"_LEMMING_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "lemming prompt "}
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "LEMMING_ROOT": str(base), **asked}
-    done = subprocess.run(PROGRAM, env=environment, capture_output=True, text=True, check=True)
+    done = lemming_in(LEMMING_ROOT=str(base), **asked)
     assert "ada" in done.stdout
     assert not {"x", "Xyz", "fired"} & set(re.findall(r"\w+", done.stdout))
 

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from terminal import PROGRAM, REPOSITORY, Lemming
+from forked import lemming_in
+from terminal import REPOSITORY, Lemming
 
 from lemming import __version__, reference
 from lemming.cli import COMMANDS, FIRST, load_command
@@ -154,9 +155,8 @@ def test_the_shell_completes_commands_and_agents(base: Path, typed: str, offered
     make_org(base, resume("ada"), resume("amy"), resume("bob"))
     words = typed.split(" ")
     asked = {"_LEMMING_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "LEMMING_ROOT": str(base), **asked}
-    done = subprocess.run(PROGRAM, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == offered
+    done = lemming_in(LEMMING_ROOT=str(base), **asked)
+    assert (done.returncode, done.stdout.split()) == (0, offered)
 
 
 def test_the_generated_pages_are_up_to_date() -> None:

@@ -112,7 +112,6 @@ def test_a_key_of_a_known_service_is_taken_out(key: str) -> None:
         assert "[redacted key]" in without
 
 
-@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize(
     "disguise",
     [
@@ -129,14 +128,13 @@ def test_a_key_of_a_known_service_is_taken_out(key: str) -> None:
         lambda key: base64.b64encode(base64.b64encode(f"twice {key} here".encode())).decode(),
     ],
 )  # fmt: skip
-def test_a_key_in_disguise_is_taken_out(key: str, disguise: object) -> None:
-    assert callable(disguise)
-    text = f"before {disguise(key)} after"
-    without = redact_foreign(text)
-    assert "[redacted key]" in without
-    assert disguise(key)[12:60] not in without
-    assert without.startswith("before ")
-    assert without.endswith(" after")
+def test_a_key_in_disguise_is_taken_out(disguise: Callable[[str], str]) -> None:
+    for key in KEYS.values():
+        without = redact_foreign(f"before {disguise(key)} after")
+        assert "[redacted key]" in without
+        assert disguise(key)[12:60] not in without
+        assert without.startswith("before ")
+        assert without.endswith(" after")
 
 
 @pytest.mark.parametrize(("before", "key"), BESIDE_A_NAME.values(), ids=BESIDE_A_NAME)

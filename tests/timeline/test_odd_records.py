@@ -126,8 +126,13 @@ def is_wrong(plain: Json) -> bool:
     return False
 
 
-def mutants(base: Path) -> Iterator[tuple[list[Json], bool]]:
-    """Yield the journal with one thing in it changed, once for each kind, key and odd value."""
+@pytest.fixture(scope="module")
+def mutants(made: Path) -> list[tuple[list[Json], bool]]:
+    """The journal with one thing in it changed, once for each kind, key and odd value; whether it is wrong."""
+    return [*mutants_of(made)]
+
+
+def mutants_of(base: Path) -> Iterator[tuple[list[Json], bool]]:
     records, seen = journal_lines(base, LAST), set[tuple[str, ...]]()
     for place, record in enumerate(records):
         for way in places(record):
@@ -155,9 +160,11 @@ def test_every_line_that_an_organisation_with_a_past_has_fits_the_printed_schema
             assert [error.message for error in validator.iter_errors(json.loads(line))] == []
 
 
-def test_an_odd_record_is_told_with_its_line_by_who_reads_it(made: Path, tmp_path: Path) -> None:
+def test_an_odd_record_is_told_with_its_line_by_who_reads_it(
+    mutants: list[tuple[list[Json], bool]], tmp_path: Path
+) -> None:
     refused = 0
-    for records, is_wrong in [*mutants(made)][::5]:
+    for records, is_wrong in mutants[::5]:
         if is_wrong:
             write_journal(tmp_path, LAST, records)
             with pytest.raises(CorruptState, match=r"00000008\.jsonl:[0-9]+: .*move it away") as error:
@@ -170,11 +177,14 @@ def test_an_odd_record_is_told_with_its_line_by_who_reads_it(made: Path, tmp_pat
 @pytest.mark.crash
 @pytest.mark.parametrize("command", [*LOOKS, ["run-once"]], ids=lambda words: words[0])
 def test_no_odd_record_ends_a_command_in_an_internal_error(
-    command: list[str], made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    made: Path,
+    mutants: list[tuple[list[Json], bool]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tried = [records for records, _ in mutants(made)][
-        len(command[0]) :: 127 if EVERYTHING else 509
-    ]  # not the same for all commands
+    every = 127 if EVERYTHING else 509
+    tried = [records for records, _ in mutants[len(command[0]) :: every]]  # not the same for all commands
     base = shutil.copytree(made, tmp_path / "org")
     for records in tried:
         if command == ["run-once"]:
