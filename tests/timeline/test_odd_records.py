@@ -128,7 +128,7 @@ def is_wrong(plain: Json) -> bool:
 
 @pytest.fixture(scope="module")
 def mutants(made: Path) -> list[tuple[list[Json], bool]]:
-    """The journal with one thing in it changed, once for each kind, key and odd value; whether it is wrong."""
+    """The journal with one thing changed in it, for each kind, key and odd value; whether that is wrong."""
     return [*mutants_of(made)]
 
 
