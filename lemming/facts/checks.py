@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lemming.access.context_files import with_context_found
 from lemming.access.grants import Access, resolve, why_no_grant
 from lemming.access.open import read_allowed_text
 from lemming.agents import (
@@ -356,7 +357,8 @@ def _about_files(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem
 def _about_context(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem]:
     for index, item in enumerate(agent.context):
         try:
-            read_allowed_text(agent, Path(base), item.file)
+            for it in with_context_found(replace(agent, context=[item]), Path(base), {}).context:
+                read_allowed_text(agent, Path(base), it.file)
         except ToolError as error:
             yield place.problem(
                 f"/context/{index}/file", f"{error.message}; every turn would fail", error.hint

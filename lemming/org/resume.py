@@ -160,7 +160,12 @@ class TurnLimits:
 class ContextFile:
     """A file whose text is put into every prompt of the agent."""
 
-    file: str = field(metadata=about("A path the agent may read, such as ./shared/facts.txt.", min_length=1))
+    file: str = field(
+        metadata=about(
+            "A path the agent may read, such as ./shared/facts.txt; * in the name: every file that is there.",
+            min_length=1,
+        )
+    )
     label: str = field(default="", metadata=about("What the prompt calls it; default: the file's name."))
     take: Literal["all", "next_line"] = field(
         default="all", metadata=about('"next_line": one line a turn, in turn, starting over at the end.')

@@ -10,10 +10,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from lemming.access.context_files import folder_looked_into, is_pattern, with_context_found
 from lemming.access.grants import resolve
-from lemming.agents import Agent
+from lemming.agents import Agent, ContextFile
 from lemming.base import paths
 from lemming.capabilities.skills.guides import guide_files
 from lemming.errors import PermissionDenied, ToolError
@@ -73,7 +75,10 @@ class Watch:
         """Yield everything there is with what tells its present state from another; note its stamp."""
         self._still, self._is_settled = [], True
         for file in (*SETTINGS, *self._context):
-            yield from self._state_of(file)
+            if file.endswith("/"):
+                yield file, self._folder(file)[1]
+            else:
+                yield from self._state_of(file)
         for name in filter(paths.AGENT_NAME.match, self._names("agents")):
             folder = f"agents/{name}"
             yield from self._state_of(f"{folder}/resume.json")
@@ -105,7 +110,7 @@ class Watch:
 
     def _folder(self, folder: str, *, keeps_names: bool = True) -> tuple[Listing, int]:
         """Return a folder, listed again only when it may have changed, and the fold of its names."""
-        path, (before, fold) = f"{self._base}/{folder}", self._folders.get(folder, (None, 0))
+        path, (before, fold) = os.path.join(self._base, folder), self._folders.get(folder, (None, 0))
         try:
             listing = list_again(path, before)
         except OSError:
@@ -125,16 +130,28 @@ class Watch:
 
 
 def context_files(base: Path, agents: Collection[Agent]) -> list[str]:
-    """Return the context files and guides of these agents: relative to the organisation, others absolute."""
+    """Return the context files and guides of these agents: relative to the organisation, others absolute.
+
+    The folder that a pattern looks into is among them, with `/` at its end.
+    """
     found = set()
     for agent in agents:
         found.update(guide_files(agent))
         for item in agent.context:
             try:
-                found.add(resolve(agent, base, item.file, "read", caller="context").key)
+                if is_pattern(item):
+                    found.add(f"{folder_looked_into(agent, base, item).key}/")
+                    one = with_context_found(replace(agent, context=[item]), base, {})
+                    found.update(_key(one, base, it) for it in one.context)
+                else:
+                    found.add(_key(agent, base, item))
             except (PermissionDenied, ToolError):  # the agent's turn fails, and says so
                 continue
     return sorted(found)
+
+
+def _key(agent: Agent, base: Path, item: ContextFile) -> str:
+    return resolve(agent, base, item.file, "read", caller="context").key
 
 
 def _stamp(path: str) -> _Stamp:

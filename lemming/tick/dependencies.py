@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lemming.access.context_files import read_for
 from lemming.access.grants import resolve
 from lemming.agents import Agent
 from lemming.base.paths import Components, components
@@ -170,7 +171,7 @@ def touch_of(
     for tool in toolset.allowed(agent, settings).values():
         touch.reads.update(_located(home, tool.reads(agent, settings)))
         touch.writes.update(_located(home, tool.writes(agent, settings)))
-    read = [(item.file, f"context {item.file}") for item in agent.context]
+    read = [(read_for(item), f"context {item.file}") for item in agent.context]
     for file in guide_files(agent):
         touch.reads[(*home, *components(file))] = f"guides: {file}"
     read += [(file, f"it looks at {file}") for file in looked_at]

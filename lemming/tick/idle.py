@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from lemming.access.grants import resolve
+from lemming.access.context_files import folder_looked_into, is_pattern, with_context_found
+from lemming.access.grants import Place, resolve
 from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.capabilities.plans.format import is_planner, plan_file, wake_of
 from lemming.capabilities.skills.guides import guide_files
-from lemming.errors import CorruptState
+from lemming.errors import CorruptState, ToolError
 from lemming.files import fs
 from lemming.files.stamps import Look, are_as_before, looks_at
 from lemming.journal.ledger import read_state
@@ -113,7 +114,7 @@ class IdleAgents:
         """Look at everything an agent's turn depends on, before it is read; None when in doubt."""
         try:
             return looks_at(self._files_of(self._agents[name]), root)
-        except ValueError:
+        except (ValueError, ToolError):
             return None
 
     def remember(self, turn: TurnReport, looks: list[Look] | None, mail: Mail) -> None:
@@ -138,12 +139,17 @@ class IdleAgents:
         yield from guide_files(agent)
         if self._found_under and is_planner(agent, self._found_under[1]):
             yield plan_file(agent.name)
-        for item in agent.context:
-            place = resolve(agent, self._base, item.file, "read", caller="context")
+        for place in self._places_of_context(agent):
             if place.root != self._base:
-                raise ValueError(f"{item.file} is not in the organisation")
+                raise ValueError(f"{place.asked.path} is not in the organisation")
             for depth in range(len(place.parts)):  # a link put in the place of a folder is refused
                 yield "/".join(place.parts[: depth + 1])
+
+    def _places_of_context(self, agent: Agent) -> Iterator[Place]:
+        for item in filter(is_pattern, agent.context):
+            yield folder_looked_into(agent, self._base, item)
+        for item in with_context_found(agent, self._base, {}).context:
+            yield resolve(agent, self._base, item.file, "read", caller="context")
 
 
 def _always_asking(survey: Survey, config: Config) -> frozenset[str]:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from lemming.access.context_files import with_context_found
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, OwnFolders
@@ -76,7 +77,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     if isinstance(found, Reason):
         return found
     moment, allocation, memories, context, fingerprint, view, tasks, outside, guides, prepared, _ = found
-    entry, state, settings = moment.model, moment.state, now.config.org
+    agent, entry, state, settings = moment.agent, moment.model, moment.state, now.config.org
     task = tasks.next(state.serving) if tasks else None
     prepared = prepared.and_for(task, moment)
     inbox = NO_INBOX
@@ -232,8 +233,9 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
     except OutOfCredits as error:
         return Reason("out_of_credits", str(error), name_of(error))
     memories = read_memories(org, agent.name)
+    there = with_context_found(agent, org.base, held)
     texts, shown = [], []
-    for item in agent.context:
+    for item in there.context:
         text = read_text(resolve(agent, org.base, item.file, "read", caller="context"), held)
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
@@ -247,14 +249,14 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
         )
     view = now.mail.view(agent, state.read)
     is_asked = entry.provider != CLOCK
-    moment = Moment(now, agent, entry, state, held)
+    moment = Moment(now, there, entry, state, held)
     prepared, tasks = prepared_for(moment), None
     if is_asked:
         resting, led = outside.resting, outside.led
         tasks = tasks_of(view, asked, state.requests, wake, resting=resting, led=led, holds=prepared)
     fingerprint = None
     if wake == "changed":
-        fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
+        fingerprint = _fingerprint(there, org.base, digest, memories, texts, shown)
         fingerprint["context"] |= {guide.file: guide.digest for guide in guides}
     is_news = _is_due_always(wake, state) or any(_news(now, state, fingerprint, view, tasks))
     asks = prepared.wakes(view, is_alone=not is_news)
