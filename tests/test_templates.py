@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks import recordings
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.testing import tree
+from lemming.testing import say, tree
 from lemming.timeline.verify.root import state_root
 
 TEMPLATES = Path(__file__).parent.parent / "lemming/templates"
@@ -38,6 +39,13 @@ def words_of(command: str) -> list[str]:
 def texts(base: Path, agent: str) -> list[str]:
     files = sorted((base / "agents" / agent / "outbox").glob("*.json"))
     return [json.loads(file.read_text())["payload"]["text"] for file in files]
+
+
+def failures(base: Path) -> list[str]:
+    """Return who fails in the next tick because nobody has recorded an answer to what is asked."""
+    failed = run_once(base).by_status("failed")
+    assert all("was not asked then" in turn.reason and "lemming models use" in turn.reason for turn in failed)
+    return [turn.agent for turn in failed]
 
 
 @pytest.mark.parametrize("template", RECORDED)
@@ -200,8 +208,77 @@ def test_in_review_a_no_is_told_and_no_recorded_page_answers_something_else(tmp_
     run_once(base)
     assert "a person said no" in texts(base, "publisher")[-1]
     assert run(["-C", str(base), "send", "--to", "author", "A note on bees, please."]) == 0
+    assert failures(base) == ["author"]
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_ticket_of_ones_own_is_read_and_no_recorded_answer_is_given_to_it(
+    tmp_path: Path, before: int
+) -> None:
+    base = made(tmp_path, "desk")
+    for _ in range(before):
+        run_once(base)
+    (base / "shared/tickets/T-4.txt").write_text("From: Ann\n\nMy password mail does not come.\n")
+    sorted_before = texts(base, "desk")
+    assert "desk" in failures(base)
+    assert texts(base, "desk") == sorted_before
+    script = {"agent": "desk", "contains": "Ticket T-4", "reply": say("Ann gets no mail.")}
+    (base / "mine.jsonl").write_text(json.dumps(script))
+    models = json.loads((base / "config/models.json").read_text())
+    models["mine"] = {"provider": "scripted", "options": {"file": "mine.jsonl"}}
+    (base / "config/models.json").write_text(json.dumps(models))
+    assert run(["-C", str(base), "models", "use", "mine"]) == 0
+    assert "desk" in [turn.agent for turn in run_once(base).by_status("done")]
+    assert texts(base, "desk")[-1] == "Ann gets no mail."
+
+
+def test_a_log_of_ones_own_is_not_taken_for_another_machines_trouble(tmp_path: Path) -> None:
+    base = made(tmp_path, "watch")
     run_once(base)
-    assert "has no answer to this" in texts(base, "author")[-1]
+    before = texts(base, "watcher")
+    (base / "shared/drop/db.log").write_text("ERROR: no space left on device\n")
+    assert failures(base) == ["watcher"]
+    assert texts(base, "watcher") == before
+
+
+def test_a_question_of_ones_own_fails_with_the_reason_and_the_recorded_one_is_answered_still(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = made(tmp_path, "research")
+    assert run(["-C", str(base), "ask", "lead", "How many cats live on the island?"]) == 1
+    told = capsys.readouterr().err
+    assert "was not asked then" in told
+    assert "lemming models use" in told
+    for _ in range(2):
+        run_once(base)
+    assert "[ferry-log.txt]" in texts(base, "lead")[-1]
+
+
+@pytest.mark.parametrize(
+    ("template", "file", "old", "new", "who"),
+    [
+        ("desk", "shared/tickets/T-1.txt", "24 euros", "48 euros", "desk"),
+        ("desk", "agents/desk/resume.json", "You sort", "As a pirate you sort", "desk"),
+        ("desk", "shared/handbook.txt", "5 working days", "9 working days", "invoices"),
+        ("watch", "shared/runbook.txt", "restart nginx", "restart the machine", "watcher"),
+        ("game", "shared/rules.txt", "welve", "hirteen", "alice"),
+    ],
+)
+def test_what_is_changed_before_it_begins_is_another_question(
+    template: str, file: str, old: str, new: str, who: str, tmp_path: Path
+) -> None:
+    base = made(tmp_path, template)
+    text = (base / file).read_text()
+    assert old in text
+    (base / file).write_text(text.replace(old, new))
+    assert who in failures(base)
+
+
+@pytest.mark.parametrize("template", RECORDED)
+def test_each_recorded_answer_has_its_question(template: str) -> None:
+    """Else run: python -m benchmarks.recordings."""
+    file = TEMPLATES / template / "config/answers.jsonl"
+    assert file.read_text() == recordings.lines_of(template)
 
 
 def test_the_game_has_a_winner_and_ends(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from lemming import errors
 from lemming.errors import ConfigError, ProviderError, RequestRejected, TimedOut
+from lemming.llm.backends.questions import question_in
 from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.llm.calls import ask
 from lemming.providers import Reply, Request, make_provider
@@ -19,6 +20,11 @@ def script(base: Path, *lines: dict[str, Any]) -> ScriptedProvider:
     """A provider that plays these lines."""
     (base / "script.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     return ScriptedProvider(file="script.jsonl", base=base)
+
+
+def entry_line(identity: str, text: str, account: str) -> str:
+    entry = {"id": identity, "from": "drop", "tick": 1, "payload": {"text": text, "from": account}}
+    return f"<<<DATA 12\n{json.dumps(entry)}\n12 DATA>>>"
 
 
 def test_an_object_is_answered_as_json_and_text_as_it_is(tmp_path: Path, request_: Request) -> None:
@@ -106,3 +112,49 @@ def test_a_missing_script_says_so(tmp_path: Path) -> None:
 def test_a_recorded_answer_came_when_the_line_says(tmp_path: Path, request_: Request) -> None:
     at = "2026-11-23T09:00:00.000Z"
     assert ask(script(tmp_path, {"reply": "x", "at": at}), request_).at == at
+
+
+def test_a_line_with_its_question_answers_it_in_any_tick_and_nothing_else(
+    tmp_path: Path, request_: Request
+) -> None:
+    question = question_in(request_.messages)
+    provider = script(tmp_path, {"tick": 1, "question": question, "reply": "that one"})
+    assert ask(provider, request_._replace(tick=77)).text == "that one"
+    other = [*request_.messages[:-1], {"role": "user", "content": "something else"}]
+    with pytest.raises(RequestRejected, match=r"was not asked then \(question [0-9a-f]{16}\)") as caught:
+        ask(provider, request_._replace(messages=other))
+    assert question_in(other) in str(caught.value)
+    assert "lemming models use" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("# Now\nIt is tick 1.\n# Memory\nx", "# Now\nIt is tick 2, 9 o'clock.\n# Memory\nx", True),
+        ("# Memory\nx", "# Memory\ny", False),
+        ("# File: a\n<<<DATA 12\nx\n12 DATA>>>", "# File: a\n<<<DATA 34\nx\n34 DATA>>>", True),
+        ("<<<DATA 12\n# Now\nmine\n12 DATA>>>", "<<<DATA 12\n# Now\nyours\n12 DATA>>>", False),
+        (entry_line("a1", "hi", "root"), entry_line("b2", "hi", "ada"), True),
+        (entry_line("a1", "hi", "root"), entry_line("a1", "ho", "root"), False),
+    ],
+)
+def test_a_question_is_the_same_whenever_and_by_whose_account_it_is_asked(
+    one: str, other: str, is_same: bool
+) -> None:
+    asked = [question_in([{"role": "user", "content": text}]) for text in (one, other)]
+    assert (asked[0] == asked[1]) is is_same
+
+
+def test_the_instructions_are_part_of_a_question_and_what_the_contract_says_is_not() -> None:
+    def system(instructions: str, rules: str) -> str:
+        return question_in(
+            [
+                {
+                    "role": "system",
+                    "content": f"You.\n\n# Instructions\n{instructions}\n\n# What you may do\n{rules}",
+                }
+            ]
+        )
+
+    assert system("Sort.", "Read.") == system("Sort.", "Read and write.")
+    assert system("Sort.", "Read.") != system("Answer.", "Read.")

@@ -1,6 +1,7 @@
 """Answers from a JSONL file: for tests, demonstrations and simulations. Format: docs/formats.md.
 
-Each line is an object. The first whose conditions all hold answers; it answers as often as it is asked.
+Each line is an object. The first whose conditions all hold answers; it answers as often as it is asked. Where
+lines name their question, the file is a recording, and what nobody asked it before is refused.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.fitting import about
 from lemming.llm import calls
+from lemming.llm.backends.questions import question_in
 from lemming.providers import Backend, Reply, Request
 
 _LIMIT_BYTES = 64 << 20
+NEEDS_A_MODEL = "`lemming models list` shows what can be used here, `lemming models use KEY` takes it"
 
 ErrorName = Literal[
     "Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"
@@ -37,6 +40,10 @@ class ScriptLine:
     tick: int | None = field(default=None, metadata=about("The tick; null is any."))
     step: int | None = field(default=None, metadata=about("The step in the turn, from 0; null is any."))
     contains: str = field(default="", metadata=about("Text that the last message to the model holds."))
+    question: str = field(
+        default="",
+        metadata=about("The question, and no other: 16 digits that the refusal of an unknown one names."),
+    )
     reply: dict[str, Any] | str | None = field(
         default=None, metadata=about("The answer: an object, or the text itself.")
     )
@@ -54,7 +61,9 @@ class ScriptLine:
     )
 
     def answers(self, request: Request) -> bool:
-        """Return whether all conditions hold."""
+        """Return whether all conditions hold; a question that is named alone decides, beside `agent`."""
+        if self.question:
+            return self.agent in ("*", request.agent) and self.question == question_in(request.messages)
         asked = next((m["content"] for m in reversed(request.messages) if m["role"] in ("user", "tool")), "")
         return (
             self.agent in ("*", request.agent)
@@ -82,7 +91,11 @@ class ScriptedProvider(Backend):
         for line in self._lines:
             if line.answers(request):
                 return _play(line, request)
-        asked = f"agent {request.agent!r}, tick {request.tick}, step {request.step}"
+        question = question_in(request.messages)
+        if any(line.question for line in self._lines):
+            message = f"these answers are recorded, and this was not asked then (question {question})"
+            raise RequestRejected(message, where=self._file, hint=NEEDS_A_MODEL)
+        asked = f"agent {request.agent!r}, tick {request.tick}, step {request.step}, question {question}"
         raise RequestRejected(
             f"no line answers {asked}", where=self._file, hint='add one, or one with agent "*"'
         )
