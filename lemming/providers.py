@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lemming.base.jsontext import nearest
+from lemming.base.model_servers import SERVERS
 from lemming.errors import (
     AnswerTooLarge,
     ConfigError,
@@ -203,8 +204,7 @@ _NAMED = frozenset({"model_name", "messages", "temperature"})
 
 _BUILT_IN = {
     "openai": "lemming.llm.backends.openai:OpenAIProvider",
-    "openrouter": "lemming.llm.backends.openai_served:OpenRouterProvider",
-    "vllm": "lemming.llm.backends.openai_served:VllmProvider",
+    **{name: f"lemming.llm.backends.openai_served:{name}" for name in SERVERS},
     "anthropic": "lemming.llm.backends.anthropic:AnthropicProvider",
     "ollama": "lemming.llm.backends.ollama:OllamaProvider",
     "local": "lemming.llm.backends.local:LocalProvider",

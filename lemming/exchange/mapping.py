@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from lemming.base.model_servers import SERVERS
 from lemming.base.paths import AGENT_NAME
 from lemming.base.times.cron import why_no_cron, why_no_zone
 from lemming.exchange.source import Source
@@ -39,10 +40,7 @@ _PROVIDERS: dict[str, dict[str, Any]] = {
     "anthropic": {"provider": "anthropic"},
     "openai": {"provider": "openai"},
     "ollama": {"provider": "ollama"},
-    "openrouter": {
-        "provider": "openai",
-        "options": {"base_url": "https://openrouter.ai/api/v1", "api_key_env": "OPENROUTER_API_KEY"},
-    },
+    **{name: {"provider": name} for name, host in SERVERS.items() if host.address},
 }
 _INTERVAL = re.compile(r"([0-9]{1,6})\s*(ms|s|m|h|d)?\Z")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -14,7 +14,14 @@ from urllib.parse import urlsplit
 from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.capabilities.mcp.settings import PREFIX, McpConfig, mcp_config, servers_named, variables_named
+from lemming.base.model_servers import SERVERS
+from lemming.capabilities.mcp.settings import (
+    PREFIX,
+    McpConfig,
+    mcp_config,
+    servers_named,
+    variables_named,
+)
 from lemming.errors import ConfigError
 from lemming.facts import bound
 from lemming.facts.judge_checks import programs_that_judge
@@ -25,7 +32,8 @@ from lemming.providers import is_channel
 from lemming.redaction import without_userinfo
 from lemming.tools import shipped_tools
 
-_USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
+_OF_SERVERS = (server.key_env for server in SERVERS.values())
+_USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY", *filter(None, _OF_SERVERS))
 _OWN_MODULES = "lemming."
 
 
@@ -175,6 +183,8 @@ def _model(base: OrgPath, key: str, entry: ModelEntry) -> Iterator[Reach]:
     named, address = options.get("api_key_env"), options.get("base_url") or options.get("host")
     if entry.provider == "ollama":
         named = "OLLAMA_API_KEY"
+    elif host := SERVERS.get(entry.provider):
+        named = host.key_variable(address, named)
     shown = without_userinfo(str(address or "")).partition("?")[0]
     if address and not is_this_machine(str(address)):
         yield Reach(f"sends prompts{f', and what the variable {named} holds,' if named else ''} to {shown}")

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from lemming.base.model_servers import SERVERS
 from lemming.errors import LemmingError
 from lemming.facts.reach import is_this_machine
 from lemming.org.models import ModelEntry
@@ -18,7 +19,6 @@ from lemming.redaction import without_userinfo
 
 _KEYS = {
     "openai": "OPENAI_API_KEY",
-    "openrouter": "OPENROUTER_API_KEY",
     "anthropic": "ANTHROPIC_API_KEY",
 }
 _OLLAMA = "http://127.0.0.1:11434"
@@ -52,7 +52,7 @@ def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | 
         return Readiness(True, WITHOUT_MODEL[entry.provider])
     if entry.provider == "scripted":
         return Readiness(True, f"answers are read from {entry.options['file']}")
-    hosted = dict.fromkeys(("vllm", *_KEYS), _hosted)
+    hosted = dict.fromkeys((*_KEYS, *SERVERS), _hosted)
     look = {"local": _local, "cli": _cli, "ollama": _ollama, **hosted}
     return look.get(entry.provider, _unknown)(entry)
 
@@ -67,6 +67,8 @@ def seen_on_the_way(entry: ModelEntry) -> str:
     if "@" in address.rpartition("://")[2].partition("/")[0]:
         return "the password in the address"
     named = options.get("api_key_env")
+    if host := SERVERS.get(entry.provider):
+        named = host.key_variable(address, named)
     if is_ollama and os.environ.get("OLLAMA_API_KEY", "").strip():
         named = "OLLAMA_API_KEY"
     return f"the key in {named}" if named else ""
@@ -91,7 +93,9 @@ def _local(entry: ModelEntry) -> Readiness:
 def _hosted(entry: ModelEntry) -> Readiness:
     named, address = entry.options.get("api_key_env"), entry.options.get("base_url")
     shown = without_userinfo(str(address or "")).partition("?")[0]
-    if address and not named:
+    if host := SERVERS.get(entry.provider):
+        named, shown = host.key_variable(address, named), shown or host.address
+    if not named and (address or host):
         return Readiness(None, f"asks {shown}")
     key = str(named or _KEYS[entry.provider])
     if os.environ.get(key, "").strip():

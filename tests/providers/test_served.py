@@ -10,7 +10,9 @@ import pytest
 from fault_server import FaultServer
 
 from lemming.base.clock import FrozenClock
-from lemming.errors import CircuitOpen, ConfigError, Unavailable
+from lemming.base.model_servers import SERVERS
+from lemming.errors import CircuitOpen, ConfigError, Unavailable, UnknownModel
+from lemming.facts.readiness import readiness_of
 from lemming.llm.circuit import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits
 from lemming.llm.pricing import usage_of
 from lemming.llm.retrying import RetryingLLMProvider
@@ -52,8 +54,51 @@ def test_a_vllm_server_gets_scheme_and_path_once_and_tools_only_where_there_are_
     provider = make_provider("vllm", {"base_url": faults.url("ok")})
     assert provider.complete(request_).text
     assert "tools" not in faults.received[-1].body
-    with pytest.raises(ConfigError, match="base_url"):
-        make_provider("vllm", {})
+    with pytest.raises(ConfigError, match="base_url says where it is") as caught:
+        make_provider("azure", {})
+    assert "RESOURCE.openai.azure.com" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_by_name_gets_its_key_at_its_own_address_and_nobody_else_does(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = SERVERS[name]
+    own = {} if host.address else {"base_url": host.example}
+    if not host.key_env:
+        assert readiness_of(ModelEntry(provider=name), tmp_path).is_ready is None
+        return
+    entry = ModelEntry(provider=name, options=own)
+    monkeypatch.delenv(host.key_env, raising=False)
+    assert readiness_of(entry, tmp_path).fix == f"export {host.key_env}=..."
+    monkeypatch.setenv(host.key_env, "k" * 20)
+    assert readiness_of(entry, tmp_path).is_ready
+    elsewhere = ModelEntry(provider=name, options={"base_url": "https://api.far.example/v1"})
+    assert readiness_of(elsewhere, tmp_path).is_ready is None
+    assert host.key_variable("https://api.far.example/v1", None) == ""
+    assert host.key_variable("https://api.far.example/v1", "MINE") == "MINE"
+
+
+def test_a_key_of_a_servers_own_is_not_sent_to_another_address(
+    faults: FaultServer, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "groq-key-of-mine-1234567")
+    make_provider("groq", {"base_url": faults.url("ok")}).complete(request_)
+    assert "groq-key-of-mine" not in str(faults.received[-1].headers)
+    named = {"base_url": faults.url("ok"), "api_key_env": "GROQ_API_KEY"}
+    make_provider("groq", named).complete(request_)
+    assert "groq-key-of-mine" in str(faults.received[-1].headers)
+
+
+def test_the_call_at_the_end_of_an_address_is_taken_off_and_a_404_says_what_an_address_ends_with(
+    faults: FaultServer, request_: Request
+) -> None:
+    assert (
+        make_provider("openai", {"base_url": f"{faults.url('ok')}/chat/completions"}).complete(request_).text
+    )
+    with pytest.raises(UnknownModel) as caught:
+        make_provider("openai", {"base_url": faults.url("404")}).complete(request_)
+    assert "ends with /v1" in caught.value.hint
 
 
 def test_what_all_turns_begin_with_is_cached_where_a_line_says_so_and_paid_for(

@@ -83,7 +83,7 @@ class HttpBackend(Backend, Generic[C]):
             )
             raise ConfigError(message, where="config/models.json")
         name_variables({"api_key_env": key_env, "base_url": base_url or ""}, "config/models.json")
-        self._key_env, self._needs_key = key_env, needs_key
+        self._key_env, self._needs_key, self._address = key_env, needs_key, base_url or ""
         self._client: SharedClient[C] = SharedClient(self._connect)
 
     def complete(self, request: Request) -> Reply:
@@ -176,7 +176,9 @@ class HttpBackend(Backend, Generic[C]):
         return "check the model's entry in config/models.json, options.extra included"
 
     def _hint_for_unknown(self, model_name: str) -> str:
-        return f'check "model" ({model_name}) and the address in config/models.json'
+        is_usual = not self._address or "/v1" in self._address
+        ends = "" if is_usual else ", which ends with /v1 on most servers,"
+        return f'check "model" ({model_name}) and the address{ends} in config/models.json'
 
     def _unreachable(self, model_name: str, error: Any) -> ProviderError:
         """Return the error for a connection that was refused, reset or cut, or for what was read from it."""

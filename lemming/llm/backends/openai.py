@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from lemming.base.model_servers import without_call
 from lemming.errors import Unavailable
 from lemming.llm.backends import openai_batch
 from lemming.llm.backends.batching import BatchingBackend, whole_of
@@ -58,6 +59,7 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
         extra: dict[str, Any] | None = None,
         batches: bool | None = None,
     ) -> None:
+        base_url = without_call(base_url) if base_url else base_url
         super().__init__(base_url=base_url, api_key_env=api_key_env, own=_OWN, extra=extra, batches=batches)
         self.takes_schema = json == "schema"
         self._api, self._json = api, json

@@ -1,53 +1,51 @@
-"""Servers with OpenAI's chat completions under names of their own: OpenRouter, and vLLM's."""
+"""The servers of `lemming.base.model_servers` as providers: a class for each, by its name."""
 
 from __future__ import annotations
 
-from typing import Any
-from urllib.parse import urlsplit
+from functools import cache
+from typing import Any, ClassVar
 
+from lemming.base.model_servers import SERVERS, Server
+from lemming.errors import ConfigError
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.backends.openai_wire import JsonMode
 
-OPENROUTER = "https://openrouter.ai/api/v1"
 
+class ServedProvider(OpenAIProvider):
+    """Asks a server that speaks OpenAI's chat completions, at its own address or at `base_url`.
 
-class OpenRouterProvider(OpenAIProvider):
-    """Asks OpenRouter, whose models are named `vendor/model`; the key is in OPENROUTER_API_KEY."""
-
-    name = "openrouter"
-
-    def __init__(
-        self,
-        *,
-        base_url: str = OPENROUTER,
-        api_key_env: str = "OPENROUTER_API_KEY",
-        json: JsonMode = "schema",
-        extra: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(base_url=base_url, api_key_env=api_key_env, json=json, extra=extra)
-
-
-class VllmProvider(OpenAIProvider):
-    """Asks a vLLM server at `base_url`: `localhost:8000` is `http://localhost:8000/v1`."""
-
-    name = "vllm"
-
-    def __init__(
-        self,
-        *,
-        base_url: str,
-        api_key_env: str | None = None,
-        json: JsonMode = "schema",
-        extra: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(base_url=whole_address(base_url), api_key_env=api_key_env, json=json, extra=extra)
-
-
-def whole_address(address: str) -> str:
-    """Return the address of an API with its scheme, and with `/v1` where it names no path.
-
-    >>> [whole_address(it) for it in ("localhost:8000", "https://gpu.example/v1/", "http://gpu:8000/llm/v1")]
-    ['http://localhost:8000/v1', 'https://gpu.example/v1', 'http://gpu:8000/llm/v1']
+    Its key goes nowhere else: at another `base_url` there is none unless `api_key_env` names one.
     """
-    whole = (address if "://" in address else f"http://{address}").rstrip("/")
-    return whole if urlsplit(whole).path else f"{whole}/v1"
+
+    host: ClassVar[Server]
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key_env: str | None = None,
+        json: JsonMode | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        host = self.host
+        if not (base_url or host.address):
+            message = f"provider {self.name}: base_url says where it is"
+            raise ConfigError(message, hint=f'"options": {{"base_url": "{host.example}"}}')
+        address = host.whole(base_url)
+        super().__init__(
+            base_url=address,
+            api_key_env=host.key_variable(address, api_key_env) or None,
+            json=json or host.json,
+            extra=extra,
+        )
+
+
+@cache
+def _class_of(name: str) -> type[ServedProvider]:
+    return type(f"{name.title()}Provider", (ServedProvider,), {"name": name, "host": SERVERS[name]})
+
+
+def __getattr__(name: str) -> type[ServedProvider]:
+    if name in SERVERS:
+        return _class_of(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

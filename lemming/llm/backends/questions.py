@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from hashlib import sha256
 
-from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.providers import Message
 
 _INSTRUCTIONS = re.compile(r"^# Instructions\n(.*?)(?=^# |\Z)", re.MULTILINE | re.DOTALL)
