@@ -96,16 +96,9 @@
       return { ...all, ticks: ticks.slice(-count), older: ticks.length > count };
     },
 
-    async tick({ number = index.newest, agent, first }) {
-      if (number == null) throw failure("no tick has been run here");
-      const isInside = index.first <= number && number <= index.newest;
-      if (!isThere("tick", { number }) && isInside && !index.errors.has(keyOf("tick", { number }))) throw failure(`Nobody took a turn in tick ${number}`);
-      const told = await found("tick", first ? { number, first } : { number });
-      if (!agent) return told;
-      if (isThere("turn", { number, agent })) return { ...told, turn: await found("turn", { number, agent }) };
-      const why = told.skipped[agent] || told.broken[agent] || (told.not_due.includes(agent) ? "not due" : "it was not there");
-      const isLeftOut = told.order.includes(agent);
-      return { ...told, no_turn: isLeftOut ? `the turn of ${agent} is not in this report` : `${agent} took no turn in tick ${told.tick}: ${why}` };
+    async tick({ around, ...asked }) {
+      const told = await tickOf(asked), count = Number(around), before = told.tick - (told.tick % count) + count + 1;
+      return { ...told, strip: (await found("ticks")).ticks.filter((each) => each.tick < before).slice(-count - 1) };
     },
 
     async past({ old, new: number = index.newest, agent }) {
@@ -130,6 +123,18 @@
     map: ({ agent }) => found("map", agent ? { agent } : {}),
     waiting: () => found("waiting"),
   };
+
+  async function tickOf({ number = index.newest, agent, first }) {
+    if (number == null) throw failure("no tick has been run here");
+    const isInside = index.first <= number && number <= index.newest;
+    if (!isThere("tick", { number }) && isInside && !index.errors.has(keyOf("tick", { number }))) throw failure(`Nobody took a turn in tick ${number}`);
+    const told = await found("tick", first ? { number, first } : { number });
+    if (!agent) return told;
+    if (isThere("turn", { number, agent })) return { ...told, turn: await found("turn", { number, agent }) };
+    const why = told.skipped[agent] || told.broken[agent] || (told.not_due.includes(agent) ? "not due" : "it was not there");
+    const isLeftOut = told.order.includes(agent);
+    return { ...told, no_turn: isLeftOut ? `the turn of ${agent} is not in this report` : `${agent} took no turn in tick ${told.tick}: ${why}` };
+  }
 
   function says(entry, find) {
     return has([entry.agent, entry.id, entry.text, JSON.stringify(entry.payload), entry.tags.join(" ")].join("\n"), find);

@@ -25,7 +25,7 @@ def test_from_a_sentence_in_the_feed_one_comes_to_the_turn_and_its_exact_prompt(
         tab.locator(".why .thing a:has-text('tick')").first.click()
         tab.wait_for_selector(".whole")
         tab.click(".whole .prompt summary")
-        assert "You are" in tab.inner_text(".whole .prompt .message >> nth=0")
+        assert "You are" in tab.inner_text(".whole .prompt .prompt-message >> nth=0")
 
 
 def test_a_tick_of_the_strip_opens_with_the_keyboard(browser: Any, address: str) -> None:

@@ -114,7 +114,7 @@
     return html`<a class="skip" href="#main" onClick=${skip}>to the content</a>
       <${Head} header=${state.header} isLost=${isLost} />
       <${Menu} now=${part.under || part.name} waiting=${state.header.waiting} />
-      <main id="main" tabindex="-1"><h2 class="sr">${part.title}</h2>
+      <main id="main" class=${"part-" + part.name} tabindex="-1"><h2 class="sr">${part.title}</h2>
         ${state.page.left_out ? html`<p class="note">Not in this report: ${state.page.left_out}.</p>` : null}
         ${isHere && state.error ? html`${part.ask ? html`<${part.ask} params=${params} />` : null}<${Failure} error=${state.error} />` : null}
         ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${params}

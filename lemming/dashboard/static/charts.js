@@ -82,7 +82,7 @@
           ${kind === "failed" || kind === "damaged" || kind === "interrupted" ? html`<path class="sign" d=${cross(middle, at - 7)} />`
             : kind === "waiting" ? html`<circle class="sign" cx=${middle} cy=${at - 7} r="2.5" />` : null}
           ${tick.tick === now ? html`<path class="here" d=${`M${middle - 5} ${height - bottom + 7}L${middle} ${height - bottom + 1}L${middle + 5} ${height - bottom + 7}Z`} />` : null}
-          ${tick.quiet_before ? html`<line class="quiet" x1=${x - 1} x2=${x - 1} y1=${height - bottom} y2=${height - bottom + 5} />` : null}
+          ${tick.quiet_before ? html`<line class="gap" x1=${x - 1} x2=${x - 1} y1=${height - bottom} y2=${height - bottom + 5} />` : null}
         </a>${tick.tick % labelled === 0 || ticks.length === 1 ? html`<text class="label" x=${Math.min(middle, width - 4 - 3.4 * String(tick.tick).length)} y=${height - 3} text-anchor="middle">${tick.tick}</text>` : null}`;
       })}</svg>` : null}
       <figcaption><${Key} kinds=${["done", "waiting", "failed", "skipped", "running"].filter((kind) => ticks.some((tick) => mark(tick) === kind))} />

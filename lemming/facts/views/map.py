@@ -64,7 +64,7 @@ def map(org: OrgPath, *, agent: str = "", ticks: int = TICKS, most: int = MOST_S
     inside = [arrow for arrow in arrows if {arrow.begin, arrow.end} <= shown.keys()]
     weights: Counter[Pair] = Counter()
     for arrow in inside:
-        weights[arrow.begin, arrow.end] += 1 if arrow.is_wide else 2 + arrow.traffic
+        weights[arrow.begin, arrow.end] += arrow.traffic + (1 if arrow.is_wide else 2)
     spots, form = laid_out(shown, weights)
     return {
         "agent": agent,

@@ -17,6 +17,7 @@ from lemming.tick.under_way import running_engine
 from lemming.timeline.gaps import state_of
 from lemming.timeline.record import RecordedTick, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.why.sight import sight_of
+from lemming.views.ticks import ticks
 
 ROWS_SHOWN = 100
 FILE_SHOWN_CHARS = 20_000
@@ -24,14 +25,18 @@ CLOCKS_DIFFER_MS = 50
 """An answer's moment is read from one clock and how long it took from another."""
 
 
-def tick(org: OrgPath, *, number: int | None = None, agent: str = "", first: int = 0) -> dict[str, Any]:
+def tick(
+    org: OrgPath, *, number: int | None = None, agent: str = "", first: int = 0, around: int = 0
+) -> dict[str, Any]:
     """Return a tick (default: the newest) with a row for each of its turns, at most 100 from `first` on.
 
     With `agent`, `turn` is that agent's turn whole: its prompt, its answers, what its tools gave, its files;
-    or `no_turn` says why it took none. Raises `UsageError` where there is no such tick, `CorruptState` for a
-    damaged journal.
+    or `no_turn` says why it took none. With `around`, `strip` is the stretch of so many ticks around it.
+    Raises `UsageError` where there is no such tick, `CorruptState` for a damaged journal.
     """
     org = Organisation.at(org)
+    if number is not None and number < 0:
+        raise UsageError(f"there is no tick {number}", hint="ticks are counted from 0")
     record = recorded(org, number)
     rows = record.begin.order
     turn = record.turn_of(agent) if agent else None
@@ -44,7 +49,15 @@ def tick(org: OrgPath, *, number: int | None = None, agent: str = "", first: int
         "rows": [_row(record, name) for name in rows[first : first + ROWS_SHOWN]],
         "turn": whole_turn(turn, record) if turn else None,
         "no_turn": _no_turn(record, agent) if agent and not turn else "",
+        **({"strip": _strip(org, record.tick, around)} if around > 0 else {}),
     }
+
+
+def _strip(org: Organisation, number: int, count: int) -> list[dict[str, Any]]:
+    """Return the stretch of so many ticks that a tick stands in, and the first of the next."""
+    before = number - number % count + count + 1
+    strip: list[dict[str, Any]] = ticks(org, before=before, count=count + 1)["ticks"]
+    return strip
 
 
 def _no_turn(record: RecordedTick, agent: str) -> str:

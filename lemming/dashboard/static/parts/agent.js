@@ -92,7 +92,7 @@
     if (prompt.why_not) return html`<${Empty} title="No prompt">${prompt.why_not}<//>`;
     const size = prompt.messages.reduce((sum, message) => sum + message.content.length, 0);
     return html`<p class="note">What ${prompt.model} would be sent now, for tick ${prompt.tick}: ${amount(size)} characters.${prompt.waits_for.length ? ` In its turn, plus what ${prompt.waits_for.join(", ")} will write before it.` : ""}</p>
-      ${prompt.messages.map((message) => html`<div class="message"><h5>${message.role}</h5><pre class="tall" tabindex="0" dir="auto">${message.content}</pre></div>`)}`;
+      ${prompt.messages.map((message) => html`<div class="prompt-message"><h5>${message.role}</h5><pre class="tall" tabindex="0" dir="auto">${message.content}</pre></div>`)}`;
   }
 
   function Memory({ value }) {

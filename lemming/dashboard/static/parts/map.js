@@ -70,8 +70,8 @@
     const [path, tip] = form === "circle" ? bent(from, to, shift) : to.x > from.x + 1 ? onward(from, to, shift, boxes) : back(from, to, side, boxes);
     const told = `${arrow.from} ${KINDS[arrow.kind]} ${arrow.to}: ${arrow.traffic ? amount(arrow.traffic) : "nothing yet"}`;
     const looks = `${arrow.kind}${arrow.traffic ? "" : " unused"}`;
-    const thick = arrow.is_wide ? 1 : wide(arrow.traffic);
-    return html`<g class="way ${looks}${arrow.is_wide ? " wide" : ""}${isDim ? " dim" : ""}${isHeld ? " held" : ""}" role="img" aria-label=${told}><title>${told}</title><path class="reach" d=${path} />
+    const thick = wide(arrow.traffic);
+    return html`<g class="way ${looks}${arrow.is_wide && !arrow.traffic ? " wide" : ""}${isDim ? " dim" : ""}${isHeld ? " held" : ""}" role="img" aria-label=${told}><title>${told}</title><path class="reach" d=${path} />
       <path class="arrow ${looks}" d=${path} stroke-width=${thick} /><path class="head ${looks}" d="M-9 -5L0 0L-9 5Z" transform=${`translate(${tip.x} ${tip.y}) rotate(${tip.turn}) scale(${0.9 + thick / 12})`} /></g>`;
   }
 

@@ -2,7 +2,7 @@
 // One tick: its turns as bars in time, why the others took none, and one turn whole.
 (function () {
   const { html } = Lemming;
-  const { useState, useEffect, useRef } = Lemming.hooks;
+  const { useEffect, useRef } = Lemming.hooks;
   const { Ago, Agent, Empty, useNow, amount, dollars } = Lemming.ui;
   const { Strip, Bar, Axis, said } = Lemming.charts;
 
@@ -23,23 +23,16 @@
         <h3>Tick ${number}</h3><span class="pill end ${value.state}">${STATES[value.state]}</span>
         <a class="button" rel="next" aria-disabled=${number + 1 < value.next_tick || value.state === "quiet" ? undefined : "true"} href=${number + 1 <= value.next_tick ? Lemming.link("tick", { number: number + 1 }) : undefined}>${number + 1} →</a>
         <span class="count">${value.at ? html`<${Ago} at=${value.at} />, ` : null}${amount(value.order.length)} planned, ${counted(value.totals.entries, "entry", "entries")}, ${counted(value.totals.calls, "model call")}, ${money}${value.engine_starts > 1 ? `, in ${value.engine_starts} attempts` : ""}</span>
-        <a class="quiet" href=${Lemming.link("past", { new: number })}>what it changed</a></div>
-      <${Around} number=${number} />
+        <a class="aside" href=${Lemming.link("past", { new: number })}>what it changed</a></div>
+      <${Around} number=${number} ticks=${value.strip} />
       ${value.rows.length ? html`<${Turns} value=${value} chosen=${chosen} />` : html`<${Empty} title="Nobody took a turn">Nothing was written but the counter.<//>`}
       <${Others} value=${value} />
       ${value.no_turn ? html`<p class="note">${value.no_turn}</p>` : null}
       <div ref=${detail}>${value.turn ? html`<${Turn} turn=${value.turn} tick=${number} />` : null}</div></section>`;
   }
 
-  // The strip around this tick, to go on from: loaded once for a stretch of ticks.
-  function Around({ number }) {
-    const stretch = Math.floor(number / AROUND) * AROUND + AROUND;
-    const [ticks, setTicks] = useState([]);
-    useEffect(() => {
-      let isOver = false;
-      Lemming.load("ticks", { before: stretch + 1, count: AROUND + 1 }).then((told) => isOver || setTicks(told.ticks), () => {});
-      return () => (isOver = true);
-    }, [stretch]);
+  // The strip around this tick, of the same state as all else here.
+  function Around({ number, ticks }) {
     const unit = ticks.some((tick) => tick.cost_usd) ? "cost_usd" : "credits";
     return ticks.length > 1 ? html`<${Strip} ticks=${ticks} now=${number} unit=${unit} />` : null;
   }
@@ -120,11 +113,11 @@
     return html`<li>${seen.author ? html`<${Agent} name=${seen.author} /> <small>tick ${seen.tick}</small> ` : null}<span class="said" dir="auto">${String(text).slice(0, 600)}</span> <${Why} target=${seen.id} /></li>`;
   }
 
-  const Why = ({ target }) => html`<a class="quiet" href=${Lemming.link("why", { target })} aria-label=${"why " + target}>why?</a>`;
+  const Why = ({ target }) => html`<a class="aside" href=${Lemming.link("why", { target })} aria-label=${"why " + target}>why?</a>`;
 
   function Prompt({ turn }) {
     return html`<details class="prompt"><summary>The exact prompt <small>${turn.prompt.length} ${turn.prompt.length === 1 ? "message" : "messages"}, ${amount(turn.prompt_chars)} characters</small></summary>
-      ${turn.prompt.map((message) => html`<div class="message"><h5>${message.role}</h5><pre tabindex="0" dir="auto">${message.content}</pre></div>`)}</details>`;
+      ${turn.prompt.map((message) => html`<div class="prompt-message"><h5>${message.role}</h5><pre tabindex="0" dir="auto">${message.content}</pre></div>`)}</details>`;
   }
 
   function Answer({ answer }) {
@@ -160,6 +153,6 @@
       ${turn.removed.map((path) => html`<li><span class="kind">removed</span> <code>${path}</code></li>`)}</ul>`;
   }
 
-  Lemming.part("tick", { title: "Tick", hidden: true, under: "ticks", render: Tick });
+  Lemming.part("tick", { title: "Tick", hidden: true, under: "ticks", params: (route) => ({ ...route, around: AROUND }), render: Tick });
   Lemming.ui.Why = Why;
 })();

@@ -9,7 +9,7 @@
 
   function Waiting({ value, header, page }) {
     const [done, setDone] = useState("");
-    return html`<p class="done" role="status">${done}${done && !header.engine ? html`; no engine runs, so start one: <code>lemming run-forever</code>` : null}</p>
+    return html`<p class="notice" role="status">${done}${done && !header.engine ? html`; no engine runs, so start one: <code>lemming run-forever</code>` : null}</p>
       ${value.items.length ? html`<ol class="cards" aria-label="what waits for you">${value.items.map(
         (item) => html`<${Card} key=${item.identity + item.person} item=${item} page=${page} tell=${setDone} />`)}</ol>`
         : html`<${Empty} title="Nothing waits for you">Questions, approvals and forms of the agents come up here.<//>`}`;

@@ -49,7 +49,7 @@
     };
     const place = thing.written_in && { number: thing.written_in.tick, agent: thing.written_in.agent };
     return html`<li class="thing" data-line tabindex="0"><p class="from"><${Name} thing=${thing} />
-        ${place ? html`<a class="quiet" href=${Lemming.link("tick", place)}>tick ${place.number}</a>` : null}
+        ${place ? html`<a class="aside" href=${Lemming.link("tick", place)}>tick ${place.number}</a>` : null}
         ${thing.remark ? html`<span class="trust ${thing.by}">${thing.remark}</span>` : null}${thing.is_new ? null : html`<small>known already</small>`}</p>
       ${thing.text ? html`<p class="said clamp" dir="auto">${thing.text.slice(0, 1200)}${thing.chars > 1200 ? html` <small>… ${amount(thing.chars)} characters</small>` : null}</p>` : null}
       ${found.turn ? html`<${Turn} turn=${found.turn} isOpen=${isOpen} />`
@@ -65,7 +65,7 @@
     const known = turn.saw.filter((seen) => !seen.is_new).sort((one, other) => age(one) - age(other));
     const ordered = [...turn.saw.filter((seen) => seen.is_new), ...known];
     const shown = isAll ? ordered : ordered.slice(0, Math.max(FEW, turn.saw.filter((seen) => seen.is_new).length > 20 ? 20 : FEW));
-    return html`<details class="turn-of" open=${isOpen || undefined}><summary>written by <strong>${turn.agent}</strong> in tick ${turn.tick}, which could see ${turn.saw.length ? html`${turn.saw.length} ${turn.saw.length === 1 ? "thing" : "things"}` : "nothing but its instructions"} <a class="quiet" href=${Lemming.link("tick", { number: turn.tick, agent: turn.agent })}>the turn whole</a></summary>
+    return html`<details class="turn-of" open=${isOpen || undefined}><summary>written by <strong>${turn.agent}</strong> in tick ${turn.tick}, which could see ${turn.saw.length ? html`${turn.saw.length} ${turn.saw.length === 1 ? "thing" : "things"}` : "nothing but its instructions"} <a class="aside" href=${Lemming.link("tick", { number: turn.tick, agent: turn.agent })}>the turn whole</a></summary>
       <ul class="tree">${shown.map((seen, place) => html`<${Thing} key=${seen.name + place} thing=${seen} isOpen=${isOpen && shown.length < 4} />`)}
         ${ordered.length > shown.length ? html`<li><button class="plain" onClick=${() => setAll(true)}>${ordered.length - shown.length} more that it could see</button></li>` : null}</ul></details>`;
   }
