@@ -10,6 +10,7 @@ from lemming.capabilities.requests.entries import write_answer, write_cancel, wr
 from lemming.capabilities.requests.fields import read_field, schema_for
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, person_for
+from lemming.capabilities.requests.taking_back import take_back
 from lemming.dashboard.files import fork_beside, save_resume
 from lemming.errors import UsageError
 from lemming.messages import OutboxEntry
@@ -47,6 +48,23 @@ def _decide(org: Organisation, said: Json, person: str | None) -> Json:
         return {**_written(entry), "gate": unasked.line, "told": unasked.told()}
     beside = waits_beside(org, requests_now(org), request.identity) if call and word == "approve" else []
     return {**_written(entry), **({"beside": [it.id for it in beside]} if beside else {})}
+
+
+def _always(org: Organisation, said: Json, _person: str | None) -> Json:
+    """Say what approving for always would write, and what it would allow; nothing is written."""
+    from lemming.approvals.always import foreseen
+    from lemming.approvals.deciding import find_waiting
+
+    _, request, call = find_waiting(org, _text(said, "id"))
+    if call is None:
+        raise UsageError("only a call of a tool can be approved for always")
+    unasked = foreseen(org, call, request.asker)
+    return {"gate": unasked.line, "told": unasked.told_before()}
+
+
+def _undo(org: Organisation, said: Json, person: str | None) -> Json:
+    """Take back an entry of the person's that no tick has seen."""
+    return _written(take_back(org, _required(said, "identity"), person=person))
 
 
 def _answer(org: Organisation, said: Json, person: str | None) -> Json:
@@ -101,6 +119,8 @@ def _fork(org: Organisation, said: Json, _: str | None) -> Json:
 
 ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "decide": _decide,
+    "always": _always,
+    "undo": _undo,
     "answer": _answer,
     "cancel": _cancel,
     "send": _send,

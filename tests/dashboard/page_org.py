@@ -11,6 +11,7 @@ from lemming.messages import entry_id
 from lemming.testing import FrozenClock, make_org, resume, say
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202egnp.exe\u202c {{7*7}}"
+SEEN = HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩")
 LETTER = (
     "Dear Ms Okafor,\n\nyour order 4711 was paid twice. 49.00 EUR go back to your card today.\n\nThe desk\n"
 )

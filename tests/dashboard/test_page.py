@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from page_org import HOSTILE, make_desk
+from page_org import SEEN, make_desk
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
@@ -107,47 +107,8 @@ def opened_until_lost(browser: Any, address: str) -> Iterator[Any]:
     tab = browser.new_context().new_page()
     tab.set_default_timeout(PATIENCE_MS)
     tab.goto(address)
-    tab.wait_for_selector(".rows li")
+    tab.wait_for_selector(".queue li")
     yield tab
-
-
-def test_a_call_is_approved_with_the_keyboard_alone(browser: Any, address: str, org: Path) -> None:
-    with opened(browser, address) as tab:
-        tab.keyboard.press("1")
-        tab.wait_for_selector(".card")
-        for _ in range(2):
-            tab.keyboard.press("j")
-        tab.wait_for_selector(".card:nth-child(2):focus")
-        while tab.evaluate("document.activeElement.textContent") != "Approve":
-            tab.keyboard.press("Tab")
-        tab.keyboard.press("Enter")
-        playwright.expect(tab.locator(".card")).to_have_count(1)
-    said = read_outbox_entries(org, "human")[-1]
-    assert said.payload["decision"] == "approve"
-
-
-def test_a_call_is_edited_before_it_is_approved(browser: Any, address: str, org: Path) -> None:
-    with opened(browser, address, "waiting") as tab:
-        tab.click("text=Edit…")
-        tab.fill(".form label:has-text('content') textarea", "Dear Ms Okafor, thank you.")
-        tab.click("text=Approve as edited")
-        playwright.expect(tab.locator(".card")).to_have_count(1)
-    assert read_outbox_entries(org, "human")[-1].payload["args"]["content"] == "Dear Ms Okafor, thank you."
-
-
-def test_a_form_is_answered_and_what_is_wrong_in_it_is_named(browser: Any, address: str, org: Path) -> None:
-    with opened(browser, address, "waiting") as tab:
-        form = tab.locator(".card:has-text('refunds') .form")
-        form.locator("select").nth(0).select_option("yes")
-        form.locator("input").fill("much")
-        form.locator("select").nth(1).select_option("double")
-        form.locator("button.primary").click()
-        tab.wait_for_selector(".failure:has-text('amount')")
-        form.locator("input").fill("49.5")
-        form.locator("button.primary").click()
-        playwright.expect(tab.locator(".card")).to_have_count(1)
-    payload = read_outbox_entries(org, "human")[-1].payload
-    assert (payload["ok"], payload["amount"], payload["reason"]) == (True, 49.5, "double")
 
 
 def test_an_agent_is_asked_from_the_feed(browser: Any, address: str, org: Path) -> None:
@@ -178,7 +139,7 @@ def parts_of(tab: Any) -> Iterator[str]:
 
 def test_hostile_text_stays_text_in_every_part(browser: Any, address: str) -> None:
     with opened(browser, address, "feed") as tab:
-        assert HOSTILE in tab.locator(".entry:has-text('document.title') .said").first.text_content()
+        assert SEEN in tab.locator(".entry:has-text('document.title') .said").first.text_content()
         for _ in parts_of(tab):
             assert tab.locator("main script, main img, main iframe").count() == 0
             assert "owned" not in tab.title()
@@ -193,26 +154,7 @@ def test_tabs_that_nobody_sees_leave_room_for_one_more(browser: Any, address: st
             tab.evaluate(hide)
             tab = tab.context.new_page()
             tab.goto(address)
-            tab.wait_for_selector(".row:has-text('desk')")
-
-
-def test_what_was_decided_is_said(browser: Any, address: str) -> None:
-    with opened(browser, address, "waiting") as tab:
-        tab.locator(".card:has-text('writer') button:has-text('Approve')").first.click()
-        tab.wait_for_selector("[role=status]:has-text('Approved: writer goes on with it in its next turn')")
-
-
-def test_what_is_given_leave_for_hides_no_signs(browser: Any, org: Path) -> None:
-    hidden = {"tool": "file_write", "args": {"path": "shared/letters/\u202etxt.sh", "content": "rm\u200b x"}}
-    write_script(
-        org, [{"agent": "desk", "step": 0, "reply": say("Please.", tool_calls=[hidden])}, {"reply": say("")}]
-    )
-    run_once(org, clock=FrozenClock())
-    with page_of(org, port=0) as address, opened(browser, address, "waiting") as tab:
-        shown = tab.locator(".card pre:has-text('/dev/null')").inner_text()
-    assert "⟨U+202E⟩txt.sh" in shown
-    assert "rm⟨U+200B⟩ x" in shown
-    assert "\u202e" not in shown
+            tab.wait_for_selector(".queue:has-text('writer')")
 
 
 def test_from_one_why_to_the_next_the_question_is_the_one_that_is_answered(
@@ -250,12 +192,6 @@ def test_everything_that_is_pressed_has_a_name(browser: Any, address: str) -> No
     with opened(browser, address) as tab:
         for part in parts_of(tab):
             assert tab.evaluate(nameless) == [], part
-
-
-def test_who_looks_only_has_no_buttons_that_write(browser: Any, org: Path) -> None:
-    with page_of(org, port=0, is_read_only=True) as address, opened(browser, address, "waiting") as tab:
-        tab.wait_for_selector(".card")
-        assert tab.locator("main button").count() == 0
 
 
 def test_of_a_thousand_agents_only_those_on_the_screen_are_there(browser: Any, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_org import HOSTILE, make_desk
+from page_org import HOSTILE, SEEN, make_desk
 from terminal import typed_at
 
 from lemming.dashboard.report import write_report
@@ -245,11 +245,11 @@ def test_what_is_not_there_is_said_in_its_place(browser: Any, org: Path, tmp_pat
 def test_hostile_texts_stay_texts(browser: Any, report: Path) -> None:
     with opened(browser, report, "feed?agent=stranger") as tab:
         tab.wait_for_selector("li.entry")
-        assert HOSTILE in tab.text_content("ol.entries")
+        assert SEEN in tab.text_content("ol.entries")
         tab.evaluate("location.hash = '#/agent?name=stranger&show=workspace'")
         tab.click("text=notes.json")
         tab.wait_for_selector("ul.files-of pre")
-        assert tab.text_content("ul.files-of pre") == FILES_SAY
+        assert tab.text_content("ul.files-of pre") == FILES_SAY.replace("\u2028", "⟨U+2028⟩")
         assert "owned" not in tab.title()
         assert tab.evaluate("({}).owned") is None
         assert tab.locator("main script, main img").count() == 0

@@ -32,6 +32,16 @@ class Unasked(NamedTuple):
     agent: str
     tool: str
 
+    def told_before(self) -> list[str]:
+        """Return what would be written, what it would allow, and how it would be taken back."""
+        gate = self.line.partition("/approved")[0]
+        return [
+            f'{gate} gets the line "approved": {{"{self.agent}": ["{self.tool}"]}}',
+            f"from then on {self.agent} may call {self.tool}, with any arguments and whatever it has read, "
+            "and this gate does not ask; gates that block, other gates that ask, and limits hold as before",
+            f'to be asked again, take "{self.tool}" out at {self.line}',
+        ]
+
     def told(self) -> list[str]:
         """Return what was written, what it allows, and how it is taken back."""
         gate = self.line.partition("/approved")[0]
@@ -54,6 +64,16 @@ def require_asking(base: OrgPath, call: Json, agent: str) -> None:
         raise UsageError(f"no gate that asks about {call['tool']} stands at {call['gate']} now", hint=hint)
 
 
+def foreseen(base: OrgPath, call: Json, agent: str) -> Unasked:
+    """Return what `let_pass` would write, and write nothing. Raises `UsageError` where the gate is gone."""
+    require_asking(base, call, agent)
+    return _unasked(call, agent)
+
+
+def _unasked(call: Json, agent: str) -> Unasked:
+    return Unasked(f"{call['gate']}/approved/{agent}", agent, call["tool"])
+
+
 def let_pass(base: OrgPath, call: Json, agent: str) -> Unasked:
     """Have the gate that asked about a call ask no more about this agent's calls of this tool.
 
@@ -70,7 +90,7 @@ def let_pass(base: OrgPath, call: Json, agent: str) -> Unasked:
         if call["tool"] not in tools:
             tools.append(call["tool"])
             fs.publish(Path(base), file, pretty(plain))
-    return Unasked(f"{file}#/gates/{place}/approved/{agent}", agent, call["tool"])
+    return _unasked(call, agent)
 
 
 def _gates_in(base: OrgPath, file: str, agent: str) -> list[Gate]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lemming import messages
-from lemming.access.binding import binds_of
+from lemming.access.binding import FILE_ARGUMENTS, binds_of
+from lemming.access.grants import Access, resolve
 from lemming.agents import load_agent
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse
@@ -17,7 +18,7 @@ from lemming.capabilities.requests.entries import answerer, require_open, write_
 from lemming.capabilities.requests.fields import properties_of, schema_for
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
-from lemming.errors import UsageError
+from lemming.errors import ToolError, UsageError
 from lemming.mail.requests import RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
@@ -66,6 +67,7 @@ def decide(
     author = answerer(now, request, person)
     decision = _about_call(request, call, word, text, edits or []) if call else _about(request, word, text)
     if call and "args" in decision:
+        _require_reach(base, request.asker, call, decision["args"])
         binds = _binds_now(base, request.asker, call, decision["args"])
         decision |= {} if binds is None else {"binds": binds}
     payload = {
@@ -98,6 +100,21 @@ def _binds_now(base: OrgPath, agent: str, call: Json, args: Json) -> Json | None
     if tool is None:
         return None
     return binds_of(load_agent(org, agent), Path(org.base), tool.tool_class, args, {}).files
+
+
+def _require_reach(base: OrgPath, agent: str, call: Json, args: Json) -> None:
+    """Raise `UsageError` for a path that was put into a call, and that its agent may not reach."""
+    settings, org = load_config(base).org, Organisation.at(base)
+    tool = toolset_of(settings, org).of(agent).get(call["tool"])
+    if tool is None or tool.tool_class not in ("read", "write"):
+        return
+    access: Access = "write" if tool.tool_class == "write" else "read"
+    for key in FILE_ARGUMENTS & args.keys():
+        if args[key] != call["args"].get(key) and isinstance(args[key], str):
+            try:
+                resolve(load_agent(org, agent), Path(org.base), args[key], access, caller=call["tool"])
+            except ToolError as error:
+                raise UsageError(f"{key}: {error.message}", hint=error.hint) from error
 
 
 def _about(request: RequestView, word: Word, text: str) -> Json:

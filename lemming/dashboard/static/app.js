@@ -28,7 +28,7 @@
         <span class="why"><${Words} text=${isLost ? LOST : header.why} /></span></span>
       </div>
       <dl class="facts">
-        <div><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
+        <div class="less"><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
         ${header.next_at ? html`<div><dt>next</dt><dd><${Ago} at=${header.next_at} /></dd></div>` : null}
         <div class=${header.waiting ? "calls" : ""}><dt>waiting for you</dt>
           <dd><a href=${Lemming.link("waiting")} aria-live="polite">${header.waiting == null ? (header.state === "broken" ? "–" : "…") : header.waiting}</a></dd></div>
@@ -41,7 +41,7 @@
 
   function Spent({ spent }) {
     const of = spent.max == null ? "credits without a limit" : `of ${amount(spent.max)} credits`;
-    return html`<div><dt>spent</dt><dd>${amount(spent.credits)} <small>${of}, ${dollars(spent.dollars, spent.unpriced)}</small>
+    return html`<div class="less"><dt>spent</dt><dd>${amount(spent.credits)} <small>${of}, ${dollars(spent.dollars, spent.unpriced)}</small>
       <${Meter} value=${spent.credits} max=${spent.max} label="share of the credits that is spent" /></dd></div>`;
   }
 
@@ -112,6 +112,7 @@
     const isHere = state.part === part.name;
     const params = state.asked === asked ? route.params : state.params; // those that the value is of
     return html`<a class="skip" href="#main" onClick=${skip}>to the content</a>
+      <${Land} waiting=${state.header.waiting} />
       <${Head} header=${state.header} isLost=${isLost} />
       <${Menu} now=${part.under || part.name} waiting=${state.header.waiting} />
       <main id="main" class=${"part-" + part.name} tabindex="-1"><h2 class="sr">${part.title}</h2>
@@ -120,6 +121,19 @@
         ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${params}
           header=${state.header} page=${state.page} />` : isHere && state.error ? null : html`<p class="loading">reading the files…</p>`}
       </main><${Help} />`;
+  }
+
+  // Who opens the page without saying at what lands where something waits; who has done something stays.
+  let hasLanded = false;
+  for (const kind of ["hashchange", "keydown", "pointerdown"]) addEventListener(kind, () => (hasLanded = true));
+
+  function Land({ waiting }) {
+    useEffect(() => {
+      if (hasLanded || location.hash || waiting == null) return;
+      hasLanded = true;
+      if (waiting) Lemming.go("waiting");
+    }, [waiting]);
+    return null;
   }
 
   function skip(event) {
@@ -139,6 +153,7 @@
       return;
     }
     if (document.querySelector("dialog[open]") && event.key !== "?") return;
+    if (event.repeat && Lemming.keys.has(event.key)) return; // a key that is held decides once
     if (press(event.key)) event.preventDefault();
   });
 
@@ -151,6 +166,7 @@
       if (part) Lemming.go(part.name);
       return Boolean(part);
     }
+    if (Lemming.keys.has(key)) return Lemming.keys.get(key)(), true;
     if (/^[1-9]$/.test(key) && shown[key - 1]) return Lemming.go(shown[key - 1].name), true;
     if (key === "g") return (isGoing = true);
     if (key === "?") return help(!document.getElementById("help").open), true;

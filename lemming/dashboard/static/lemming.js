@@ -4,6 +4,17 @@
 (function () {
   const html = htm.bind(preact.h);
 
+  // Signs that turn a text round, or are not seen, stand as their numbers wherever a text of anybody is shown:
+  // what is read is what is there. Joiners and selectors belong to the letter or picture before them.
+  const UNSEEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e01ef}]|(?<![^\u0000-\u007f])[\u200c\u200d\ufe00-\ufe0f]/gu;
+  const number = (sign) => `⟨U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  const visible = (text) => text.replace(UNSEEN, number);
+
+  preact.options.vnode = (node) => {
+    if (typeof node.props === "string") node.props = visible(node.props);
+    else for (const name of ["title", "aria-label"]) if (node.props && typeof node.props[name] === "string") node.props[name] = visible(node.props[name]);
+  };
+
   const Lemming = (window.Lemming = {
     html,
     hooks: preactHooks,
@@ -13,6 +24,7 @@
     // name: what stands in the address. title; key: the letter after "g". render: a component that is given
     // {value, params, header, page}. view: the view that it shows (default: its name). hidden: not in the menu;
     // `under` is then the part that is marked there. ask: a component that is shown above what went wrong.
+    // keys: [key, what it does] of its own, for the list of keys.
     // params: what the view is asked for, made of what stands in the address (default: all of it).
     part(name, definition) {
       Lemming.parts.set(name, { name, view: name, params: (route) => route, ...definition });
@@ -44,7 +56,15 @@
     },
 
     now: () => Date.now(),
+
+    // What is being typed, by the name of its place: it outlasts a look at another part.
+    drafts: new Map(),
+
+    // The keys of the part that is shown: by key what it does. They come before the page's own.
+    keys: new Map(),
   });
+
+  addEventListener("beforeunload", (event) => Lemming.drafts.size && event.preventDefault());
 
   function kept(params) {
     return Object.fromEntries(Object.entries(params || {}).filter(([, value]) => value !== "" && value != null));

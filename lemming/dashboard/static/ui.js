@@ -19,24 +19,29 @@
     return now;
   }
 
-  const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const UNITS = [["day", 86400, "days"], ["h", 3600, "h"], ["min", 60, "min"], ["s", 1, "s"]];
 
   function duration(seconds) {
     const whole = Math.max(0, Math.round(seconds));
-    const [unit, size] = UNITS.find(([, each]) => whole >= each) || UNITS[3];
-    return Math.floor(whole / size) + " " + unit;
+    const [unit, size, units] = UNITS.find(([, each]) => whole >= each) || UNITS[3];
+    const count = Math.floor(whole / size);
+    return `${count} ${count === 1 ? unit : units}`;
   }
 
   const shortly = (moment) => new Date(moment).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  const dayOf = (moment) => new Date(moment).toLocaleDateString([], { dateStyle: "medium" });
+  const LONG_AGO_S = 7 * 86400;
 
-  // A moment as "12 s ago", "in 3 min"; `since`: "for 12 s". The whole moment is its title. A report does not
-  // know when it is read, and says the moment itself.
+  // A moment as people say it: "just now", "in 3 min", "12 s ago", after a week the day; `since`: "for 12 s". The
+  // whole moment is its title. A report does not know when it is read, and says the moment itself.
   function Ago({ at, since }) {
     const now = useNow();
     const moment = Date.parse(at);
     if (!at || Number.isNaN(moment)) return null;
-    const seconds = (now - moment) / 1000;
-    const said = Lemming.page.is_report ? shortly(moment) : since ? duration(seconds) : seconds < -0.5 ? "in " + duration(-seconds) : duration(seconds) + " ago";
+    const seconds = (now - moment) / 1000, isLong = seconds > LONG_AGO_S;
+    const plainly = since ? (isLong ? "since " + dayOf(moment) : "for " + duration(seconds))
+      : seconds < -0.5 ? "in " + duration(-seconds) : seconds < 3 ? "just now" : isLong ? dayOf(moment) : duration(seconds) + " ago";
+    const said = Lemming.page.is_report ? (since ? "since " : "") + shortly(moment) : plainly;
     return html`<time datetime=${at} title=${new Date(moment).toLocaleString()}>${said}</time>`;
   }
 
@@ -155,6 +160,58 @@
     )}</pre>`;
   }
 
+  // What is changed in a text, line by line, as a diff; empty where nothing is.
+  function changes(before, after) {
+    if (before === after) return "";
+    const old = before.split("\n"), now = after.split("\n");
+    let head = 0, tail = 0;
+    while (head < Math.min(old.length, now.length) && old[head] === now[head]) head++;
+    while (tail < Math.min(old.length, now.length) - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) tail++;
+    const marked = (mark, lines) => lines.map((line) => mark + line);
+    return [
+      ...marked(" ", old.slice(Math.max(0, head - 3), head)),
+      ...between(old.slice(head, old.length - tail), now.slice(head, now.length - tail)),
+      ...marked(" ", old.slice(old.length - tail, old.length - tail + 3)),
+    ].join("\n");
+  }
+
+  // The shortest change from some lines to others; of very many all are taken away and the others added.
+  function between(old, now) {
+    if (old.length * now.length > 250000) return [...old.map((line) => "-" + line), ...now.map((line) => "+" + line)];
+    const common = Array.from({ length: old.length + 1 }, () => new Uint32Array(now.length + 1));
+    for (let one = old.length - 1; one >= 0; one--)
+      for (let other = now.length - 1; other >= 0; other--)
+        common[one][other] = old[one] === now[other] ? common[one + 1][other + 1] + 1 : Math.max(common[one + 1][other], common[one][other + 1]);
+    const lines = [];
+    let one = 0, other = 0;
+    while (one < old.length || other < now.length) {
+      if (one < old.length && other < now.length && old[one] === now[other]) lines.push(" " + old[one++]), other++;
+      else if (other >= now.length || (one < old.length && common[one + 1][other] >= common[one][other + 1])) lines.push("-" + old[one++]);
+      else lines.push("+" + now[other++]);
+    }
+    return lines;
+  }
+
+  // What is typed somewhere: kept while other parts are looked at, until it is what it was at first.
+  function useDraft(name, first) {
+    const [, again] = useState(0);
+    const value = Lemming.drafts.has(name) ? Lemming.drafts.get(name) : first;
+    const set = (next) => {
+      if (next === first || JSON.stringify(next) === JSON.stringify(first)) Lemming.drafts.delete(name);
+      else Lemming.drafts.set(name, next);
+      again((count) => count + 1);
+    };
+    return [value, set];
+  }
+
+  // Keys of the part that is shown, as long as it is.
+  function useKeys(keys) {
+    useLayoutEffect(() => {
+      for (const [key, what] of Object.entries(keys)) Lemming.keys.set(key, what);
+      return () => Object.keys(keys).forEach((key) => Lemming.keys.get(key) === keys[key] && Lemming.keys.delete(key));
+    });
+  }
+
   // Rows of one height, of which only those on the screen are there. `first` is the place of rows[0] among
   // all; `wanted` is called with the place of the first row on the screen.
   function Rows({ total, first, rows, height, row, wanted, label }) {
@@ -180,6 +237,6 @@
   }
 
   Lemming.ui = {
-    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, AgentField, Words, Empty, Failure, useAction, plain, Diff, Rows,
+    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, AgentField, Words, Empty, Failure, useAction, useDraft, useKeys, plain, changes, Diff, Rows,
   };
 })();

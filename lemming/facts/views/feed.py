@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from lemming.agents import agent_folders, survey_agents
@@ -10,14 +12,17 @@ from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.trust.authors import Authors
 from lemming.errors import UsageError
+from lemming.facts.views.sentences import said_of_payload, text_said
 from lemming.mail.index import EntryIndex
 from lemming.mail.requests import Requests, RequestView
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
+from lemming.tick.plan import people_in
 
 Json = dict[str, Any]
+Found = tuple[EntryName, OutboxEntry | None]
 MOST_ENTRIES, MOST_LOOKED_AT = 200, 3000
 TEXT_CHARS = 20_000
 
@@ -33,7 +38,9 @@ def feed(
     threads: int = 1,
     limit: int = 50,
 ) -> Json:
-    """Return the newest entries that fit, and from which entry to go on (`before`); None when that was all.
+    """Return the newest entries that fit, by the moment at which each was written, the newest first.
+
+    `before` is from which entry to go on; None when that was all.
 
     `thread`: an entry (`AUTHOR/TICK_ID`): only what belongs to the same request, oldest first. `before`: only
     what is older than this entry. Who searches among many is given what was found so far, and goes on.
@@ -43,17 +50,22 @@ def feed(
     if kind and kind not in MESSAGE_KINDS:
         raise UsageError(f'there is no kind "{kind[:40]}"', hint=", ".join(MESSAGE_KINDS))
     if thread:
-        return {"entries": look.thread(thread), "before": None, "looked_at": 0}
+        return {"entries": look.thread(thread), "before": None, "looked_at": 0, "people": look.people}
     wanted, shown, looked_at = find.casefold(), list[Json](), 0
     names = look.names(agent, before)
-    for looked_at, name in enumerate(names, 1):
-        entry = look.read(name)
+    for looked_at, entry in enumerate(look.by_moment(names, before), 1):
         if entry and kind in ("", entry.kind) and (not wanted or wanted in entry.line.casefold()):
             shown.append(look.shown(entry))
         if len(shown) >= min(limit, MOST_ENTRIES) or looked_at >= MOST_LOOKED_AT:
             break
-    rest = names[looked_at - 1].identity if 0 < looked_at < len(names) else None
-    return {"entries": shown, "before": rest, "looked_at": looked_at, "total": len(names)}
+    rest = None if look.is_last else look.last
+    return {
+        "entries": shown,
+        "before": rest,
+        "looked_at": looked_at,
+        "total": len(names),
+        "people": look.people,
+    }
 
 
 class _Look:
@@ -63,13 +75,15 @@ class _Look:
         self._org, self._index = org, org.own(EntryIndex)
         self._survey, self._config = survey_agents(org), load_config(org)
         self._requests = requests_now(org).requests if with_requests else Requests({}, 0)
+        self.people = sorted(people_in(self._survey, self._config))
         authors = None
         if self._config.org.trust:
             authors = Authors(org, self._config, self._survey.agents, load_tick(org))
         self._authors = authors
+        self.last, self.is_last = "", True
 
     def names(self, agent: str, before: str) -> list[EntryName]:
-        """Return the names of all entries, or of one agent's, that are older than `before`, newest first."""
+        """Return the names of all entries, or of one agent's, of the ticks up to `before`, newest first."""
         folders = [*filter(paths.AGENT_NAME.match, agent_folders(self._org))]
         if agent and agent not in folders:
             raise UsageError(f'there is no agent "{agent[:80]}"')
@@ -79,10 +93,23 @@ class _Look:
         names.sort(reverse=True)
         if not before:
             return names
-        mark = next(iter(names_of([before])), None)
-        if mark is None:
-            raise UsageError(f'"{before[:80]}" is no entry', hint="before=AUTHOR/TICK_ID")
-        return [name for name in names if name < mark]
+        mark = _mark(before)
+        return [name for name in names if name.tick <= mark.tick]
+
+    def by_moment(self, names: list[EntryName], before: str) -> Iterator[Found]:
+        """Yield the entries that are older than `before`, newest first: ticks follow each other in time.
+
+        `last` is the one that was yielded last, and `is_last` whether it is the oldest of all.
+        """
+        groups = [[*group] for _, group in groupby(names, key=lambda name: name.tick)]
+        for place, group in enumerate(groups):
+            found = [(name, self.read(name)) for name in group]
+            found.sort(key=lambda it: (it[1].created_at if it[1] else "", it[0]), reverse=True)
+            if before and place == 0:
+                found = _after_mark(found, _mark(before))
+            for at, (name, entry) in enumerate(found, 1):
+                self.last, self.is_last = name.identity, at == len(found) and place == len(groups) - 1
+                yield entry
 
     def read(self, name: EntryName) -> OutboxEntry | None:
         found = self._index.read(name)
@@ -116,7 +143,7 @@ class _Look:
         """Return an entry as the feed has it."""
         payload = {key: it for key, it in entry.payload.items() if key != "text"}
         text = entry.payload.get("text")
-        said = text if isinstance(text, str) else ""
+        said = text_said(entry.payload)
         if not isinstance(text, str) and text is not None:
             payload["text"] = text
         request = self._request_of(entry)
@@ -128,6 +155,7 @@ class _Look:
             "kind": entry.kind,
             "to": sorted(entry.targets),
             "text": said[:TEXT_CHARS],
+            "says": said_of_payload(payload),
             "chars": len(said),
             "payload": payload,
             "tags": entry.tags,
@@ -143,8 +171,24 @@ class _Look:
             "is_this": request.identity == entry.identity,
             "asker": request.asker,
             "text": request.text[:200],
+            "file": request.entry.file,
             "end": request.end,
             "end_tick": request.end_tick,
             "holders": list(request.holders),
             "answers": len(request.answers),
         }
+
+
+def _mark(before: str) -> EntryName:
+    mark = next(iter(names_of([before])), None)
+    if mark is None:
+        raise UsageError(f'"{before[:80]}" is no entry', hint="before=AUTHOR/TICK_ID")
+    return mark
+
+
+def _after_mark(found: list[Found], mark: EntryName) -> list[Found]:
+    """Return what comes after an entry among those of its tick; of one that is not there, by names."""
+    for at, (name, _) in enumerate(found):
+        if name.identity == mark.identity:
+            return found[at + 1 :]
+    return [it for it in found if it[0] < mark]

@@ -7,40 +7,70 @@ from typing import Any
 from lemming.capabilities.requests.fields import properties_of, schema_for, words_of
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting_in
+from lemming.facts.views.because import because_of
+from lemming.facts.views.sentences import wish_of
 from lemming.mail.requests import RequestView
 from lemming.org.organisation import Organisation, OrgPath
 
 Json = dict[str, Any]
 
 
-def waiting(org: OrgPath, *, person: str = "") -> Json:
-    """Return what waits for people, or for one `person`, the oldest first."""
+def waiting(org: OrgPath, *, person: str = "", item: str = "") -> Json:
+    """Return what waits for people, or for one `person`, the oldest first; `because`: why one of it waits.
+
+    `item`: the identity of which; default: the first.
+    """
     org = Organisation.at(org)
     now = requests_now(org)
     items = [it for it in waiting_in(now, org) if person in ("", it.person)]
-    shown = [_shown(item, now.requests.by_identity[item.identity]) for item in items]
-    return {"people": sorted(now.people), "items": shown}
+    by_identity = now.requests.by_identity
+    chosen = item if any(it.identity == item for it in items) else items[0].identity if items else ""
+    return {
+        "people": sorted(now.people),
+        "tick": now.requests.tick,
+        "items": [_shown(it, by_identity[it.identity]) for it in items],
+        "because": because_of(org, now, by_identity[chosen]) if chosen else None,
+    }
 
 
 def _shown(item: WaitsForPerson, request: RequestView) -> Json:
     schema = schema_for(request)
-    required = (schema or {}).get("required")
     return {
         **item.as_json(),
         "text": request.text,
         "line": item.line,
+        "wish": _wish(item, request),
         "created_at": request.entry.created_at,
         "file": request.entry.file,
         "decides": item.call is not None or _decisions(request),
-        "fields": [
-            {
-                "name": name,
-                "about": words_of(schema, name),
-                "is_required": isinstance(required, list) and name in required,
-                **_form(field),
-            }
-            for name, field in properties_of(schema).items()
-        ],
+        "fields": [_field(schema, name, field) for name, field in properties_of(schema).items()],
+    }
+
+
+def _wish(item: WaitsForPerson, request: RequestView) -> str:
+    """Return what is wanted, as what follows the name of who asks."""
+    if item.call:
+        return f"wants to {wish_of(item.call['tool'], item.call['args'])}"
+    if _decisions(request):
+        return "wants its proposal approved"
+    return "asks you to fill in a form" if properties_of(schema_for(request)) else "asks you"
+
+
+def _field(schema: Json | None, name: str, field: Any) -> Json:
+    """Return a field of a form: what it is called, what is said of it, how it is typed."""
+    plain = field if isinstance(field, dict) else {}
+    title, about = plain.get("title"), plain.get("description")
+    required = (schema or {}).get("required")
+    form = _form(field)
+    said = about if isinstance(about, str) else ""
+    if form["form"] in ("text", "number") and not said:
+        said = words_of(schema, name)
+    return {
+        "name": name,
+        "title": title if isinstance(title, str) and title else name.replace("_", " "),
+        "about": said,
+        "is_required": isinstance(required, list) and name in required,
+        **form,
     }
 
 

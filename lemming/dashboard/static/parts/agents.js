@@ -55,7 +55,7 @@
     return html`<article class="row" data-line tabindex="0" onKeyDown=${(event) => open(event, agent.name)}>
       <div class="id"><${Agent} name=${agent.name} /><span class="title">${agent.title}</span></div>
       <div class="doing"><span class="pill ${agent.state}">${STATES[agent.state] || agent.state}</span>
-        <span class="text" title=${agent.text}>${text}${agent.since ? html`${text ? " · " : ""}for <${Ago} at=${agent.since} since />` : null}</span></div>
+        <span class="text" title=${agent.text}>${text}${agent.since ? html`${text ? " · " : ""}<${Ago} at=${agent.since} since />` : null}</span></div>
       <blockquote class="words" dir="auto">${last ? html`${last.text || html`<i>${last.kind}</i>`} <small><a href=${Lemming.link("why", { target: last.file })} aria-label=${`why ${agent.name} said that`}>why?</a> · tick ${last.tick}</small>` : html`<i>nothing said yet</i>`}</blockquote>
       <div class="next">${due(agent, tick)}</div>
       <div class="money">${agent.credits == null ? null : html`${amount(agent.credits)}${agent.max_credits == null ? "" : html` <small>of ${amount(agent.max_credits)}</small>`}

@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useState, useEffect, useRef } = Lemming.hooks;
-  const { Ago, Agent, AgentField, Empty, Failure, useAction, amount } = Lemming.ui;
+  const { Ago, Agent, AgentField, Empty, Failure, useAction, useDraft, amount } = Lemming.ui;
   const KINDS = ["message", "report", "request", "response", "status"];
 
   function Feed({ value, params, header, page }) {
@@ -19,13 +19,36 @@
       setOlder({ of: asked, entries: [...mine.entries, ...next.entries], before: next.before });
     });
     return html`<section class="feed">
-      ${page.is_read_only || params.thread ? null : html`<${Write} header=${header} />`}
+      ${page.is_read_only || params.thread || !value.people.length ? null : html`<${Write} header=${header} />`}
       <${Filters} params=${params} />
-      ${entries.length ? html`<ol class="entries" aria-label="entries">${entries.map(
-        (entry) => html`<${Entry} key=${entry.identity} entry=${entry} isThread=${Boolean(params.thread)} />`)}</ol>`
+      ${entries.length ? html`<ol class="entries" aria-label="entries">${params.thread
+        ? entries.map((entry) => html`<${Entry} key=${entry.identity} entry=${entry} isThread />`)
+        : folded(entries).map((group) => (group.length === 1 ? html`<${Entry} key=${group[0].identity} entry=${group[0]} />` : html`<${Thread} key=${group[0].identity} group=${group} />`))}</ol>`
         : html`<${Empty} title="Nothing here">${before ? "Nothing among the newest entries fits." : "No entry fits."}<//>`}
       ${before ? html`<p class="buttons"><button disabled=${action.isBusy} onClick=${more}>Older entries</button></p>` : null}
       <${Failure} error=${action.error} /></section>`;
+  }
+
+  // Entries of the same request stand together, where the newest of them stands.
+  function folded(entries) {
+    const groups = new Map();
+    for (const entry of entries) {
+      const key = entry.request ? entry.request.identity : entry.identity;
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(entry);
+    }
+    return [...groups.values()];
+  }
+
+  // A question with its newest answer below it; what was said between is folded.
+  function Thread({ group }) {
+    const [isOpen, setOpen] = useState(false);
+    const oldest = [...group].reverse();
+    const first = oldest.find((entry) => entry.request.is_this) || oldest[0];
+    const rest = oldest.filter((entry) => entry !== first), last = rest[rest.length - 1], between = rest.slice(0, -1);
+    return html`<li class="conversation"><ol><${Entry} entry=${first} />
+      ${between.length && !isOpen ? html`<li class="between"><button class="plain" onClick=${() => setOpen(true)}>${amount(between.length)} between</button></li>` : between.map((entry) => html`<${Entry} key=${entry.identity} entry=${entry} isAnswer />`)}
+      <${Entry} key=${last.identity} entry=${last} isAnswer /></ol></li>`;
   }
 
   function Filters({ params }) {
@@ -57,19 +80,19 @@
       <${AgentField} label="by" placeholder="by any agent" value=${by} change=${choose} /></div>`;
   }
 
-  function Entry({ entry, isThread }) {
+  function Entry({ entry, isThread, isAnswer }) {
     const [isOpen, setOpen] = useState(false);
     const isLong = entry.text.length > 600 || entry.text.split("\n").length > 8;
     const request = entry.request;
-    const more = Object.keys(entry.payload).filter((key) => !["target", "reply_to", "conversation", "parent"].includes(key));
-    return html`<li class="entry ${entry.kind}" data-line tabindex="0" style=${isThread && entry.depth ? { "--depth": entry.depth } : undefined}>
+    return html`<li class=${`entry ${entry.kind}${isAnswer ? " answer" : ""}`} data-line tabindex="0" style=${isThread && entry.depth ? { "--depth": entry.depth } : undefined}>
       <p class="from"><${Agent} name=${entry.agent} />${entry.to.length ? html`<span class="to"> → ${entry.to.join(", ")}</span>` : null}
         <span class="kind ${entry.kind}">${entry.kind}</span>${entry.trust ? html`<span class="trust ${entry.trust}" title="how far it is trusted">trust: ${entry.trust}</span>` : null}
         <span class="when"><a href=${Lemming.link("why", { target: entry.file })}>why?</a> · <a href=${Lemming.link("tick", { number: entry.tick, agent: entry.agent })}>tick ${entry.tick}</a> · <${Ago} at=${entry.at} /></span></p>
       ${entry.text ? html`<p class=${"said" + (isLong && !isOpen ? " cut" : "")} dir="auto">${entry.text}</p>` : null}
       ${isLong ? html`<button class="plain" onClick=${() => setOpen(!isOpen)} aria-expanded=${isOpen}>${isOpen ? "less" : `all of it (${amount(entry.chars)} characters)`}</button>` : null}
-      ${more.length ? html`<details><summary>more: ${more.join(", ")}</summary><pre tabindex="0">${JSON.stringify(entry.payload, null, 2)}</pre></details>` : null}
-      ${request && !isThread ? html`<p class="thread"><a href=${Lemming.link("feed", { thread: entry.identity })}>${said(request)}</a></p>` : null}
+      ${entry.says ? html`<p class="says" dir="auto">${entry.says}</p>` : null}
+      <details class="raw"><summary aria-label="as it is written">{ }</summary><pre tabindex="0">${JSON.stringify(entry.payload, null, 2)}</pre></details>
+      ${request && !isThread && !isAnswer ? html`<p class="thread"><a href=${Lemming.link("feed", { thread: entry.identity })}>${said(request)}</a></p>` : null}
     </li>`;
   }
 
@@ -79,15 +102,16 @@
   }
 
   function Write({ header }) {
-    const [text, setText] = useState("");
-    const [to, setTo] = useState("");
+    const [text, setText] = useDraft("say", "");
+    const [to, setTo] = useDraft("say to", "");
     const [done, setDone] = useState("");
     const action = useAction();
     const send = async (name) => {
       const said = await action.run(() => Lemming.act(name, { text, to }));
       if (said) {
         setText("");
-        setDone(header.engine ? "" : "It is read once an engine runs: lemming run-once");
+        const what = name === "ask" ? `Asked ${to}: the answer comes below the question` : to ? `Sent to ${to}` : "Sent to everybody who reads you";
+        setDone(header.engine ? what + "." : what + ". It is read once an engine runs: lemming run-once");
       }
     };
     return html`<form class="write" onSubmit=${(event) => (event.preventDefault(), send("send"))}>
@@ -95,7 +119,7 @@
       <div class="buttons"><${AgentField} label="to" placeholder="to everybody" value=${to} change=${setTo} />
         <button disabled=${action.isBusy || !text} title="nobody owes you an answer">Send</button>
         <button type="button" class="primary" disabled=${action.isBusy || !text || !to} title="it owes you an answer, which comes as a thread" onClick=${() => send("ask")}>Ask</button>
-        <span class="note" aria-live="polite">${text && !to ? "Name an agent to ask it" : done}</span></div><${Failure} error=${action.error} /></form>`;
+        <span class="note" role="status">${text && !to ? "Name an agent to ask it" : done}</span></div><${Failure} error=${action.error} /></form>`;
   }
 
   Lemming.part("feed", { title: "Feed", key: "f", render: Feed });

@@ -1,106 +1,125 @@
 "use strict";
-// What waits for a person: one card each, with what is needed, and the buttons that give it.
+// What waits for a person, as an inbox: a list, and one item whole: what is wanted, why, and what one decides.
 (function () {
   const { html } = Lemming;
-  const { useState } = Lemming.hooks;
-  const { Ago, Agent, Empty, Failure, Diff, plain, useAction } = Lemming.ui;
+  const { useState, useEffect, useRef } = Lemming.hooks;
+  const { Ago, Agent, Empty, Failure, Words, useAction, useKeys } = Lemming.ui;
+  const { Call, Because, Decide, Answer } = Lemming.deciding;
 
-  const DONE = { approve: "Approved", deny: "Denied", answer: "Answered" };
+  const keyOf = (item) => item.identity + " " + item.person;
+  // Items in the order in which they came: one that is decided keeps its place, so that none moves under a finger.
+  const items = new Map();
+  const ends = new Map(); // by key: what became of it, in words, and the entry that can be taken back
 
-  function Waiting({ value, header, page }) {
-    const [done, setDone] = useState("");
-    return html`<p class="notice" role="status">${done}${done && !header.engine ? html`; no engine runs, so start one: <code>lemming run-forever</code>` : null}</p>
-      ${value.items.length ? html`<ol class="cards" aria-label="what waits for you">${value.items.map(
-        (item) => html`<${Card} key=${item.identity + item.person} item=${item} page=${page} tell=${setDone} />`)}</ol>`
-        : html`<${Empty} title="Nothing waits for you">Questions, approvals and forms of the agents come up here.<//>`}`;
+  function forgetOld() {
+    for (const [key, item] of items) if (ends.has(key) || !Lemming.drafts.has("answer " + item.identity)) items.delete(key);
+    ends.clear();
   }
 
-  function Card({ item, page, tell }) {
-    const action = useAction();
-    const act = async (name, said) => {
-      const told = await action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
-      if (told && told.told) tell(`${DONE.approve}. ${told.told.join(". ")}`);
-      else if (told && told.beside) tell(`${DONE.approve}: it is made once these of the same turn are decided too: ${told.beside.join(", ")}`);
-      else if (told) tell(`${DONE[said.refuse ? "deny" : said.word || "answer"]}: ${item.asker} goes on with it in its next turn`);
+  function Waiting({ value, params, header, page }) {
+    const [, again] = useState(0);
+    const [notice, tell] = useState("");
+    const detail = useRef(null), isToFocus = useRef(false);
+    useEffect(() => forgetOld, []);
+    const there = new Set(value.items.map(keyOf));
+    for (const item of value.items) items.set(keyOf(item), item);
+    const all = [...items.values()];
+    const isOpen = (item) => there.has(keyOf(item)) && !ends.has(keyOf(item));
+    const open = all.filter(isOpen);
+    const chosen = all.find((item) => item.identity === params.item && (!params.of || item.person === params.of)) || open[0] || all[0];
+    const go = (item) => item && Lemming.go("waiting", { item: item.identity, of: value.people.length > 1 ? item.person : "" });
+    const step = (by) => {
+      const next = all[Math.min(all.length - 1, Math.max(0, all.indexOf(chosen) + by))];
+      if (next !== chosen) go(next);
     };
-    return html`<li class="card" data-line tabindex="0" aria-label=${item.line}>
-      <p class="from"><${Agent} name=${item.asker} /> asks <${Agent} name=${item.person} plain />
-        ${item.call ? html`<span>for approval to call <code class="tool">${plain(item.call.tool)}</code></span>` : html`<span>for ${item.needs}</span>`}
-        <span class="when"><${Ago} at=${item.created_at} /> · tick ${item.tick} · ${item.at_deadline}</span></p>
+    const ended = (item, end) => {
+      ends.set(keyOf(item), end);
+      Lemming.drafts.delete("answer " + item.identity);
+      tell(end.notice);
+      const next = all.slice(all.indexOf(item) + 1).concat(all).find((other) => other !== item && isOpen(other));
+      isToFocus.current = true;
+      if (next) go(next);
+      again((count) => count + 1);
+    };
+    const back = async (item) => {
+      const end = item && ends.get(keyOf(item));
+      if (!end || !end.entry) return;
+      try {
+        await Lemming.act("undo", { identity: end.entry, person: item.person });
+        ends.delete(keyOf(item));
+        tell("Taken back: it waits again");
+        go(item);
+      } catch (error) {
+        tell(error.message);
+      }
+      again((count) => count + 1);
+    };
+    const last = [...ends].reverse().find(([, end]) => end.entry);
+    useKeys({ j: () => step(1), k: () => step(-1), u: () => last && back(items.get(last[0])) });
+    useEffect(() => {
+      if (!isToFocus.current || !isOpen(chosen)) return;
+      isToFocus.current = false;
+      detail.current.focus();
+    });
+    if (!all.length) return html`<${Empty} title="Nothing waits for you">Questions, approvals and forms of the agents come up here.<//>`;
+    return html`<p class="notice" role="status">${notice ? html`<span>${notice}${header.engine || !ends.size ? null : html`; no engine runs, so start one: <code>lemming run-forever</code>`}</span>` : null}</p>
+      <section class=${"inbox" + (params.item ? " has-item" : "")}>
+        <${Queue} all=${all} chosen=${chosen} isOpen=${isOpen} count=${open.length} people=${value.people} back=${page.is_read_only ? null : back} />
+        <article class="item card" tabindex="-1" ref=${detail} key=${keyOf(chosen)} aria-label=${`${chosen.asker} ${chosen.wish}`}>
+          <a class="to-list" href=${Lemming.link("waiting")}>← all ${all.length}</a>
+          <${Item} item=${chosen} because=${value.because && value.because.identity === chosen.identity ? value.because : null}
+            isOpen=${isOpen(chosen)} end=${ends.get(keyOf(chosen))} note=${(end) => (ends.set(keyOf(chosen), end), again((count) => count + 1))}
+            page=${page} ended=${(end) => ended(chosen, end)} back=${() => back(chosen)} /></article></section>`;
+  }
+
+  function Queue({ all, chosen, isOpen, count, people, back }) {
+    return html`<nav class="queue" aria-label="what waits for you"><p class="note">${count} ${count === 1 ? "waits" : "wait"} for you</p><ol>${all.map((item) => {
+      const end = ends.get(keyOf(item));
+      return html`<li key=${keyOf(item)} class=${isOpen(item) ? "open" : "over"}><a data-line aria-current=${item === chosen ? "true" : undefined} href=${Lemming.link("waiting", { item: item.identity, of: people.length > 1 ? item.person : "" })}>
+        <span class="from"><${Agent} name=${item.asker} plain /><span class="when">${isOpen(item) ? html`<${Ago} at=${item.created_at} />` : (end && end.words) || "decided elsewhere"}</span></span>
+        <span class="wish"><${Words} text=${item.wish} />${item.text && !item.call ? `: ${item.text}` : ""}</span></a>
+        ${end && end.entry && back ? html`<button type="button" class="plain" onClick=${() => back(item)}>Undo</button>` : null}</li>`;
+    })}</ol></nav>`;
+  }
+
+  function Item({ item, because, isOpen, end, note, page, ended, back }) {
+    const action = useAction();
+    const act = async (name, said, words) => {
+      const told = await action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
+      if (!told) return;
+      const beside = told.beside ? `: it is made once these of the same turn are decided too: ${told.beside.join(", ")}` : `: ${item.asker} goes on with it in its next turn`;
+      const written = told.told ? `. ${told.told.join(". ")}` : beside;
+      ended({ words, entry: told.told ? "" : told.identity, notice: words[0].toUpperCase() + words.slice(1) + written });
+    };
+    return html`<header><h3><${Agent} name=${item.asker} /> <span class="wish"><${Words} text=${item.wish} /></span></h3>
+        <p class="note"><${Ago} at=${item.created_at} /> · <a href=${Lemming.link("tick", { number: item.tick, agent: item.asker })}>the turn that asks, in tick ${item.tick}</a> · ${item.at_deadline}
+          ${item.person ? html` · asked of ${item.person}` : null}</p></header>
+      ${isOpen ? null : html`<${Over} item=${item} end=${end} note=${note} back=${page.is_read_only ? null : back} />`}
       ${item.text && !item.call ? html`<p class="said" dir="auto">${item.text}</p>` : null}
       ${item.call ? html`<${Call} call=${item.call} />` : null}
+      <${Because} item=${item} because=${because} />
       ${page.is_read_only ? html`<p class="note">This page only looks: <code>lemming answer ${item.id}</code></p>`
-        : item.decides ? html`<${Decide} item=${item} act=${act} isBusy=${action.isBusy} />`
-        : html`<${Answer} item=${item} act=${act} isBusy=${action.isBusy} />`}
-      <${Failure} error=${action.error} />
-    </li>`;
+        : item.decides ? html`<${Decide} item=${item} act=${act} isBusy=${action.isBusy} isOpen=${isOpen} />`
+        : html`<${Answer} item=${item} act=${act} isBusy=${action.isBusy} isOpen=${isOpen} />`}
+      <${Failure} error=${action.error} />`;
   }
 
-  // All of the call, whatever it would write: a diff may be long, and is not what is made.
-  function Call({ call }) {
-    const bound = Object.entries(call.binds || {});
-    return html`<div class="call"><p class="note">${call.why ? html`${plain(call.why)} · ` : null}<code>${call.gate || call.id}</code></p>
-      <pre class="args" tabindex="0" aria-label="with what it would be called">${plain(JSON.stringify(call.args, null, 2))}</pre>
-      ${call.diff ? html`<${Diff} text=${call.diff} />` : null}
-      ${bound.length ? html`<p class="note">Bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (not there)"}</code>`)}</p>` : null}
-      ${call.notes ? html`<div class="note closely">Look closely:<ul>${call.notes.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}
-      ${call.unbound ? html`<div class="note">Not bound, and may change before it is made:<ul>${call.unbound.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}</div>`;
+  // What became of it, in its place; decided elsewhere, it is looked up.
+  function Over({ item, end, note, back }) {
+    useEffect(() => {
+      if (end) return;
+      Lemming.load("feed", { thread: item.identity }).then((told) => {
+        const last = told.entries.filter((entry) => entry.identity !== item.identity).pop();
+        note({ words: last ? `${last.agent}: ${last.text || last.says}` : "it is over", entry: "" });
+      }, () => note({ words: "it is over", entry: "" }));
+    }, [end]);
+    const typed = Lemming.drafts.has("answer " + item.identity);
+    return html`<div class="notice over"><span><strong>${end && end.entry ? "You decided this" : "This was decided elsewhere"}</strong>: ${end ? end.words : "…"}.
+      ${typed ? " What you typed is kept below." : ""}</span><a href=${Lemming.link("feed", { thread: item.identity })}>what was said for it</a>
+      ${end && end.entry && back ? html`<button type="button" onClick=${back}>Undo <kbd>u</kbd></button> <small>until the next tick begins</small>` : null}</div>`;
   }
 
-  function Decide({ item, act, isBusy }) {
-    const [mode, setMode] = useState("");
-    const [text, setText] = useState("");
-    const [edits, setEdits] = useState({});
-    const args = (item.call && item.call.args) || {};
-    const changed = () => Object.fromEntries(Object.entries(edits).filter(([key, value]) => value !== shown(args[key])));
-    if (mode === "edit")
-      return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: "approve", edits: changed() }))}>
-        ${Object.entries(args).map(([key, value]) => html`<label><span>${key}</span>
-          ${plain(shown(value)) === shown(value) ? null : html`<small class="wrong">it has signs that are not seen: ${plain(shown(value))}</small>`}
-          <textarea rows=${Math.min(8, shown(value).split("\n").length)} onInput=${(event) => setEdits({ ...edits, [key]: event.target.value })}
-            value=${key in edits ? edits[key] : shown(value)}></textarea></label>`)}
-        <p class="buttons"><button class="primary" disabled=${isBusy}>Approve as edited</button>
-          <button type="button" onClick=${() => setMode("")}>Back</button></p></form>`;
-    if (mode)
-      return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: mode, text }))}>
-        <label><span>${mode === "deny" ? "Why not (may be empty)" : "What it is told as the result"}</span>
-          <textarea rows="3" required=${mode === "answer"} value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
-        <p class="buttons"><button class=${mode === "deny" ? "danger" : "primary"} disabled=${isBusy}>${mode === "deny" ? "Deny" : "Answer"}</button>
-          <button type="button" onClick=${() => setMode("")}>Back</button></p></form>`;
-    return html`<p class="buttons">
-      <button class="primary" disabled=${isBusy} onClick=${() => act("decide", { word: "approve" })}>Approve</button>
-      ${item.call ? html`<button disabled=${isBusy} onClick=${() => setMode("edit")}>Edit…</button>` : null}
-      <button class="danger" disabled=${isBusy} onClick=${() => setMode("deny")}>Deny…</button>
-      ${item.call ? html`<button class="plain" disabled=${isBusy} onClick=${() => setMode("answer")}>Answer instead…</button>
-        <button class="plain" disabled=${isBusy} title=${`${item.asker} may call ${item.call.tool} from now on, and this gate does not ask; others hold: ${item.call.gate}`}
-          onClick=${() => act("decide", { word: "approve", always: true })}>Approve always</button>` : null}</p>`;
-  }
-
-  function shown(value) {
-    return typeof value === "string" ? value : JSON.stringify(value);
-  }
-
-  function Answer({ item, act, isBusy }) {
-    const [text, setText] = useState("");
-    const [fields, setFields] = useState({});
-    const said = item.fields.length ? { fields } : { text };
-    return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("answer", said))}>
-      ${item.fields.length ? item.fields.map((field) => html`<${Field} field=${field} value=${fields[field.name] || ""}
-          change=${(value) => setFields({ ...fields, [field.name]: value })} />`)
-        : html`<label><span>Answer</span><textarea rows="3" required value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>`}
-      <p class="buttons"><button class="primary" disabled=${isBusy}>Answer</button>
-        <button type="button" class="danger" disabled=${isBusy} onClick=${() => act("answer", { refuse: true, text })}>Refuse</button></p></form>`;
-  }
-
-  function Field({ field, value, change }) {
-    const told = (event) => change(event.target.value);
-    const choice = field.form === "yes" ? ["yes", "no"] : field.choice;
-    return html`<label><span>${field.name} <small>${field.about}${field.is_required ? "" : "; may be empty"}</small></span>
-      ${choice ? html`<select required=${field.is_required} value=${value} onChange=${told}><option value=""></option>
-          ${choice.map((each) => html`<option>${each}</option>`)}</select>`
-        : field.form === "number" ? html`<input inputmode="decimal" required=${field.is_required} value=${value} onInput=${told} />`
-        : html`<textarea rows="2" required=${field.is_required} value=${value} onInput=${told}></textarea>`}</label>`;
-  }
-
-  Lemming.part("waiting", { title: "Waiting", key: "w", render: Waiting });
+  const KEYS = [["j  k", "next and previous item"], ["a", "approve, or answer"], ["e", "edit it first"], ["d", "deny, with a reason"], ["u", "undo, until the next tick begins"]];
+  const asked = (route) => ({ ...(route.item && { item: route.item }) });
+  Lemming.part("waiting", { title: "Waiting", key: "w", keys: KEYS, params: asked, render: Waiting });
 })();

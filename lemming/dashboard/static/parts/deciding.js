@@ -1,0 +1,146 @@
+"use strict";
+// What one person decides about one item: the call whole, why it waits, and the ways to answer.
+(function () {
+  const { html } = Lemming;
+  const { useState, useEffect, useLayoutEffect, useRef } = Lemming.hooks;
+  const { Agent, Failure, Diff, plain, changes, useAction, useDraft, useKeys } = Lemming.ui;
+
+  const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+  // All of the call, whatever it would write: a diff may be cut, and is not what is made.
+  function Call({ call }) {
+    const bound = Object.entries(call.binds || {});
+    return html`<div class="call">
+      ${call.notes ? html`<div class="note closely">Look closely:<ul>${call.notes.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}
+      ${call.diff ? html`<${Diff} text=${call.diff} />` : null}
+      <dl class="args" aria-label="with what it would be called">${Object.entries(call.args).map(([name, value]) => html`<${Argument} name=${name} value=${value} diff=${call.diff} />`)}</dl>
+      <p class="note">It asks because ${plain(call.why || "a gate asks for approval")} · calls <code class="tool">${plain(call.tool)}</code> · <code>${call.gate || call.id}</code>${bound.length ? html` · bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (not there)"}</code>`)}` : null}</p>
+      ${call.unbound ? html`<div class="note">Not bound, and may change before it is made:<ul>${call.unbound.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}</div>`;
+  }
+
+  // A text of which the diff shows every line already is folded below it.
+  function Argument({ name, value, diff }) {
+    const text = plain(shown(value));
+    if (!text.includes("\n") && text.length < 100) return html`<div><dt>${plain(name)}</dt><dd><code>${text}</code></dd></div>`;
+    const whole = html`<pre tabindex="0">${text}</pre>`;
+    return html`<div class="long"><dt>${plain(name)}</dt><dd>${isWholeIn(shown(value), diff) ? html`<details><summary>all of it is in the diff above; show it by itself</summary>${whole}</details>` : whole}</dd></div>`;
+  }
+
+  function isWholeIn(text, diff) {
+    if (!diff || diff.split(/^@@ /m).length !== 2) return false;
+    const after = diff.split("\n").filter((line) => /^[ +]/.test(line) && !line.startsWith("+++")).map((line) => line.slice(1));
+    return after.join("\n").trimEnd() === text.trimEnd();
+  }
+
+  const TRUSTED = { person: "a person", channel: "from outside", tool: "what a tool gave", agent: "an agent", unknown: "nobody here" };
+
+  function Because({ item, because }) {
+    if (!because) return html`<section class="because"><h4>Because</h4><p class="note"><a href=${Lemming.link("why", { target: item.file })}>where this came from</a></p></section>`;
+    return html`<section class="because"><h4>Because</h4>
+      ${because.lines.length ? html`<ol>${because.lines.map((line) => html`<li><span class="who">${line.speaks === "tool" ? html`<code>${line.author}</code>` : html`<${Agent} name=${line.author} />`} ${line.says} </span><q dir="auto">${line.text}</q> <span class="trust ${line.trust || line.speaks}">${line.trust ? "trust: " + line.trust : TRUSTED[line.speaks]}</span>
+          ${line.file ? html` <a class="aside" href=${Lemming.link("why", { target: line.file })} title=${line.file}>why?</a>` : null}</li>`)}</ol>`
+        : html`<p class="note">${because.wrong || "Nothing new was before it: it was its turn by its schedule."}</p>`}
+      <p class="note">${because.more ? html`and ${because.more} more · ` : null}${because.notes ? html`its own note: <q dir="auto">${because.notes}</q> · ` : null}<a href=${Lemming.link("why", { target: item.file })}>all that was before it</a> · <a href=${Lemming.link("tick", { number: because.tick, agent: because.agent })}>its turn</a></p></section>`;
+  }
+
+  function Decide({ item, act, isBusy, isOpen }) {
+    const [mode, setMode] = useState("");
+    const [draft, setDraft] = useDraft("answer " + item.identity, {});
+    const args = (item.call && item.call.args) || {};
+    const text = draft.text || "";
+    const edits = Object.fromEntries(Object.entries(draft.edits || {}).filter(([key, value]) => value !== shown(args[key])));
+    const type = (value) => setDraft(value ? { ...draft, text: value } : without(draft, "text"));
+    const approve = () => isOpen && !isBusy && act("decide", { word: "approve" }, "approved");
+    const choose = (next) => () => isOpen && setMode(next);
+    useKeys(mode || draft.edits ? {} : { a: approve, d: choose("deny"), ...(item.call && { e: choose("edit") }) });
+    const off = isBusy || !isOpen;
+    if (mode === "always") return html`<${Always} item=${item} act=${act} isBusy=${off} back=${() => setMode("")} />`;
+    if (mode === "edit" || (draft.edits && !mode))
+      return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: "approve", edits }, Object.keys(edits).length ? `approved, with ${Object.keys(edits).join(", ")} changed` : "approved"))}>
+        ${Object.entries(args).map(([key, value], place) => html`<${Edited} key=${key} name=${key} asked=${shown(value)} isFirst=${!place} value=${key in edits ? edits[key] : shown(value)}
+          change=${(next) => setDraft(next === shown(value) ? without({ ...draft, edits: without(draft.edits, key) }, "") : { ...draft, edits: { ...draft.edits, [key]: next } })} />`)}
+        <p class="buttons"><button class="primary" disabled=${off}>Approve as edited</button>
+          <button type="button" onClick=${() => (setDraft({}), setMode(""))}>Back</button></p></form>`;
+    if (mode)
+      return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: mode, text }, mode === "deny" ? "denied" + (text ? `: ${text}` : "") : "answered instead"))}>
+        <label><span>${mode === "deny" ? "Why not (it is told this; may be empty)" : "What it is told as the result"}</span>
+          <${Area} rows="3" required=${mode === "answer"} value=${text} change=${type} isFirst /></label>
+        <p class="buttons"><button class=${mode === "deny" ? "danger" : "primary"} disabled=${off}>${mode === "deny" ? "Deny" : "Answer"}</button>
+          <button type="button" onClick=${() => setMode("")}>Back</button></p></form>`;
+    return html`<div class="buttons decide">
+      <button class="primary" disabled=${off} onClick=${approve}>Approve <kbd>a</kbd></button>
+      ${item.call ? html`<button disabled=${off} onClick=${choose("edit")}>Edit… <kbd>e</kbd></button>` : null}
+      <button class="danger" disabled=${off} onClick=${choose("deny")}>Deny… <kbd>d</kbd></button>
+      ${item.call ? html`<details class="more-ways"><summary>Other ways</summary><p><button disabled=${off} onClick=${choose("answer")}>Give the result yourself…</button>
+        <button disabled=${off} onClick=${choose("always")}>Stop asking about this…</button></p></details>` : null}</div>`;
+  }
+
+  function without(value, key) {
+    const rest = Object.fromEntries(Object.entries(value || {}).filter(([name, each]) => name !== key && !(name === "edits" && !Object.keys(each).length)));
+    return rest;
+  }
+
+  function Area({ rows, required, value, change, isFirst }) {
+    const box = useRef(null);
+    useLayoutEffect(() => { // before the next key: it is typed here, and is none of the part's
+      if (isFirst) box.current.focus();
+    }, []);
+    return html`<textarea ref=${box} rows=${rows} required=${required} value=${value} onInput=${(event) => change(event.target.value)}></textarea>`;
+  }
+
+  // An argument as it is edited, and what is changed in it beside what was asked for.
+  function Edited({ name, asked, value, change, isFirst }) {
+    const changed = changes(asked, value);
+    return html`<label><span>${name}</span>
+      ${plain(asked) === asked ? null : html`<small class="wrong">it has signs that are not seen: ${plain(asked)}</small>`}
+      <${Area} rows=${Math.min(12, asked.split("\n").length)} value=${value} change=${change} isFirst=${isFirst} />
+      ${changed ? html`<${Diff} text=${changed} />` : null}</label>`;
+  }
+
+  // The second step: what would stand in the settings, what that allows, and how it is taken back.
+  function Always({ item, act, isBusy, back }) {
+    const action = useAction();
+    const [told, setTold] = useState(null);
+    const box = useRef(null);
+    useEffect(() => {
+      action.run(() => Lemming.act("always", { id: item.identity })).then((said) => said && setTold(said.told));
+      box.current.focus();
+    }, []);
+    return html`<section class="always" tabindex="-1" ref=${box} aria-label="stop asking about this"><h4>Stop asking ${item.asker} about ${item.call.tool}?</h4>
+      ${told ? html`<ol>${told.map((line) => html`<li>${line}</li>`)}</ol>` : html`<p class="loading">…</p>`}<${Failure} error=${action.error} />
+      <p class="buttons"><button type="button" onClick=${back}>Back</button>
+        <button type="button" class="danger" disabled=${isBusy || !told} onClick=${() => act("decide", { word: "approve", always: true }, "approved, from now on without asking")}>Write this line, and approve</button></p></section>`;
+  }
+
+  function Answer({ item, act, isBusy, isOpen }) {
+    const [draft, setDraft] = useDraft("answer " + item.identity, {});
+    const form = useRef(null);
+    const text = draft.text || "", fields = draft.fields || {};
+    const said = item.fields.length ? { fields } : { text };
+    const off = isBusy || !isOpen;
+    const type = (value) => setDraft(value ? { ...draft, text: value } : without(draft, "text"));
+    useKeys({ a: () => form.current.querySelector("input, textarea, select").focus() });
+    return html`<form class="form" ref=${form} onSubmit=${(event) => (event.preventDefault(), act("answer", said, "answered"))}>
+      ${item.fields.length ? item.fields.map((field) => html`<${Field} field=${field} value=${fields[field.name] || ""}
+          change=${(value) => setDraft({ ...draft, fields: { ...fields, [field.name]: value } })} />`)
+        : html`<label><span>Answer</span><textarea rows="3" required value=${text} onInput=${(event) => type(event.target.value)}></textarea></label>`}
+      <p class="buttons"><button class="primary" disabled=${off}>Answer</button>
+        <button type="button" class="danger" disabled=${off} onClick=${() => act("answer", { refuse: true, text }, "refused")}>Refuse</button></p></form>`;
+  }
+
+  const FEW = 6;
+
+  function Field({ field, value, change }) {
+    const told = (event) => change(event.target.value);
+    const choice = field.form === "yes" ? ["yes", "no"] : field.choice;
+    const about = html`<span>${field.title}${field.is_required ? null : html` <small>may be empty</small>`}</span>${field.about ? html`<small>${field.about}</small>` : null}`;
+    if (choice && choice.length <= FEW)
+      return html`<fieldset><legend>${about}</legend>${choice.map((each) => html`<label class="radio"><input type="radio" name=${field.name} required=${field.is_required} value=${each} checked=${value === each} onChange=${told} /> ${each}</label>`)}</fieldset>`;
+    return html`<label>${about}
+      ${choice ? html`<select required=${field.is_required} value=${value} onChange=${told}><option value=""></option>${choice.map((each) => html`<option>${each}</option>`)}</select>`
+        : field.form === "number" ? html`<input inputmode="decimal" required=${field.is_required} value=${value} onInput=${told} />`
+        : html`<textarea rows="2" required=${field.is_required} value=${value} onInput=${told}></textarea>`}</label>`;
+  }
+
+  Lemming.deciding = { Call, Because, Decide, Answer };
+})();
