@@ -40,6 +40,7 @@ from lemming.org.resume import (
     TurnLimits,
 )
 from lemming.org.schedule import AgentSchedule, in_order, is_due, wrong_times
+from lemming.plugins.capabilities import PREFIXES
 
 RESUME_LIMIT_BYTES = 256 << 10
 __all__ = [
@@ -145,8 +146,8 @@ class Survey:
 
     @cached_property
     def names_servers(self) -> bool:
-        """Whether a resume names tools of MCP servers; else nothing about them is looked at."""
-        return any(tool.startswith("mcp.") for tool in self.by_tool)
+        """Whether a resume names tools that servers have; else nothing about them is looked at."""
+        return any(tool.startswith(PREFIXES) for tool in self.by_tool)
 
 
 def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:

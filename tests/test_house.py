@@ -48,7 +48,7 @@ CAPABILITIES = "capabilities"
 # Which capabilities a capability needs. Without a circle, as the test of circles says.
 NEEDS = {
     "answers": set[str](),
-    "approvals": {"gates", "requests", "toolbox"},
+    "approvals": {"gates", "requests"},
     "calendars": set(),
     "channels": set(),
     "gates": {"judges"},
@@ -68,7 +68,7 @@ NEEDS = {
 STILL_BY_NAME = {
     "journal": {"gates"},
     "org": {"gates"},
-    "tick": {"calendars", "channels", "gates", "mcp", "plans", "skills", "toolbox", "trust"},
+    "tick": {"calendars", "channels", "gates", "mcp", "plans", "skills", "trust"},
     "tools": {"gates"},
     "turn": {"answers", "calendars", "gates", "judges", "plans", "skills", "trust"},
 }
@@ -203,7 +203,7 @@ EDGES = {
     "turn/loop.py": 1,
     "plugins/registry.py": 1,
     "providers.py": 1,
-    "capabilities/toolbox/calls.py": 1,
+    "tools/calls.py": 1,
     "capabilities/gates/checks.py": 1,
     "capabilities/gates/look.py": 1,
     "turn/gate_judges.py": 1,

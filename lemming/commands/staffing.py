@@ -11,8 +11,6 @@ from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent,
 from lemming.base import paths
 from lemming.base.jsontext import parse, pretty
 from lemming.base.kinds import MESSAGE_KINDS
-from lemming.capabilities.mcp.offered import why_no_tool
-from lemming.capabilities.mcp.settings import PREFIX
 from lemming.commands.options import AgentName, AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, has_been_interrupted, path_of_agent, require_folder
 from lemming.commands.screen import show, show_json, tell
@@ -23,13 +21,14 @@ from lemming.facts.next_turn import next_turn
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import PREFIXES
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person, takes_turns
 from lemming.tick.rename_begun import rename_begun, require_no_rename
 from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import creator_replaced, rename
 from lemming.timeline.repair.repair import place_aside
-from lemming.tools import toolset_of
+from lemming.tools import toolset_of, why_no_server
 
 PLACEHOLDER = "Describe here what this agent is for and what it should write."
 NewName = Annotated[str, typer.Argument(metavar="NEW", help=f"{paths.AGENT_NAME_RULE.capitalize()}.")]
@@ -268,8 +267,8 @@ def _refuse_bad_choices(base: OrgPath, plain: dict[str, Any]) -> None:
     try:
         config.model(plain.get("model", {}).get("key", "default"))
         for tool in plain["permissions"].get("tools", []):
-            if tool.startswith(PREFIX):
-                if wrong := why_no_tool(base, tool):
+            if tool.startswith(PREFIXES):
+                if wrong := why_no_server(base, tool, today=True):
                     raise UsageError(wrong[0], hint=wrong[1])
             else:
                 toolset_of(config.org, base).find(tool)

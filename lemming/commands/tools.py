@@ -11,7 +11,6 @@ import typer
 from lemming.agents import Agent, load_agent, survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
-from lemming.capabilities.toolbox.calls import call_tool
 from lemming.commands.options import AsJson, Trust, agent_names, noun
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
@@ -28,6 +27,7 @@ from lemming.redaction import redact_values
 from lemming.tick.counter import load_tick
 from lemming.tick.runtime import Runtime, open_org
 from lemming.tools import SHIPPED, Tool, ToolContext, ToolResult, toolset_of
+from lemming.tools.calls import call_tool
 from lemming.tools.toolset import Toolset
 
 app = noun("See the tools there are, call one as an agent does, write a new one.")

@@ -14,7 +14,6 @@ import typer
 
 from lemming.access.trust import Agreement, Consent, Missing, Reach
 from lemming.agents import Agent, survey_agents
-from lemming.capabilities.mcp.settings import PREFIX, mcp_config
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, tell
@@ -23,7 +22,9 @@ from lemming.facts.reach import reaches
 from lemming.files.documents import once_saved
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.capabilities import PREFIXES
 from lemming.tick.runtime import Runtime
+from lemming.tools import server_sources
 
 _SENTENCE_WIDTH = 400
 
@@ -137,8 +138,9 @@ class _Again:
     def __call__(self, config: Config, agents: Mapping[str, Agent] | None) -> None:
         self._agents = self._agents if agents is None else agents
         tools = (name for agent in self._agents.values() for name in agent.permissions.tools)
-        names_servers = any(name.startswith(PREFIX) for name in tools)
-        now = (config, self._agents, mcp_config(self._org) if names_servers else None)
+        names_servers = any(name.startswith(PREFIXES) for name in tools)
+        sources = server_sources(self._org).values() if names_servers else ()
+        now = (config, self._agents, *(source.known for source in sources))
         is_as_before = len(self._looked_at) == len(now) and all(map(is_, self._looked_at, now))
         if is_as_before and not any(reach.bound_to for reach in self._reaches):
             return

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
+from lemming.access.plugin_files import files_of_module
 from lemming.base.jsontext import compact
 from lemming.errors import LemmingError
 from lemming.files.cache import FileCache
@@ -34,8 +35,6 @@ def of_command(base: OrgPath, place: str, value: object, words: object, cwd: obj
 
 def of_module(base: OrgPath, name: str) -> dict[str, str]:
     """Return what a plugin is bound to: its files, and those beside it, where Python may find it in here."""
-    from lemming.capabilities.toolbox.functions.plugin_files import files_of_module
-
     return of_files(base, files_of_module(Path(base), name))
 
 

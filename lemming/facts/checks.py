@@ -23,8 +23,6 @@ from lemming.base import paths
 from lemming.base.jsontext import locate, meant
 from lemming.base.patterns import is_named
 from lemming.capabilities.calendars.calendar import problems_of_calendar
-from lemming.capabilities.mcp.offered import problems_of_servers, why_no_tool
-from lemming.capabilities.mcp.settings import PREFIX
 from lemming.capabilities.store.values import store_problems
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.facts.capabilities import problems_of_capabilities
@@ -42,13 +40,14 @@ from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.memory import read_memories
 from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.capabilities import PREFIXES
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns
 from lemming.tick.retention import longest_kept
 from lemming.tick.soundness.judged import judged
-from lemming.tools import toolset_of
+from lemming.tools import server_sources, toolset_of, why_no_server
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
 """How many entries are opened where not all are wanted, and how many of each outbox at least."""
@@ -94,7 +93,8 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
         if command and not _is_program(base, command[0]):
             hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
-    yield from problems_of_servers(base)
+    for source in server_sources(base).values():
+        yield from source.problems()
     yield from problems_of_gates_judges(base, config.org.gates, ORG_FILE, config)
     yield from judged(base, config, survey_agents(base)).stops
     yield from _about_calendar(base, config)
@@ -309,11 +309,11 @@ def _about_tools(place: _Place, agent: Agent, config: Config, base: OrgPath) -> 
     tools = toolset_of(config.org, base).of(agent.name)
     for index, name in enumerate(agent.permissions.tools):
         pointer = f"/permissions/tools/{index}"
-        if not name.startswith(PREFIX) and "*" in name and any(is_named(each, name) for each in tools):
-            continue
-        if name.startswith(PREFIX):
-            if wrong := why_no_tool(base, name):
+        if name.startswith(PREFIXES):
+            if wrong := why_no_server(base, name, today=True):
                 yield place.problem(pointer, *wrong)
+            continue
+        if "*" in name and any(is_named(each, name) for each in tools):
             continue
         try:
             tool = tools.find(name)

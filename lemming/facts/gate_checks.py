@@ -17,13 +17,12 @@ from lemming.base.jsontext import compact, nearest
 from lemming.base.patterns import is_among, is_named
 from lemming.capabilities.gates.checks import checks_of
 from lemming.capabilities.gates.gate import SETTLES, Gate, Rule, rules_of
-from lemming.capabilities.mcp.offered import why_no_tool
-from lemming.capabilities.mcp.settings import PREFIX, mcp_config, servers_named
 from lemming.errors import ConfigError, Problem
 from lemming.org.config import ORG_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.capabilities import PREFIXES
 from lemming.plugins.registry import not_imported
-from lemming.tools import Tool, toolset_of
+from lemming.tools import Tool, toolset_of, why_no_server
 from lemming.tools.toolset import Toolset
 
 Json = dict[str, Any]
@@ -124,9 +123,9 @@ def _about_tools(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wro
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if any(is_named(name, pattern) for name in callable_):
             continue
-        if pattern.startswith(PREFIX):
-            is_configured = servers_named([pattern], mcp_config(known.base).servers)
-            if is_configured and (why := why_no_tool(known.base, pattern)):  # of what it has today
+        if pattern.startswith(PREFIXES):
+            may_be = why_no_server(known.base, pattern) is None
+            if may_be and (why := why_no_server(known.base, pattern, today=True)):
                 yield at, *why
         elif any(is_named(name, pattern) for name in there):
             who = f"{agent.name} may not" if agent else "no agent may"

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from lemming.agents import Agent, Survey
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.capabilities.gates.gate import At, Rule
-from lemming.capabilities.mcp.settings import mcp_config, servers_named
-from lemming.capabilities.toolbox.planned import PLANNED_CLASSES
 from lemming.capabilities.trust.authors import Authors
 from lemming.facts.checks import why_no_tools
 from lemming.facts.telling import Telling
@@ -24,8 +22,8 @@ from lemming.org.organisation import Organisation
 from lemming.tick.counter import load_tick
 from lemming.tick.gated_calls import rules_for
 from lemming.tick.plan import channels_in, people_in, takes_turns
-from lemming.tools import ANYWHERE, EngineTool, Tool
-from lemming.tools.toolset import Toolset
+from lemming.tools import ANYWHERE, EngineTool, Tool, server_sources
+from lemming.tools.toolset import ServerSource, Toolset
 
 Json = dict[str, Any]
 HIRES = "create_agent"
@@ -144,7 +142,7 @@ class Reaching:
         anywhere = [tool for tool in tools if ANYWHERE in tool.writes(agent, settings)]
         unsaid = [tool.name for tool in anywhere if not isinstance(tool, EngineTool)]
         places = self._telling.places_of(name)
-        servers = servers_named((it for it in in_reach if it.startswith("mcp.")), self._servers)
+        servers = [server for source in self._sources for server in source.servers_of(in_reach)]
         return AgentReach(
             agent=name,
             tracks_trust=self.tracks_trust,
@@ -192,9 +190,8 @@ class Reaching:
         return sorted(channels_in(self._survey, self._config)) if self._config.has_channels else []
 
     @cached_property
-    def _servers(self) -> Sequence[str]:
-        named = self._survey.names_servers
-        return [*mcp_config(self._org).servers] if named else []
+    def _sources(self) -> Sequence[ServerSource]:
+        return [*server_sources(self._org).values()] if self._survey.names_servers else []
 
     @cached_property
     def _telling(self) -> Telling:
@@ -254,10 +251,9 @@ class Reaching:
         return foreseen(rules, {"agent": agent.name, **known}, [*absent, *untracked])
 
     def _said(self, agent: Agent, tool: Tool, words: Iterable[str]) -> ToolReach:
-        is_planned = isinstance(tool, EngineTool) and tool.tool_class in PLANNED_CLASSES
-        absent = () if is_planned else ("own", "writes")
+        absent = () if tool.is_planned else ("own", "writes")
         about: Json = {"tool": tool.name, "class": tool.tool_class}
-        if is_planned and not tool.writes(agent, self._config.org):
+        if tool.is_planned and not tool.writes(agent, self._config.org):
             about["own"] = True
         said = {
             word: self._foreseen(agent, "call", {**about, **self._trust(word)}, absent)

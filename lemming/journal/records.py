@@ -95,6 +95,11 @@ class TickStarted(Record):
     mcp: Annotated[Json, {"description": "The tools of MCP servers, by server, as the tick began."}] = {}  # noqa: RUF012
     at_once: Annotated[bool, {"description": "It was run for what was asked, and not by the clock."}] = False
 
+    @property
+    def servers(self) -> dict[str, Json]:
+        """What servers had as the tick began, by the capability that looked."""
+        return {"mcp": self.mcp} if self.mcp else {}
+
 
 class TurnStarted(Record):
     """Everything a turn starts from, before the model is asked.

@@ -32,6 +32,11 @@ class Listed(NamedTuple):
     those that are asked before it, at every moment at which both take part. `used` says of an agent and the
     settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
+
+    `tools` are those that ship in its folder, by name, `source` where further ones come from
+    (`lemming.tools.toolset.ToolSource`), and `of_functions` what makes one of a function: places below the
+    folder. `brings` says of the settings and the resumes whether there may be any of the source's, whose
+    names begin with `prefix` where a server has them.
     """
 
     name: str
@@ -45,11 +50,16 @@ class Listed(NamedTuple):
     used: Callable[[Any, Any], Any] | None = None
     is_asked_for: Callable[[Any, Mapping[str, Any]], Any] | None = None
     takes_part: Callable[[Any], Any] | None = None
+    tools: Mapping[str, str] = NO_KEYS
+    source: str = ""
+    prefix: str = ""
+    brings: Callable[[Any, Any], Any] | None = None
+    of_functions: str = ""
 
     @property
     def folder(self) -> str:
         """The package that holds all of it."""
-        return self.place.rpartition(":")[0].rpartition(".")[0]
+        return ".".join(self.place.split(".")[:3])
 
 
 SHIPPED: Mapping[str, Listed] = {
@@ -115,10 +125,53 @@ WITHIN: Mapping[str, Listed] = {
             "lemming.capabilities.trust.capability:TrustOfTurns",
             used=lambda _, settings: settings.trust is not None,
         ),
+        Listed(
+            "mcp",
+            "lemming.capabilities.mcp.offered:McpTools",
+            source="offered:McpTools",
+            prefix="mcp.",
+            brings=lambda _, survey: survey.names_servers,
+        ),
+        Listed(
+            "toolbox",
+            "lemming.capabilities.toolbox.functions.tool:FunctionTool",
+            tools={
+                "file_read": "files:FileRead",
+                "file_write": "files:FileWrite",
+                "file_list": "files:FileList",
+                "file_edit": "edits:FileEdit",
+                "file_append": "edits:FileAppend",
+                "file_move": "edits:FileMove",
+                "file_search": "file_search:FileSearch",
+                "search": "search:Search",
+                "shell": "shell:Shell",
+                "memory_read": "memories:MemoryRead",
+                "memory_write": "memories:MemoryWrite",
+                "store_read": "store:StoreRead",
+                "store_write": "store:StoreWrite",
+                "attach": "attachments:Attach",
+                "read_document": "documents:ReadDocument",
+                "http_get": "web:HttpGet",
+                "http_post": "web:HttpPost",
+                "remind_me": "reminders:RemindMe",
+                "keep_job": "jobs:KeepJob",
+                "create_agent": "staff:CreateAgent",
+                "plan_propose": "propose:PlanPropose",
+                "list_agents": "staff:ListAgents",
+                "skill_read": "skills:SkillRead",
+            },
+            source="functions.files:ToolFiles",
+            brings=lambda settings, _: settings.tool_files,
+            of_functions="functions.tool:FunctionTool",
+        ),
     )
 }
 """Those that take part in turns as the others do, and whose files and keys are still the engine's own."""
 LISTED = {**SHIPPED, **WITHIN}
+SOURCES = {name: it for name, it in LISTED.items() if it.source}
+"""Those from which an organisation may have further tools."""
+PREFIXES = tuple(it.prefix for it in SOURCES.values() if it.prefix)
+"""How the names of those tools begin of which only a server knows which there are."""
 TAKING_PART = {name: it.takes_part for name, it in LISTED.items() if it.takes_part}
 ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked_for}
 
@@ -193,6 +246,43 @@ def missing_for_gate(then: str) -> str:
 def missing_for_command(command: str) -> str:
     """Return in words what is missing that a command needs; empty where it is here."""
     return next((why_missing(it.name) for it in SHIPPED.values() if command in it.commands), "")
+
+
+def missing_for_tool(tool: str) -> str:
+    """Return in words what is missing that a tool of this name needs; empty where nothing is."""
+    return next((why_missing(it.name) for it in LISTED.values() if _is_tool_of(it, tool)), "")
+
+
+def _is_tool_of(listed: Listed, tool: str) -> bool:
+    return tool in listed.tools or bool(listed.prefix and tool.startswith(listed.prefix))
+
+
+def tools_that_ship() -> dict[str, str]:
+    """Return the tools that ship, by name, each with the place of its class; of what is not here, none."""
+    here = (it for it in LISTED.values() if it.tools and not why_missing(it.name))
+    return {tool: f"{it.folder}.{place}" for it in here for tool, place in it.tools.items()}
+
+
+def source_of(tool: str) -> str:
+    """Return the capability whose servers would have a tool of this name or pattern; empty for none."""
+    return next((it.name for it in SOURCES.values() if it.prefix and tool.startswith(it.prefix)), "")
+
+
+def source_class(name: str) -> Any:
+    """Return the class of the further tools of a capability that ships; raise `ConfigError` without it."""
+    return _below(name, LISTED[name].source)
+
+
+def tool_of_function(function: Any) -> Any:
+    """Return a function with `@tool` as a tool; raise `ConfigError` where nobody here makes one of it."""
+    name = next(it.name for it in LISTED.values() if it.of_functions)
+    return _below(name, LISTED[name].of_functions)(function)
+
+
+def _below(name: str, place: str) -> Any:
+    if why := why_missing(name):
+        raise ConfigError(why, hint="install lemming-engine again")
+    return _loaded(f"{LISTED[name].folder}.{place}")
 
 
 def missing_for_turn() -> Mapping[str, str]:

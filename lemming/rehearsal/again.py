@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from lemming.base.contract import ToolCall
 from lemming.errors import LemmingError, OverBudget, RequestRejected, UsageError
+from lemming.files.fields import Json
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.backends.replay import replayed
 from lemming.org.models import ModelEntry
@@ -87,9 +88,9 @@ class Rehearsing(Runtime):
         since = self.recorded.begin.since if self.recorded.records else ""
         return since or super().previous_reading(tick, ticks)
 
-    def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
+    def look_at_servers(self, snapshot: Snapshot) -> dict[str, Json]:
         """Return what the recorded tick found; no server is asked."""
-        return self.recorded.begin.mcp if self.recorded.records else {}
+        return self.recorded.begin.servers if self.recorded.records else {}
 
     def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
         """Return the recorded answer to the very same question, else ask."""

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from lemming.base.clock import elapsed_ms
 from lemming.base.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.capabilities.gates.gate import GateVerdict
-from lemming.capabilities.toolbox.left_over import is_left_by, without_secrets
 from lemming.capabilities.trust.order import TRUST
 from lemming.errors import (
     AnswerTooLarge,
@@ -47,6 +46,7 @@ from lemming.tick.recorded import record_of, recorded_answer, recorded_finding, 
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext, ToolResult
+from lemming.tools.left_over import is_left_by, without_secrets
 from lemming.tools.toolset import Toolset
 from lemming.turn.parts import holder_of
 from lemming.turn.results import INTERRUPTED

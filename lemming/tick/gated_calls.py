@@ -17,14 +17,13 @@ from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.gate import GateVerdict, Rule, rules_of
 from lemming.capabilities.gates.look import Check, Facts, Found, Looked, look, nobody_judged, rules_at
 from lemming.capabilities.gates.placed import placed
-from lemming.capabilities.toolbox.planned import is_planned
 from lemming.errors import LemmingError, ToolError
 from lemming.files.effects import FileEffect
 from lemming.org.config import Org
 from lemming.plugins.errors import words_of
 from lemming.redaction import redact_foreign
 from lemming.tick.edge import tried
-from lemming.tools import Tool, ToolContext, ToolResult
+from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
 from lemming.turn.seams import Holder
 
 if TYPE_CHECKING:
@@ -192,7 +191,7 @@ def rules_for(agent: Agent, settings: Org) -> tuple[Rule, ...]:
 
 def planned_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEffect, ...] | None:
     """Return what a call of a tool of the engine would change; None where nobody can tell beforehand."""
-    if not is_planned(tool):
+    if not (isinstance(tool, EngineTool) and tool.is_planned):
         return None
     try:
         found = tried(lambda: tool.plan(context, **tool.check(args)))

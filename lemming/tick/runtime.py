@@ -15,13 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lemming.access.plugin_files import PluginFiles
 from lemming.access.trust import Consent
 from lemming.base.clock import Clock, SystemClock, timestamp
 from lemming.base.deadlines import LeftBehind
 from lemming.base.jsontext import pretty_words
-from lemming.capabilities.toolbox.calls import call_tool
 from lemming.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
 from lemming.files.documents import once_saved
+from lemming.files.fields import Json
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
 from lemming.journal.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
@@ -40,7 +41,8 @@ from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.holder import locked, next_epoch
 from lemming.tick.not_done import TurnsNotDone
 from lemming.tick.reading import previous_reading
-from lemming.tools import ToolContext, ToolResult, refresh_tools
+from lemming.tools import ToolContext, ToolResult, refresh_tools, server_sources
+from lemming.tools.calls import call_tool
 
 if TYPE_CHECKING:
     from lemming.agents import Agent
@@ -140,8 +142,6 @@ class Runtime:
         config = self._readable_config()
         self.require_agreed(config, None)
         if config.org.plugins:
-            from lemming.capabilities.toolbox.functions.plugin_files import PluginFiles
-
             self.org.own(PluginFiles).require_unwritable(config.org.plugins)
         load_plugins(tuple(config.org.plugins))
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
@@ -257,14 +257,14 @@ class Runtime:
             sends=self.batch,
         )
 
-    def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Return what the MCP servers have that those who take a turn may call; see `mcp.look`."""
-        from lemming.capabilities.mcp.look import look
-
+    def look_at_servers(self, snapshot: Snapshot) -> dict[str, Json]:
+        """Return what servers have that those who take a turn may call, by the capability that looks."""
         firing = [
             snapshot.survey.agents[name] for name in snapshot.plan.order if name in snapshot.survey.agents
         ]
-        return look(self.org, firing, self.tell, sync=snapshot.config.org.durability != "off")
+        is_flushed = snapshot.config.org.durability != "off"
+        sources = server_sources(self.org)
+        return {name: it.look(firing, self.tell, sync=is_flushed) for name, it in sources.items()}
 
     def look_at_call(
         self,

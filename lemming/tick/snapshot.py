@@ -17,11 +17,13 @@ from lemming.capabilities.calendars.calendar import asker_in, is_clock
 from lemming.capabilities.calendars.jobs import JobDue, Jobs
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import once_saved
+from lemming.files.fields import Json
 from lemming.files.stamps import opened
 from lemming.journal.report import Reason, TurnReport
 from lemming.mail.visibility import Mail
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import PREFIXES, missing_for_tool
 from lemming.plugins.errors import words_of
 from lemming.tick.edge import tried
 from lemming.tick.idle import IdleAgents, waits_for_others
@@ -29,7 +31,7 @@ from lemming.tick.pausing import Pauses
 from lemming.tick.plan import Plan, callers_in, channels_in, make_plan, people_in
 from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
 from lemming.tick.soundness.judged import who_may_run
-from lemming.tools import has_own_tools, refresh_tools, toolset_of
+from lemming.tools import has_own_tools, refresh_tools, server_sources, toolset_of, why_no_server
 from lemming.tools.toolset import Toolset
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Snapshot:
     config: Config
     survey: Survey
     plan: Plan
-    servers: Mapping[str, Any] = field(default_factory=dict)  # what the look at MCP servers came to
+    servers: Mapping[str, Json] = field(default_factory=dict)  # what servers have, by who has looked
     began_ns: int = 0  # when it was taken, by the clock of the machine
 
     @property
@@ -223,15 +225,14 @@ def take_snapshot(
 
 
 def with_servers(
-    snapshot: Snapshot, started: TickStarted | None, look: Callable[[Snapshot], dict[str, Any]]
+    snapshot: Snapshot, started: TickStarted | None, look: Callable[[Snapshot], dict[str, Json]]
 ) -> Snapshot:
-    """Return the snapshot with what MCP servers have: as the tick's record says, else as a look does now."""
+    """Return the snapshot with what servers have: as the tick's record says, else as a look does now."""
     if not snapshot.survey.names_servers:
         return snapshot
-    from lemming.capabilities.mcp.offered import McpTools
-
-    servers = started.mcp if started else look(snapshot)
-    snapshot.org.own(McpTools).withhold(servers)
+    servers = started.servers if started else look(snapshot)
+    for name, source in server_sources(snapshot.org).items():
+        source.go_by(servers.get(name, {}))
     refresh_tools(snapshot.config.org, snapshot.org)
     return replace(snapshot, servers=servers)
 
@@ -287,10 +288,8 @@ def unknown_tools(snapshot: Snapshot) -> list[Problem]:
 
 def _why_unknown(org: Organisation, tool: str, known: list[str]) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with the name of a tool in a resume, and what to do."""
-    if not tool.startswith("mcp."):
-        yield f'no tool "{tool}"', nearest(tool, known) or f"tools: {', '.join(known)}"
-        return
-    from lemming.capabilities.mcp.offered import why_no_tool
-
-    if wrong := why_no_tool(org, tool):
+    if not tool.startswith(PREFIXES):
+        hint = missing_for_tool(tool) or nearest(tool, known) or f"tools: {', '.join(known)}"
+        yield f'no tool "{tool}"', hint
+    elif wrong := why_no_server(org, tool, today=True):
         yield wrong

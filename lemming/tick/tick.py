@@ -78,7 +78,7 @@ class Tick:
         if not journal.records:
             plan, boot, since = snapshot.plan, runtime.clock.boot_id, snapshot.plan.since
             of_before = {"after": after, "since": since} if since else {"after": after}
-            further: dict[str, Any] = {"mcp": {**snapshot.servers}} if snapshot.servers else {}
+            further: dict[str, Any] = {name: found for name, found in snapshot.servers.items() if found}
             further |= {"at_once": True} if plan.at_once else {}
             journal.append(TickStarted(at=plan.at, boot=boot, **of_before, **plan.as_json(), **further))
         mail = snapshot.open_mail()

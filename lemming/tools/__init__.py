@@ -1,7 +1,7 @@
 """Tools: what an agent can do beside writing to its outbox and its memory.
 
 A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. Those that ship live
-in `lemming/capabilities/toolbox/`; they say what would change (`plan`) and leave the writing to the engine.
+below `lemming/capabilities/`; they say what would change (`plan`) and leave the writing to the engine.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,15 @@ from lemming.files.effects import FileEffect, apply_effect
 from lemming.journal.ledger import amend_state, read_state
 from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.capabilities import (
+    SOURCES,
+    missing_for_tool,
+    source_class,
+    source_of,
+    tool_of_function,
+    tools_that_ship,
+    why_missing,
+)
 from lemming.plugins.registry import offered, register, unregister
 from lemming.redaction import redact_content
 from lemming.tools.arguments import Arguments, WrongArguments, arguments_of, require_fitting
@@ -35,7 +43,7 @@ from lemming.tools.classes import require_usable
 from lemming.tools.context import ToolContext as ToolContext
 from lemming.tools.declared import declared
 from lemming.tools.declared import tool as tool
-from lemming.tools.toolset import OwnToolset, Toolset, ToolSource
+from lemming.tools.toolset import OwnToolset, ServerSource, Toolset, ToolSource
 
 Places = Mapping[str, str]
 """Files and folders, each with what allows it: relative to the organisation (`shared/news`), or absolute. `/`
@@ -177,6 +185,11 @@ class Tool(ABC):
         return ""
 
     @property
+    def is_planned(self) -> bool:
+        """Whether calls only tell the engine what to write: planning one changes nothing, and tells it."""
+        return False
+
+    @property
     def defined_by(self) -> Any:
         """The class or function that stands behind it."""
         return type(self)
@@ -224,6 +237,11 @@ class EngineTool(Tool):
         """Return what an agent's calls may have changed outside its own folder."""
         return NOWHERE
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether it writes, and no more: what one that asks a server asks has left the house."""
+        return self.tool_class in ("write", "administer")
+
     @abstractmethod
     def plan(self, context: ToolContext, *args: Any, **kwargs: Any) -> ToolResult:
         """Return the result and the effects. Raise `ToolError` to tell the agent what went wrong."""
@@ -264,39 +282,8 @@ class EngineTool(Tool):
         return arguments_of(type(self).plan, 2)  # self, context
 
 
-SHIPPED = {
-    "file_read": "lemming.capabilities.toolbox.files:FileRead",
-    "file_write": "lemming.capabilities.toolbox.files:FileWrite",
-    "file_list": "lemming.capabilities.toolbox.files:FileList",
-    "file_edit": "lemming.capabilities.toolbox.edits:FileEdit",
-    "file_append": "lemming.capabilities.toolbox.edits:FileAppend",
-    "file_move": "lemming.capabilities.toolbox.edits:FileMove",
-    "file_search": "lemming.capabilities.toolbox.file_search:FileSearch",
-    "search": "lemming.capabilities.toolbox.search:Search",
-    "shell": "lemming.capabilities.toolbox.shell:Shell",
-    "memory_read": "lemming.capabilities.toolbox.memories:MemoryRead",
-    "memory_write": "lemming.capabilities.toolbox.memories:MemoryWrite",
-    "store_read": "lemming.capabilities.toolbox.store:StoreRead",
-    "store_write": "lemming.capabilities.toolbox.store:StoreWrite",
-    "attach": "lemming.capabilities.toolbox.attachments:Attach",
-    "read_document": "lemming.capabilities.toolbox.documents:ReadDocument",
-    "http_get": "lemming.capabilities.toolbox.web:HttpGet",
-    "http_post": "lemming.capabilities.toolbox.web:HttpPost",
-    "remind_me": "lemming.capabilities.toolbox.reminders:RemindMe",
-    "keep_job": "lemming.capabilities.toolbox.jobs:KeepJob",
-    "create_agent": "lemming.capabilities.toolbox.staff:CreateAgent",
-    "plan_propose": "lemming.capabilities.toolbox.propose:PlanPropose",
-    "list_agents": "lemming.capabilities.toolbox.staff:ListAgents",
-    "skill_read": "lemming.capabilities.toolbox.skills:SkillRead",
-}
-
-
-FUNCTIONS = "lemming.capabilities.toolbox.functions.tool"
-SOURCES: dict[str, str] = {"tool_files": "lemming.capabilities.toolbox.functions.files:ToolFiles"}
-"""Settings of `config/org.json` that bring tools of an organisation's own, each with its `ToolSource`."""
-
-SERVERS = "lemming.capabilities.mcp.offered:McpTools"
-"""The source of tools of MCP servers: of use where a resume names one."""
+SHIPPED = tools_that_ship()
+"""The tools that ship, as far as their folders are here, each with its place."""
 
 
 def toolset_of(settings: Org, org: OrgPath | None = None) -> Toolset:
@@ -335,13 +322,26 @@ def has_own_tools(settings: Org, survey: Survey) -> bool:
 
 
 def _named_sources(settings: Org, survey: Survey) -> list[str]:
-    named = [place for key, place in SOURCES.items() if getattr(settings, key)]
-    return [*named, SERVERS] if survey.names_servers else named
+    """Return the capabilities that bring the organisation tools of its own."""
+    named = (it for it in SOURCES.values() if it.brings and it.brings(settings, survey))
+    return [it.name for it in named if not (it.prefix and why_missing(it.name))]  # who names them is kept out
 
 
-def _sources(org: Organisation, places: Iterable[str]) -> list[ToolSource]:
-    named = (place.partition(":") for place in places)
-    return [org.own(getattr(import_module(module), name)) for module, _, name in named]
+def _sources(org: Organisation, named: Iterable[str]) -> list[ToolSource]:
+    return [org.own(source_class(name)) for name in named]
+
+
+def server_sources(org: OrgPath) -> dict[str, ServerSource]:
+    """Return the sources whose tools servers have, as far as they are here, by capability."""
+    here = (it for it in SOURCES.values() if it.prefix and not why_missing(it.name))
+    return {it.name: Organisation.at(org).own(source_class(it.name)) for it in here}
+
+
+def why_no_server(org: OrgPath, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
+    """Return why no server has a tool of that name or pattern, as `ServerSource.why_no_tool` does."""
+    if missing := missing_for_tool(pattern):
+        return f'"{pattern}" is no tool here: {missing}', "install lemming-engine again"
+    return server_sources(org)[source_of(pattern)].why_no_tool(pattern, today=today)
 
 
 def shipped_tools(names: Sequence[str]) -> Iterator[Tool]:
@@ -364,7 +364,7 @@ class ToolRegistry:
         process. Raises `TypeError` for what is no usable tool, `ValueError` for the name of one that ships.
         """
         if declared(tool) is not None:
-            tool = import_module(FUNCTIONS).FunctionTool(tool)
+            tool = tool_of_function(tool)
         if not isinstance(tool, Tool):
             raise TypeError(f"register takes an instance of a Tool, not {tool!r}")
         require_usable(tool)

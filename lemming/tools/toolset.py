@@ -1,21 +1,24 @@
 """The tools of one organisation: those that ship, those registered for it, and those that are its own.
 
-Where tools of its own come from is a `ToolSource`; a setting of `config/org.json` names each.
+Where tools of its own come from is a `ToolSource` of a capability.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lemming.agents import Agent, survey_agents
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
 from lemming.errors import ConfigError, NoSuchTool, Problem
+from lemming.files.fields import Json
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import missing_for_tool
 from lemming.plugins.offered import Offered
 
 if TYPE_CHECKING:
@@ -41,18 +44,57 @@ class OwnTools:
 NOBODY: Mapping[str, Sequence[Problem]] = {}
 
 
-class ToolSource(Protocol):
+class ToolSource(ABC):
     """Where tools of an organisation's own come from; its `Organisation` makes and keeps it."""
 
-    tools: OwnTools | None
+    tools: OwnTools | None = None
     """What was found last, the very same value until something else is; None before the first look."""
 
+    @abstractmethod
+    def __init__(self, org: Organisation) -> None:
+        """Keep nothing yet: nobody may ever ask."""
+
+    @abstractmethod
     def refresh(self, settings: Org) -> Sequence[Problem]:
         """Look again, which is done as a tick begins; return what a person should know.
 
         Raises `ConfigError` where something is wrong; `tools` then stay as they were.
         """
-        ...
+
+
+class ServerSource(ToolSource):
+    """A source whose tools servers have: which these are, only a server says.
+
+    Their names begin with the `prefix` of the capability.
+    """
+
+    @property
+    @abstractmethod
+    def known(self) -> object:
+        """What is known of the servers, the very same value until something else is."""
+
+    @abstractmethod
+    def servers_of(self, tools: Iterable[str]) -> Sequence[str]:
+        """Return the servers that tools of these names or patterns are of."""
+
+    @abstractmethod
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong with what is said of servers, for `lemming validate`."""
+
+    @abstractmethod
+    def why_no_tool(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
+        """Return why no server has a tool of that name or pattern, and what to do; None where one may.
+
+        `today`: as far as is known of them today; else only what will not be so tomorrow either.
+        """
+
+    @abstractmethod
+    def look(self, agents: Sequence[Agent], tell: Callable[[Problem], None], *, sync: bool) -> Json:
+        """Return what servers have for agents that take a turn in this tick: its record keeps it."""
+
+    @abstractmethod
+    def go_by(self, looked: Json) -> None:
+        """Go by what the look of a tick came to, live or from its record."""
 
 
 class Toolset(Offered["Tool"]):
@@ -114,7 +156,7 @@ class Toolset(Offered["Tool"]):
         if name not in tools:
             allowed = self.allowed(agent, settings)
             hint = nearest(name, list(allowed)) or f"your tools: {', '.join(allowed)}"
-            raise NoSuchTool(f'no tool "{name}"', hint=hint)
+            raise NoSuchTool(f'no tool "{name}"', hint=missing_for_tool(name) or hint)
         tools[name].require_granted(agent, settings)
         return tools[name]
 
@@ -123,7 +165,7 @@ class Toolset(Offered["Tool"]):
         if name in self:
             return self[name]
         hint = nearest(name, list(self)) or f"tools: {', '.join(self)}"
-        raise NoSuchTool(f'no tool "{name}"', hint=hint)
+        raise NoSuchTool(f'no tool "{name}"', hint=missing_for_tool(name) or hint)
 
 
 class OwnToolset:

@@ -11,9 +11,9 @@ from tool_desk import Desk
 
 from lemming.access.open import FILE_LIMIT_BYTES, LISTING_LIMIT, read_allowed_text
 from lemming.agents import load_agent
-from lemming.capabilities.toolbox.calls import call_tool
 from lemming.errors import PermissionDenied, ToolError
 from lemming.tools import ToolRegistry
+from lemming.tools.calls import call_tool
 
 SECRET = "sk-do-not-show"
 

@@ -18,7 +18,6 @@ from tool_desk import Desk
 
 from lemming.access.effects import require_writable
 from lemming.agents import load_agent
-from lemming.capabilities.toolbox.calls import call_tool
 from lemming.errors import ConfigError, LemmingError
 from lemming.files.effects import FileEffect
 from lemming.org.config import Org, load_config
@@ -26,6 +25,7 @@ from lemming.org.organisation import Organisation
 from lemming.testing import make_org, resume
 from lemming.tick.runtime import Runtime
 from lemming.tools import SHIPPED, ToolRegistry
+from lemming.tools.calls import call_tool
 
 PLACES = [
     "config/org.json", "config/models.json", "config/credits.json", "config/mcp.json", "config/mcp.lock.json",

@@ -18,7 +18,6 @@ from lemming.base.jsontext import pretty
 from lemming.capabilities.skills.finding import skills_of
 from lemming.capabilities.skills.skill import DESCRIPTION_CHARS
 from lemming.capabilities.skills.told import SKILLS_CHARS
-from lemming.capabilities.toolbox.calls import call_tool
 from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.facts.checks import problems_of_agents
@@ -28,6 +27,7 @@ from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tools import ToolContext, ToolResult, toolset_of
+from lemming.tools.calls import call_tool
 
 
 def skill(

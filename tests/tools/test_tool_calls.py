@@ -14,10 +14,10 @@ import pytest
 from pydantic import Field
 from tool_desk import Desk
 
-from lemming.capabilities.toolbox.calls import call_tool
 from lemming.errors import InvalidArguments, RecoverableError
 from lemming.org.config import Org
 from lemming.tools import SHIPPED, Tool, ToolRegistry, ToolResult, toolset_of
+from lemming.tools.calls import call_tool
 from lemming.tools.toolset import FOR_EVERYBODY
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import load_agent
-from lemming.capabilities.toolbox.calls import call_tool
 from lemming.files.effects import apply_effect
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
 from lemming.tools import ToolContext, ToolResult, toolset_of
+from lemming.tools.calls import call_tool
 
 NOW = "2026-01-01T00:00:00.000Z"
 ALL_TOOLS = ["file_read", "file_write", "file_list", "shell", "create_agent"]

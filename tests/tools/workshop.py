@@ -8,13 +8,13 @@ from typing import Any
 
 from lemming.agents import load_agent
 from lemming.base.clock import FrozenClock
-from lemming.capabilities.toolbox.calls import call_tool
 from lemming.engine import run_once
 from lemming.journal.report import TickReport
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.tools import ToolContext, ToolResult, toolset_of
+from lemming.tools.calls import call_tool
 from lemming.tools.toolset import Toolset
 
 NOW = "2026-01-01T00:00:00.000Z"

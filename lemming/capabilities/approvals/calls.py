@@ -17,7 +17,6 @@ from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.jsontext import compact
 from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too_many
 from lemming.capabilities.gates.asked import Asking
-from lemming.capabilities.toolbox.planned import is_planned
 from lemming.errors import LemmingError
 from lemming.files import fs
 from lemming.files.effects import FileEffect
@@ -53,7 +52,7 @@ class CallApprovals:
         tool = _callable(call, context)
         if tool is None:
             return Held(None)  # it fails, and says why
-        planned = plan() if is_planned(tool) else None
+        planned = plan() if tool.is_planned else None
         if planned is not None and not planned.success:
             return Held(planned)
         agent, files = context.agent, (context.staged, context.removed)

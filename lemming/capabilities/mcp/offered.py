@@ -5,7 +5,7 @@ Everything is taken from files, so that who only looks starts no server; a call 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,11 @@ from lemming.capabilities.mcp.settings import (
     servers_named,
 )
 from lemming.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
+from lemming.files.fields import Json
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tools import ANYWHERE, NOWHERE, Places, Tool, ToolContext, ToolResult, interrupted
-from lemming.tools.toolset import OwnTools
+from lemming.tools.toolset import OwnTools, ServerSource
 
 
 class McpTool(Tool):
@@ -148,16 +149,47 @@ def class_of(server: McpServer, known: KnownTool) -> ToolClass:
     return "execute" if server.command else "send"
 
 
-class McpTools:
-    """Tools of servers, as a source of an organisation's own tools (`lemming.tools.toolset.ToolSource`)."""
+class McpTools(ServerSource):
+    """Tools of servers, as a source of an organisation's own tools."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
         self._grounds: tuple[object, ...] = ()
         self._withheld: dict[str, Mapping[str, str]] = {}
-        self.tools: OwnTools | None = None
 
-    def withhold(self, looked: Mapping[str, Any]) -> None:
+    @property
+    def known(self) -> McpConfig:
+        """The servers that there are."""
+        return mcp_config(self._org)
+
+    def servers_of(self, tools: Iterable[str]) -> Sequence[str]:
+        """Return the servers that tools of these names or patterns are of."""
+        return servers_named(tools, self.known.servers)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong with the files about servers."""
+        return problems_of_servers(self._org)
+
+    def why_no_tool(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
+        """Return why no server has a tool of that name or pattern, and what to do; None where one may.
+
+        Which tools a server has, only the server says: one that is configured may have it tomorrow.
+        """
+        why = why_no_tool(self._org, pattern)
+        if why is None or today:
+            return why
+        config = self.known
+        is_server = pattern.count(".") < 2 and not pattern.endswith("*")
+        is_there = pattern == f"{PREFIX}*" or (servers_named([pattern], config.servers) and not is_server)
+        return None if config.problems or is_there else why  # what another program's file says may be of it
+
+    def look(self, agents: Sequence[Agent], tell: Callable[[Problem], None], *, sync: bool) -> Json:
+        """Return what the servers have that these agents may call, and say what a person should look at."""
+        from lemming.capabilities.mcp.look import look
+
+        return look(self._org, agents, tell, sync=sync)
+
+    def go_by(self, looked: Json) -> None:
         """Leave out the tools that the look of a tick says are not offered."""
         withheld = {name: server["withheld"] for name, server in looked.items() if "withheld" in server}
         if withheld != self._withheld:

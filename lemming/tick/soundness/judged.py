@@ -18,7 +18,7 @@ from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.org.config import CREDITS_FILE, ORG_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import brought
+from lemming.plugins.capabilities import PREFIXES, brought
 from lemming.plugins.registry import load_installed_plugins, not_imported
 from lemming.tick.soundness.capabilities import wrong_with_blocks, wrong_with_order
 from lemming.tick.soundness.gates import wrong_with
@@ -29,7 +29,7 @@ from lemming.tick.soundness.rules import (
     wrong_with_creators,
     wrong_with_trust,
 )
-from lemming.tools import toolset_of
+from lemming.tools import server_sources, toolset_of
 from lemming.tools.toolset import OwnToolset, Toolset
 
 CODE = "LMG-308"
@@ -84,7 +84,7 @@ class _Latest:
     def of(self, config: Config, survey: Survey) -> Judged:
         toolset = _toolset_of(self._org, config) if _is_about_tools(config, survey) else None
         capabilities = _capabilities_of(config, survey)
-        parts = (config, survey, toolset, _servers_of(self._org, config, survey), capabilities)
+        parts = (config, survey, toolset, capabilities, *_known_of_servers(self._org, config, survey))
         if self._judged is None or not all(map(is_, parts, self._parts)):
             self._judged = _judge(WhatIsThere(self._org, config, survey, toolset, capabilities))
             self._parts = parts
@@ -104,16 +104,14 @@ def _capabilities_of(config: Config, survey: Survey) -> Mapping[str, Any]:
     return brought(config.org.plugins)
 
 
-def _servers_of(org: Organisation, config: Config, survey: Survey) -> object:
-    """Return what is known of MCP servers, where somebody's tools are theirs."""
+def _known_of_servers(org: Organisation, config: Config, survey: Survey) -> list[object]:
+    """Return what is known of servers, where somebody's tools are theirs."""
     named = [*(config.org.trust.tools if config.org.trust else ()), *survey.by_tool]
     named += [tool for gate in config.org.gates for tool in gate.tools]
     named += [tool for agent in survey.agents.values() for gate in agent.gates for tool in gate.tools]
-    if not any(tool.startswith("mcp.") for tool in named):
-        return None
-    from lemming.capabilities.mcp.settings import mcp_config
-
-    return mcp_config(org)
+    if not any(tool.startswith(PREFIXES) for tool in named):
+        return []
+    return [source.known for source in server_sources(org).values()]
 
 
 def _toolset_of(org: Organisation, config: Config) -> Toolset | None:

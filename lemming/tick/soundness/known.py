@@ -14,13 +14,10 @@ from lemming.base.patterns import is_named
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.verification import WhoJudges, judge_named
+from lemming.plugins.capabilities import PREFIXES, missing_for_tool
 from lemming.providers import is_channel, is_person
-from lemming.tools import Tool
+from lemming.tools import Tool, why_no_server
 from lemming.tools.toolset import Toolset, names_of_team
-
-OF_SERVERS = "mcp."
-_ALL_OF_SERVERS = "mcp.*"
-
 
 _SAME = {"is", "is_not"}
 _AMONG = {"in", "not_in"}
@@ -94,7 +91,7 @@ class WhatIsThere:
             return None
         sets = (self.toolset, *self.toolset.agents_with_more.values())
         of_all = sets if agent is None else (self.toolset.of(agent.name),)
-        return {name: tools[name] for tools in of_all for name in tools if not name.startswith(OF_SERVERS)}
+        return {name: tools[name] for tools in of_all for name in tools if not name.startswith(PREFIXES)}
 
     def is_person(self, name: str) -> bool:
         """Return whether a person speaks for an agent, or may, as its resume cannot be read."""
@@ -123,8 +120,8 @@ class WhatIsThere:
         While the own tools of some agent cannot be loaded, it may be one of theirs. Which tools a server has,
         only the server says: one that is configured is known enough.
         """
-        if pattern.startswith(OF_SERVERS):
-            return self._why_no_server(pattern)
+        if pattern.startswith(PREFIXES):
+            return why_no_server(self.org, pattern)
         if (
             self.toolset is None
             or self.toolset.out
@@ -132,19 +129,8 @@ class WhatIsThere:
         ):
             return None
         known = [*self.tool_names, *{f"{name.partition('_')[0]}_*" for name in self.tool_names}]
-        return f'there is no tool "{pattern}"', nearest(pattern, known) or "`lemming tools list`"
-
-    def _why_no_server(self, pattern: str) -> tuple[str, str] | None:
-        from lemming.capabilities.mcp.offered import why_no_tool
-        from lemming.capabilities.mcp.settings import mcp_config, servers_named
-
-        if pattern == _ALL_OF_SERVERS or (why := why_no_tool(self.org, pattern)) is None:
-            return None
-        config = mcp_config(self.org)
-        is_server = pattern.count(".") < 2 and not pattern.endswith("*")
-        if config.problems or (servers_named([pattern], config.servers) and not is_server):
-            return None  # what another program's file says of it cannot be read; or it may have it tomorrow
-        return why
+        hint = missing_for_tool(pattern) or nearest(pattern, known) or "`lemming tools list`"
+        return f'there is no tool "{pattern}"', hint
 
     def why_no_judge(self, by: WhoJudges) -> tuple[str, str] | None:
         """Return why nobody of that name can judge, and what to do; None when somebody may."""
@@ -160,4 +146,5 @@ class WhatIsThere:
 
     def may_have_more_tools(self, patterns: Iterable[str]) -> bool:
         """Return whether tools of servers, whose arguments nobody knows, may be among those of patterns."""
-        return any(it.startswith(OF_SERVERS) or "mcp.".startswith(it.split("*")[0]) for it in patterns)
+        begin = [it.split("*")[0] for it in patterns]
+        return any(it.startswith(prefix) or prefix.startswith(it) for it in begin for prefix in PREFIXES)

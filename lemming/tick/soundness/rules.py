@@ -12,7 +12,7 @@ from lemming.base.jsontext import meant, nearest
 from lemming.base.patterns import is_named
 from lemming.org.blocks import TRUST_OF_TOOLS, Trust, TrustRule
 from lemming.org.when import fields_in
-from lemming.plugins.capabilities import missing_for_turn
+from lemming.plugins.capabilities import PREFIXES, missing_for_turn
 from lemming.tick.soundness.known import WhatIsThere, Wrong, slips_in
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
@@ -102,7 +102,7 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
             continue
         if other := meant(name, sorted(tools)):
             yield Wrong(at, f'no tool "{name}"', f'did you mean "{other}"?')
-        elif "*" in name or name.startswith("mcp."):
+        elif "*" in name or name.startswith(PREFIXES):
             yield Wrong(at, why[0], f"{why[1]}; {_LATER}")
     for index, name in enumerate(() if permissions.may_be_absent else permissions.read_outboxes):
         at = f"/permissions/read_outboxes/{index}"

@@ -19,6 +19,7 @@ from lemming.capabilities.gates.look import Found, Looked
 from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.files import fs
+from lemming.files.fields import Json
 from lemming.journal.events import Event, TickBegins
 from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
 from lemming.journal.ledger import AgentState, amend_state, read_state
@@ -297,9 +298,9 @@ class Rerun(Runtime):
         """Return nothing: what was not asked stands in the recording."""
         return iter(())
 
-    def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
+    def look_at_servers(self, snapshot: Snapshot) -> dict[str, Json]:
         """Return what the recorded tick found; no server is asked."""
-        return self.recorded.begin.mcp
+        return self.recorded.begin.servers
 
     def look_at_call(
         self,

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+from lemming.access.plugin_files import writable
 from lemming.access.trust import Consent
 from lemming.agents import survey_agents
 from lemming.capabilities.toolbox.functions.body import trace_of
@@ -20,7 +21,6 @@ from lemming.capabilities.toolbox.functions.finding import (
     find_files,
     owner_of,
     with_neighbours,
-    writable,
 )
 from lemming.capabilities.toolbox.functions.homes import Home
 from lemming.capabilities.toolbox.functions.loading import Sources, forget, load
@@ -34,12 +34,12 @@ from lemming.plugins.registry import registered_by
 from lemming.redaction import redact
 from lemming.tools import Tool
 from lemming.tools.declared import declared
-from lemming.tools.toolset import OwnTools
+from lemming.tools.toolset import OwnTools, ToolSource
 
 SOURCE_LIMIT_BYTES = 1 << 20
 
 
-class ToolFiles:
+class ToolFiles(ToolSource):
     """The tools in the files of one organisation, and the `sources` that they were loaded from."""
 
     def __init__(self, org: Organisation) -> None:
@@ -47,7 +47,6 @@ class ToolFiles:
         self._looked_at: tuple[object, ...] = ()
         self._writable: tuple[object, Sequence[str], list[Problem]] = None, (), []
         self.sources: Sources = {}
-        self.tools: OwnTools | None = None
 
     def refresh(self, settings: Org) -> Sequence[Problem]:
         """Look at the files again, and load all of them if one has changed.

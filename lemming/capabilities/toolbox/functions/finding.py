@@ -1,13 +1,11 @@
-"""Which files of an organisation hold tools, and whether an agent could have written them."""
+"""Which files of an organisation hold tools."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lemming.access.grants import resolve
-from lemming.agents import Agent
-from lemming.errors import ConfigError, LemmingError, Problem
+from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.files.documents import unreadable
 from lemming.files.refusals import looking
@@ -68,43 +66,6 @@ def _wrong_with(base: Path, file: str) -> Iterator[Problem]:
 @looking
 def _matches(base: Path, pattern: str) -> set[str]:
     return {str(path.relative_to(base)) for path in base.glob(pattern) if path.is_file()}
-
-
-def refuse_writable(base: Path, files: Sequence[str], agents: Mapping[str, Agent]) -> None:
-    """Raise `ConfigError` that names each file, or folder of one, that some agent may write."""
-    if problems := writable(base, files, agents):
-        raise ConfigError(str(problems[0]), problems=tuple(problems))
-
-
-def writable(base: Path, files: Sequence[str], agents: Mapping[str, Agent]) -> list[Problem]:
-    """Return a problem for each file, or folder of one, that some agent may write."""
-    places = sorted({*files, *(f"{Path(file).parent}/any.py" for file in files)})
-    return [
-        Problem(
-            f"{agent.name} may write it: {why}",
-            place if place in files else str(Path(place).parent),
-            hint="code that an agent can write is not loaded: move it, or take the right away",
-        )
-        for place in places
-        for agent in agents.values()
-        if (why := _why_writable(base, place, agent))
-    ]
-
-
-def _why_writable(base: Path, file: str, agent: Agent) -> str:
-    if file.startswith(f"agents/{agent.name}/workspace/"):
-        return "it is in its workspace"
-    if any(_allows_write(agent, base, f"{root}/{file}") for root in {base, base.resolve()}):
-        return "permissions.file_access.allow_write"
-    return ""
-
-
-def _allows_write(agent: Agent, base: Path, path: str) -> bool:
-    try:
-        resolve(agent, base, path, "write", caller="tool_files")
-    except LemmingError:
-        return False
-    return True
 
 
 def with_neighbours(base: Path, files: Sequence[str]) -> list[str]:

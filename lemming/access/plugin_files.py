@@ -1,4 +1,4 @@
-"""Plugins that lie in the organisation's folder: where Python finds them, and that no agent writes them."""
+"""Code that lies in the organisation's folder: where Python finds plugins, and that no agent writes any."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from lemming.access.grants import resolve
 from lemming.agents import Agent, survey_agents
-from lemming.capabilities.toolbox.functions.finding import refuse_writable
+from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.org.organisation import Organisation
@@ -34,7 +35,8 @@ class PluginFiles:
         if agents is self._agents and plugins == self._looked_for:
             return
         files = [file for name in plugins for file in files_of_module(self._org.base, name)]
-        refuse_writable(self._org.base, files, agents)
+        if problems := writable(self._org.base, files, agents):
+            raise ConfigError(str(problems[0]), problems=tuple(problems))
         self._agents, self._looked_for = agents, plugins
 
 
@@ -65,3 +67,34 @@ def _is_never_checked(path: str) -> bool:
             return file.read(8)[4:] != _MADE_BY_STAMP
     except OSError:
         return True
+
+
+def writable(base: Path, files: Sequence[str], agents: Mapping[str, Agent]) -> list[Problem]:
+    """Return a problem for each file, or folder of one, that some agent may write."""
+    places = sorted({*files, *(f"{Path(file).parent}/any.py" for file in files)})
+    return [
+        Problem(
+            f"{agent.name} may write it: {why}",
+            place if place in files else str(Path(place).parent),
+            hint="code that an agent can write is not loaded: move it, or take the right away",
+        )
+        for place in places
+        for agent in agents.values()
+        if (why := _why_writable(base, place, agent))
+    ]
+
+
+def _why_writable(base: Path, file: str, agent: Agent) -> str:
+    if file.startswith(f"agents/{agent.name}/workspace/"):
+        return "it is in its workspace"
+    if any(_allows_write(agent, base, f"{root}/{file}") for root in {base, base.resolve()}):
+        return "permissions.file_access.allow_write"
+    return ""
+
+
+def _allows_write(agent: Agent, base: Path, path: str) -> bool:
+    try:
+        resolve(agent, base, path, "write", caller="tool_files")
+    except LemmingError:
+        return False
+    return True

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.base.deadlines import LeftBehind, run_on_thread
-from lemming.capabilities.toolbox import left_over
 from lemming.errors import (
     OUTCOME_CODES,
     DiskError,
@@ -21,7 +20,7 @@ from lemming.errors import (
 )
 from lemming.plugins.errors import words_of
 from lemming.redaction import holds_mark, redact_content, redact_foreign, redact_json
-from lemming.tools import EngineTool, Tool, ToolClass, ToolContext, ToolResult, interrupted
+from lemming.tools import EngineTool, Tool, ToolClass, ToolContext, ToolResult, interrupted, left_over
 
 _STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")
 _COARSEST_CLOCK_S = 2.0  # a file's time of change may lie so much before the clock's
