@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 
-class Server(NamedTuple):
+class ModelServer(NamedTuple):
     """Where a server is, what variable holds its key (empty: it takes none), and how it is asked for JSON.
 
     `path` is what an address gets that names none. Without an `address` a line has to say `base_url`, such as
@@ -54,29 +54,29 @@ def without_call(address: str) -> str:
 
 
 SERVERS = {
-    "azure": Server(
+    "azure": ModelServer(
         "Azure OpenAI, whose models are named by their deployments",
         key_env="AZURE_OPENAI_API_KEY",
         path="/openai/v1",
         example="https://RESOURCE.openai.azure.com",
         domain="azure.com",
     ),
-    "cerebras": Server("Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    "deepseek": Server("DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", json="object"),
-    "fireworks": Server("Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    "gemini": Server(
+    "cerebras": ModelServer("Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    "deepseek": ModelServer("DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", json="object"),
+    "fireworks": ModelServer("Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    "gemini": ModelServer(
         "Google's Gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         "GEMINI_API_KEY",
         "/v1beta/openai",
     ),
-    "groq": Server("Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "/openai/v1", "object"),
-    "huggingface": Server("Hugging Face's router", "https://router.huggingface.co/v1", "HF_TOKEN"),
-    "llamacpp": Server("llama.cpp's server on this machine", "http://localhost:8080/v1"),
-    "lmstudio": Server("LM Studio on this machine", "http://localhost:1234/v1"),
-    "mistral": Server("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "openrouter": Server("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "/api/v1"),
-    "together": Server("Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    "vllm": Server("vLLM's server, here or elsewhere", "http://localhost:8000/v1"),
-    "xai": Server("xAI's Grok", "https://api.x.ai/v1", "XAI_API_KEY"),
+    "groq": ModelServer("Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "/openai/v1", "object"),
+    "huggingface": ModelServer("Hugging Face's router", "https://router.huggingface.co/v1", "HF_TOKEN"),
+    "llamacpp": ModelServer("llama.cpp's server on this machine", "http://localhost:8080/v1"),
+    "lmstudio": ModelServer("LM Studio on this machine", "http://localhost:1234/v1"),
+    "mistral": ModelServer("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "openrouter": ModelServer("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "/api/v1"),
+    "together": ModelServer("Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "vllm": ModelServer("vLLM's server, here or elsewhere", "http://localhost:8000/v1"),
+    "xai": ModelServer("xAI's Grok", "https://api.x.ai/v1", "XAI_API_KEY"),
 }

@@ -52,8 +52,8 @@ def _decide(org: Organisation, said: Json, person: str | None) -> Json:
 
 def _always(org: Organisation, said: Json, _person: str | None) -> Json:
     """Say what approving for always would write, and what it would allow; nothing is written."""
-    from lemming.approvals.always import foreseen
-    from lemming.approvals.deciding import find_waiting
+    from lemming.capabilities.approvals.always import foreseen
+    from lemming.capabilities.approvals.deciding import find_waiting
 
     _, request, call = find_waiting(org, _text(said, "id"))
     if call is None:

@@ -96,7 +96,7 @@ class _Look:
         mark = _mark(before)
         return [name for name in names if name.tick <= mark.tick]
 
-    def by_moment(self, names: list[EntryName], before: str) -> Iterator[Found]:
+    def by_moment(self, names: list[EntryName], before: str) -> Iterator[OutboxEntry | None]:
         """Yield the entries that are older than `before`, newest first: ticks follow each other in time.
 
         `last` is the one that was yielded last, and `is_last` whether it is the oldest of all.

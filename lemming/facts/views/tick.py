@@ -7,6 +7,7 @@ from typing import Any
 
 from lemming.base.clock import parse_timestamp
 from lemming.errors import UsageError
+from lemming.facts.views.ticks import ticks
 from lemming.journal.file import begun_journals
 from lemming.journal.records import ModelReplied, ToolFinished, TurnStarted
 from lemming.journal.report import USUAL_ENDS
@@ -17,7 +18,6 @@ from lemming.tick.under_way import running_engine
 from lemming.timeline.gaps import state_of
 from lemming.timeline.record import RecordedTick, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.why.sight import sight_of
-from lemming.views.ticks import ticks
 
 ROWS_SHOWN = 100
 FILE_SHOWN_CHARS = 20_000

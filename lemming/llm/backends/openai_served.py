@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, ClassVar
 
-from lemming.base.model_servers import SERVERS, Server
+from lemming.base.model_servers import SERVERS, ModelServer
 from lemming.errors import ConfigError
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.backends.openai_wire import JsonMode
@@ -17,7 +17,7 @@ class ServedProvider(OpenAIProvider):
     Its key goes nowhere else: at another `base_url` there is none unless `api_key_env` names one.
     """
 
-    host: ClassVar[Server]
+    host: ClassVar[ModelServer]
 
     def __init__(
         self,
