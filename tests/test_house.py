@@ -51,7 +51,7 @@ NEEDS = {
     "approvals": {"gates", "requests"},
     "calendars": set(),
     "channels": set(),
-    "gates": {"judges"},
+    "gates": {"judges", "trust"},
     "judges": {"plans", "requests"},
     "mcp": {"answers"},
     "plans": {"answers"},
@@ -66,11 +66,9 @@ NEEDS = {
 }
 # What the engine still knows by name. Nothing is added here.
 STILL_BY_NAME = {
-    "journal": {"gates"},
     "org": {"gates"},
     "tick": {"calendars", "channels", "gates", "mcp", "plans", "skills", "trust"},
-    "tools": {"gates"},
-    "turn": {"answers", "calendars", "gates", "judges", "plans", "skills", "trust"},
+    "turn": {"answers", "calendars", "judges", "plans", "skills", "trust"},
 }
 SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
@@ -206,7 +204,7 @@ EDGES = {
     "tools/calls.py": 1,
     "capabilities/gates/checks.py": 1,
     "capabilities/gates/look.py": 1,
-    "turn/gate_judges.py": 1,
+    "capabilities/gates/judging.py": 1,
     "tick/edge.py": 1,
     "tick/turn_limits.py": 1,
     "capabilities/toolbox/functions/body.py": 1,

@@ -13,7 +13,7 @@ from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.jsontext import parse, pretty, to_line
 from lemming.capabilities.gates.foresee import Foreseen, outcomes
-from lemming.capabilities.gates.gate import Gate, Rule, Then, rules_of
+from lemming.capabilities.gates.gate import Gate, Rule, rules_of
 from lemming.capabilities.gates.standard import standard
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org
@@ -23,6 +23,7 @@ from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.lock import changing
+from lemming.journal.verdicts import Then
 from lemming.org.config import ORG_FILE, Config, load_config
 from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins

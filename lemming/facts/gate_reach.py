@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
-from lemming.capabilities.gates.gate import At, Rule
+from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.trust.authors import Authors
 from lemming.facts.checks import why_no_tools
 from lemming.facts.telling import Telling
+from lemming.journal.verdicts import At
 from lemming.org.blocks import Trust
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation

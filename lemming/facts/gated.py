@@ -11,9 +11,10 @@ from lemming.base.contract import ToolCall
 from lemming.base.jsontext import nearest
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.asked import heard_by
-from lemming.capabilities.gates.gate import SETTLES, Gate, Rule, Then
-from lemming.capabilities.gates.look import Facts, FunctionBroke, look
+from lemming.capabilities.gates.gate import SETTLES, Gate, Rule
+from lemming.capabilities.gates.look import Facts, look
 from lemming.errors import LemmingError, UsageError
+from lemming.journal.verdicts import Then
 from lemming.mail.people import whom_to_ask
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
@@ -22,6 +23,7 @@ from lemming.tick.gated_calls import CallGates, rules_for
 from lemming.tick.plan import people_in
 from lemming.tools import Tool, ToolContext
 from lemming.tools.toolset import Toolset
+from lemming.turn.places import FunctionBroke
 
 Json = dict[str, Any]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args
 
-from lemming.capabilities.gates.gate import At, Then
 from lemming.errors import Outcome, code_of
 from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Json, Place, Price
+from lemming.journal.verdicts import At, Then
 
 Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from lemming.base.clock import elapsed_ms
 from lemming.base.contract import REPLY_LIMIT_BYTES, ToolCall
-from lemming.capabilities.gates.gate import GateVerdict
 from lemming.capabilities.trust.order import TRUST
 from lemming.errors import (
     AnswerTooLarge,
@@ -34,6 +33,7 @@ from lemming.journal.events import ModelAsked
 from lemming.journal.file import Journal
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
+from lemming.journal.verdicts import GateVerdict
 from lemming.llm.pricing import usage_of
 from lemming.logging_config import EngineLog
 from lemming.org.models import ModelEntry
@@ -54,10 +54,10 @@ from lemming.turn.seams import Holder
 from lemming.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.capabilities.gates.look import Found
     from lemming.tick.gated_calls import CallGates
     from lemming.tick.traced import Tracing
     from lemming.tick.turn_limits import TurnSpending
+    from lemming.turn.places import Found
 
 R = TypeVar("R", bound=Record)
 FINISHES: tuple[str, ...] = get_args(Finish)
@@ -143,7 +143,7 @@ class JournaledAnswers:
 
     def _check_live(self, number: int, name: str, seen: dict[str, Any]) -> GateAsked:
         """Ask a function, and return the record of what it said, or of how it broke."""
-        from lemming.capabilities.gates.look import FunctionBroke
+        from lemming.turn.places import FunctionBroke
 
         asked: dict[str, Any] = {"agent": self._name, "number": number, "function": name}
         try:

@@ -16,7 +16,7 @@ from lemming.tick.snapshot import Snapshot
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.capabilities.gates.gate import GateVerdict
+    from lemming.journal.verdicts import GateVerdict
     from lemming.tick.traced import Tracing
     from lemming.tick.turn_limits import TurnSpending
 

@@ -7,16 +7,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from lemming.base.contract import NewEntry, ToolCall
-from lemming.capabilities.gates.gate import GateVerdict
 from lemming.errors import recorded_failure
 from lemming.files.effects import FileEffect
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
+from lemming.journal.verdicts import GateVerdict
 from lemming.redaction import redact_values
 from lemming.tools import INFERRED, ToolResult, is_unknown_outcome
 from lemming.turn.values import Answer
 
 if TYPE_CHECKING:
-    from lemming.capabilities.gates.look import Found
+    from lemming.turn.places import Found
 
 _facts_of = attrgetter(*Answer._fields)
 
@@ -78,7 +78,7 @@ def recorded_result(record: ToolFinished) -> ToolResult:
 
 def recorded_finding(record: GateAsked) -> Found | None:
     """Return what a function said to a gate; raise what stood in its place."""
-    from lemming.capabilities.gates.look import Found, FunctionBroke
+    from lemming.turn.places import Found, FunctionBroke
 
     if record.error:
         raise FunctionBroke(record.error)

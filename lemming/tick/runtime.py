@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from lemming.agents import Agent
     from lemming.base.contract import ToolCall
     from lemming.capabilities.channels.between import Channels
-    from lemming.capabilities.gates.asked import Asking
-    from lemming.capabilities.gates.gate import GateVerdict
-    from lemming.capabilities.gates.look import Found, Looked
+    from lemming.capabilities.gates.look import Looked
     from lemming.journal.file import Journal
     from lemming.journal.report import TickReport
+    from lemming.journal.verdicts import GateVerdict
     from lemming.llm.batch.queue import Batches
     from lemming.tick.gated_calls import CallGates
     from lemming.tick.snapshot import Snapshot
     from lemming.tools import Tool
+    from lemming.turn.places import Asking, Found
     from lemming.turn.seams import Held, Holder
 
 KEPT_TOOLS = "the tools from before hold until it is mended"

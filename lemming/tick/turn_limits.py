@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.base.jsontext import to_line
 from lemming.capabilities.gates.checks import asking
-from lemming.capabilities.gates.gate import Gate, GateVerdict, Rule
+from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.limit import (
     AMOUNTS,
     NOTHING,
@@ -25,6 +25,7 @@ from lemming.capabilities.gates.look import WORDS, require_seen
 from lemming.errors import LemmingError, LimitReached, RequestOverLimit
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
+from lemming.journal.verdicts import GateVerdict
 from lemming.llm.worst import most_tokens_in, size_of, worst_of
 from lemming.mail.kept import raises_of
 from lemming.org.models import ModelEntry

@@ -23,7 +23,7 @@ from lemming.turn.loop import finish
 from lemming.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.capabilities.gates.look import Found
+    from lemming.turn.places import Found
 
 
 class RecordEnds(Exception):

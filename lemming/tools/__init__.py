@@ -19,12 +19,12 @@ from lemming.base.jsontext import compact
 from lemming.base.kinds import OnError
 from lemming.base.kinds import ToolClass as ToolClass
 from lemming.base.patterns import is_named
-from lemming.capabilities.gates.gate import GateVerdict
 from lemming.errors import InvalidArguments, LemmingError, Outcome, PermissionDenied, Problem
 from lemming.errors import RecoverableError as RecoverableError
 from lemming.errors import ToolError as ToolError
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.journal.ledger import amend_state, read_state
+from lemming.journal.verdicts import GateVerdict
 from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.capabilities import (

@@ -11,7 +11,6 @@ from typing import Any
 
 from lemming.base.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.base.times.spoken import moment_of
-from lemming.capabilities.gates.gate import GateVerdict
 from lemming.capabilities.plans.format import PROVIDER
 from lemming.capabilities.plans.proposals import proposal_in
 from lemming.errors import (
@@ -27,6 +26,7 @@ from lemming.errors import (
 from lemming.files.effects import FileEffect
 from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.report import STATUS_OF, End, Status, ToolUsed
+from lemming.journal.verdicts import GateVerdict
 from lemming.memory import memory_effect
 from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.providers import Message

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.agents import Agent
 from lemming.base.contract import ToolCall
-from lemming.capabilities.gates.asked import Asking
 from lemming.files.fields import Json
 from lemming.journal.ledger import AgentState
 from lemming.journal.report import End
@@ -26,6 +25,7 @@ from lemming.org.organisation import Organisation
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
+from lemming.turn.places import Asking
 
 if TYPE_CHECKING:
     from lemming.turn.strategy import Steps

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.capabilities.gates.asked import Asking
-from lemming.capabilities.gates.gate import Gate, GateVerdict
 from lemming.errors import ConfigError, LemmingError
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
@@ -38,7 +36,7 @@ from lemming.providers import Message
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Lookout, ToShow
+from lemming.turn.places import Asking, Lookout, ToShow
 from lemming.turn.seams import (
     Capability,
     Drive,
@@ -159,7 +157,7 @@ class Seams:
     writes: tuple[Callable[[Files], Files], ...] = ()
     after_call: tuple[Callable[[int, ToolCall, ToolResult], None], ...] = ()
     leaving: tuple[Callable[[NewEntry, str], NewEntry | No], ...] = ()
-    asks: tuple[Callable[[NewEntry, GateVerdict, Gate, str], None], ...] = ()
+    asks: tuple[Callable[[NewEntry, Asking, str], None], ...] = ()
     stopped: tuple[Callable[[Json], None], ...] = ()
     concludes: tuple[Callable[[End, LemmingError | None], End], ...] = ()
     seals: tuple[Callable[[], None], ...] = ()

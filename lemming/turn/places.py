@@ -1,17 +1,46 @@
-"""The places of a turn at which what goes through is looked at: what is shown, written, called, given."""
+"""The places of a turn at which what goes through is looked at: what is shown, written, called, given.
+
+Plain types, in which who looks there, who asks persons and who keeps records tell each other of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from lemming.base.contract import NewEntry, ToolCall
+from lemming.base.times.spoken import Expires
 from lemming.files.effects import FileEffect
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.tools import ToolResult
+
+
+class Asking(NamedTuple):
+    """What is wanted before something may pass: approval of one of these persons (None: of any), in time.
+
+    `line` says so first, and `further` do; it is to be there before one of `expires` is over.
+    """
+
+    line: str
+    why: str = ""
+    persons: Collection[str] | None = None
+    expires: tuple[Expires, ...] = ()
+    further: Collection[str] = ()
+
+
+class Found(NamedTuple):
+    """What was found in something: why it may not pass as it is, and what a rewrite puts in its place."""
+
+    why: str
+    content: Any = None
+
+
+class FunctionBroke(Exception):
+    """A function that was asked about something gave nothing to go by; the message says how it broke."""
+
 
 LetsIn = Callable[[OutboxEntry], bool]
 """Says whether a person has let an entry in."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.capabilities.gates.gate import Gate, GateVerdict
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
@@ -37,7 +36,7 @@ from lemming.tools import ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.moments import Drive, Fact, Held, Holder, InUse, Moment, No, NoSettings, Showing
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import LetsIn, Lookout, ToShow
+from lemming.turn.places import Asking, LetsIn, Lookout, ToShow
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
@@ -174,8 +173,8 @@ class TurnPart:
         """Return a result of a call as the model is told of it within the turn; what is kept is not that."""
         return result
 
-    def asks(self, new: NewEntry, verdict: GateVerdict, gate: Gate, at: str) -> None:
-        """See to an entry that a gate stops with "ask": it is not written, the model is told by a result."""
+    def asks(self, new: NewEntry, asking: Asking, at: str) -> None:
+        """See to an entry that waits for a person's word: it is not written, a result tells the model."""
 
     def holds(self, new: NewEntry) -> Json:
         """Return what is kept until a request of its, which a call wrote, is answered: `Asked.held`."""

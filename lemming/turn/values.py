@@ -21,7 +21,7 @@ from lemming.tools import ToolResult
 from lemming.turn.serving import Serving
 
 if TYPE_CHECKING:
-    from lemming.capabilities.gates.look import Found
+    from lemming.turn.places import Found
 
 
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long

@@ -16,7 +16,6 @@ from lemming.access.binding import binds_of, changed
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.jsontext import compact
 from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too_many
-from lemming.capabilities.gates.asked import Asking
 from lemming.errors import LemmingError
 from lemming.files import fs
 from lemming.files.effects import FileEffect
@@ -25,6 +24,7 @@ from lemming.mail.people import whom_to_ask
 from lemming.messages import ENTRY_LIMIT_BYTES
 from lemming.tools import Tool, ToolContext, ToolResult
 from lemming.turn.opening import Surroundings
+from lemming.turn.places import Asking
 from lemming.turn.seams import Held
 from lemming.turn.values import TurnInputs
 

@@ -7,25 +7,23 @@ from typing import TYPE_CHECKING, Any
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.approvals.waiting import NAME, PUBLISH, Waiting, call_in, too_many
-from lemming.capabilities.gates.gate import Gate, GateVerdict
 from lemming.tools import ToolResult
+from lemming.turn.places import Asking
 from lemming.turn.results import OUTBOX_ENTRIES
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
 
 
-def ask_about_entry(
-    draft: Draft, new: NewEntry, verdict: GateVerdict, gate: Gate, people: list[str], at: str
-) -> None:
+def ask_about_entry(draft: Draft, new: NewEntry, asking: Asking, people: list[str], at: str) -> None:
     """Ask these persons whether an entry may be written, and let the turn wait for the answer."""
     inputs, told = draft.inputs, {"kind": new.kind, "target": new.payload.get("target")}
     if not people:
-        why = f"REFUSED: it needs approval ({verdict.line}), and there is no person here who could approve it"
+        why = f"REFUSED: it needs approval ({asking.line}), and there is no person here who could approve it"
         draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, why, outcome="refused"))
         return
     identity = f"{inputs.tick}/{inputs.agent.name}/{len(draft.results)}"
-    held = Waiting.of_entry(identity, new, verdict.line, verdict.why)
+    held = Waiting.of_entry(identity, new, asking.line, asking.why)
     if _waits_already(draft, held):
         why = "WAITS: this very entry waits for approval already; it is written once"
         draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, why, outcome="pending"))
@@ -34,7 +32,7 @@ def ask_about_entry(
     if asked >= (most := inputs.agent.turn.max_approvals):
         draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, too_many(most), outcome="refused"))
         return
-    payload = held.request(people, () if gate.expires is None else (gate.expires,), at)
+    payload = held.request(people, asking.expires, at)
     entry = draft.write(NewEntry("request", payload, []), at, by_engine=True)
     if entry is None:
         return  # why not is told

@@ -9,7 +9,6 @@ from lemming.capabilities.approvals.decided import approved_calls, prompt_with
 from lemming.capabilities.approvals.entries import ask_about_entry, publish
 from lemming.capabilities.approvals.journals import having_made
 from lemming.capabilities.approvals.waiting import NAME, PUBLISH, SPEND, Waiting, call_in
-from lemming.capabilities.gates.gate import Gate, GateVerdict
 from lemming.files.documents import value_of
 from lemming.files.fields import Json
 from lemming.journal.begun import Asked
@@ -19,6 +18,7 @@ from lemming.mail.closing import last_tick, not_after_in
 from lemming.messages import OutboxEntry
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
+from lemming.turn.places import Asking
 from lemming.turn.prompt import results_message
 from lemming.turn.seams import TurnPart
 
@@ -92,10 +92,10 @@ class ApprovalsPart(TurnPart):
         if NAME in result.kept:
             self._used.append((result.kept[NAME], self.draft.source.reached_outside(index)))
 
-    def asks(self, new: NewEntry, verdict: GateVerdict, gate: Gate, at: str) -> None:
+    def asks(self, new: NewEntry, asking: Asking, at: str) -> None:
         """Ask about an entry that a gate stops."""
-        people = self.given.get("askable", {}).get(verdict.line, [])
-        ask_about_entry(self.draft, new, verdict, gate, people, at)
+        people = self.given.get("askable", {}).get(asking.line, [])
+        ask_about_entry(self.draft, new, asking, people, at)
 
     def holds(self, new: NewEntry) -> Json:
         """Return what waits for the answer to a request of ours."""

@@ -16,11 +16,11 @@ from lemming.capabilities.approvals.waiting import NAME, SHOW, Waiting
 from lemming.capabilities.gates.gate import Gate, Rule, rules_of
 from lemming.capabilities.gates.limit import AMOUNTS
 from lemming.capabilities.gates.look import rules_at
+from lemming.capabilities.gates.shown import InGates, in_gates
 from lemming.journal.begun import Asked
 from lemming.mail.people import whom_to_ask
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry
-from lemming.turn.gated_in import InGates, in_gates
 from lemming.turn.opening import Surroundings
 
 MOST_ASKED = 16

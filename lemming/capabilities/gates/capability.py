@@ -5,11 +5,11 @@ from __future__ import annotations
 from lemming.base import paths
 from lemming.capabilities.gates.gate import GATES, rules_of
 from lemming.capabilities.gates.look import rules_at
+from lemming.capabilities.gates.shown import look_at_shown
+from lemming.capabilities.gates.written import OutGates
 from lemming.files.fields import Json
 from lemming.org.models import ModelEntry
 from lemming.turn.draft import Draft
-from lemming.turn.gated_in import look_at_shown
-from lemming.turn.gated_out import OutGates
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import LetsIn, Lookout, ToShow
 from lemming.turn.seams import Capability, Moment, Preparation, TurnPart

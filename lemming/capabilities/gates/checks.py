@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 from lemming.base.deadlines import LeftBehind, run_on_thread
 from lemming.base.jsontext import compact, nearest, parse
-from lemming.capabilities.gates.look import Check, Found, FunctionBroke, Json
+from lemming.capabilities.gates.look import Check, Json
 from lemming.plugins.errors import words_of
 from lemming.plugins.registry import offered, register
+from lemming.turn.places import Found as Found
+from lemming.turn.places import FunctionBroke
 
 DEADLINE_S = 10.0
 NONE_SHIP: Mapping[str, str] = {}

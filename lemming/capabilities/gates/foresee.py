@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.capabilities.gates.gate import SETTLES, Rule, Then
+from lemming.capabilities.gates.gate import SETTLES, Rule
+from lemming.journal.verdicts import Then
 from lemming.org.when import fields_in, predicate
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from lemming.base.json_schema import flaw_of
 from lemming.base.jsontext import compact, parse
@@ -20,19 +20,12 @@ from lemming.base.times.spoken import DURATIONS, parse_duration
 from lemming.capabilities.gates.limit import AMOUNTS, Per, window_of
 from lemming.errors import UsageError
 from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
+from lemming.journal.verdicts import At, Then
 from lemming.org.verification import WhoJudges, judge_named
 from lemming.org.when import Predicate, fields_in, predicate, problems_of
 
-At = Literal["in", "call", "result", "out", "spend"]
-"""Where a gate stands. `in`: what a turn is shown. `call`: a tool call. `result`: what it gave, before it is
-cut. `out`: entries and memories. `spend`: a question to a model, before it is asked."""
-
 GATES = "gates"
 """What they are called where it is by capability."""
-Then = Literal["pass", "warn", "rewrite", "block", "ask", "stop"]
-"""What a gate does. `pass`, `block`, `stop` (the turn) settle it. `warn`, `rewrite` and `ask` let the next
-one look: a person is asked only about what none of those behind blocks."""
-
 SETTLES: frozenset[Then] = frozenset({"pass", "block", "stop"})
 FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models", "by")
 """The keys that say what a gate looks for: one of them, or none."""
@@ -270,20 +263,6 @@ class Rule(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return it as a journal holds it."""
         return {"line": self.line, "gate": self.gate.plain}
-
-
-class GateVerdict(NamedTuple):
-    """What a gate said that was not to pass: its line, what it did, and about what, and why."""
-
-    line: str
-    at: At
-    then: Then
-    about: str
-    why: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a journal holds it."""
-        return self._asdict()
 
 
 def rules_of(org_file: str, of_org: Iterable[Gate], own_file: str, own: Iterable[Gate]) -> tuple[Rule, ...]:

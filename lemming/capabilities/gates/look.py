@@ -11,9 +11,11 @@ from lemming.base.json_schema import misfits
 from lemming.base.jsontext import compact, to_line
 from lemming.base.patterns import is_among
 from lemming.base.patterns.expressions import expression
-from lemming.capabilities.gates.gate import SEEN, SETTLES, At, Gate, GateVerdict, Rule, Then
+from lemming.capabilities.gates.gate import SEEN, SETTLES, Gate, Rule
+from lemming.journal.verdicts import At, GateVerdict, Then
 from lemming.plugins.errors import words_of
 from lemming.redaction.rewriting import with_texts
+from lemming.turn.places import Found, FunctionBroke
 
 REDACTED = "[redacted]"
 CUT = "[cut]"
@@ -22,19 +24,8 @@ Json = dict[str, Any]
 Facts = Callable[[Any], Json]
 
 
-class FunctionBroke(Exception):
-    """A function that a gate asked gave nothing to go by; the message says how it broke."""
-
-
 class AskingStopped(Exception):
     """Asking came to no end, and not by the fault of what was asked; its cause is let through."""
-
-
-class Found(NamedTuple):
-    """What a gate has found: why it speaks, and what a rewrite puts in the place of what it looked at."""
-
-    why: str
-    content: Any = None
 
 
 Check = Callable[[str, Json], Found | None]

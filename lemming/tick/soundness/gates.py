@@ -10,8 +10,9 @@ from lemming.agents import Agent
 from lemming.base.jsontext import compact, meant, nearest
 from lemming.base.kinds import MESSAGE_KINDS, ToolClass
 from lemming.base.patterns import is_among, is_named
-from lemming.capabilities.gates.gate import SEEN, At, Gate
+from lemming.capabilities.gates.gate import SEEN, Gate
 from lemming.errors import Outcome
+from lemming.journal.verdicts import At
 from lemming.org.when import predicate
 from lemming.plugins.capabilities import missing_for_gate
 from lemming.tick.soundness.known import Test, WhatIsThere, Wrong, slips_in

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.base import paths
 from lemming.base.contract import ToolCall
-from lemming.capabilities.gates.gate import SETTLES, GateVerdict, Then
-from lemming.capabilities.gates.look import Found, Looked
+from lemming.capabilities.gates.gate import SETTLES
+from lemming.capabilities.gates.look import Looked
 from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.files import fs
@@ -26,6 +26,7 @@ from lemming.journal.ledger import AgentState, amend_state, read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.journal.report import FileWritten, TurnReport
+from lemming.journal.verdicts import GateVerdict, Then
 from lemming.llm.backends.replay import replayed
 from lemming.org.config import Config, Org, load_config
 from lemming.org.models import ModelEntry
@@ -55,10 +56,10 @@ from lemming.tools import Tool, ToolContext, ToolResult
 from lemming.turn.loop import take_turn
 from lemming.turn.named import SHIPPED
 from lemming.turn.on_record import from_record
+from lemming.turn.places import Asking, Found
 from lemming.turn.seams import Held
 
 if TYPE_CHECKING:
-    from lemming.capabilities.gates.asked import Asking
     from lemming.tick.gated_calls import CallGates
     from lemming.turn.seams import Holder
 

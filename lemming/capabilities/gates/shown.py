@@ -183,7 +183,7 @@ def look_at_shown(
     if of_writing and now.config.has_channels:
         told["channels"] = sorted(channels_among(now.mail.resumes, now.config))
     if any(rule.gate.by for rule in rules):
-        from lemming.turn.gate_judges import recorded_rules  # only where there are any
+        from lemming.capabilities.gates.judging import recorded_rules  # only where there are any
 
         told["rules"] = recorded_rules(now, agent, rules)
     if any(rule.gate.dedupe for rule in of_writing):

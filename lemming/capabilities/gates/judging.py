@@ -15,7 +15,7 @@ from lemming.agents import Agent
 from lemming.base.contract import ToolCall
 from lemming.capabilities.gates.foresee import may_hold
 from lemming.capabilities.gates.gate import GATES, Gate, Rule
-from lemming.capabilities.gates.look import AskingStopped, Found, FunctionBroke, look
+from lemming.capabilities.gates.look import AskingStopped, look
 from lemming.capabilities.gates.placed import placed
 from lemming.capabilities.judges.judge import (
     NoVerdict,
@@ -27,6 +27,7 @@ from lemming.capabilities.judges.judge import (
 from lemming.org.verification import JudgedBy
 from lemming.tools import ToolResult
 from lemming.turn.opening import Surroundings
+from lemming.turn.places import Found, FunctionBroke
 from lemming.turn.tracked import trust_by_now
 
 if TYPE_CHECKING:

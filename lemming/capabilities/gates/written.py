@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.base import paths
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.capabilities.gates.gate import GATES, Gate, Rule
-from lemming.capabilities.gates.look import Found, Looked, digest_of, look, nobody_judged, rules_at
+from lemming.capabilities.gates.look import Looked, digest_of, look, nobody_judged, rules_at
 from lemming.errors import StoppedByGate, ToolError
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
@@ -16,12 +16,13 @@ from lemming.mail.references import named_in
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import targets_in
 from lemming.tools import ToolResult
+from lemming.turn.places import Asking, Found
 from lemming.turn.results import OUTBOX_ENTRIES
 from lemming.turn.tracked import trust_by_now
 
 if TYPE_CHECKING:
+    from lemming.capabilities.gates.judging import GateJudges
     from lemming.turn.draft import Draft
-    from lemming.turn.gate_judges import GateJudges
 
 
 def rule_from(plain: dict[str, Any]) -> Rule:
@@ -39,7 +40,7 @@ class OutGates:
         self._rules = rules_at(rules, "out")
         self._judges: GateJudges | None = None
         if any(rule.gate.by for rule in rules):
-            from lemming.turn.gate_judges import GateJudges  # only where there are any
+            from lemming.capabilities.gates.judging import GateJudges  # only where there are any
 
             self._judges = GateJudges(draft, {rule.line: rule.gate for rule in rules})
         self._earlier = set(self._given.get("said_before", ()))
@@ -64,14 +65,17 @@ class OutGates:
             return new._replace(payload=looked.content)
         if looked.then == "ask":
             for asks in self._draft.seams.asks:
-                asks(new._replace(payload=looked.content), looked.last, self._gate_of(looked), at)
+                asks(new._replace(payload=looked.content), self._asking(looked), at)
         else:
             told = {"kind": new.kind, "target": new.payload.get("target")}
             self._draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, looked.told(), outcome="refused"))
         return None
 
-    def _gate_of(self, looked: Looked) -> Gate:
-        return next(rule.gate for rule in self._rules if rule.line == looked.last.line)
+    def _asking(self, looked: Looked) -> Asking:
+        said = looked.last
+        gate = next(rule.gate for rule in self._rules if rule.line == said.line)
+        expires = () if gate.expires is None else (gate.expires,)
+        return Asking(said.line, said.why, gate.persons or None, expires)
 
     def _leaves(self, kind: str, payload: dict[str, Any]) -> bool:
         """Return whether a channel would take an entry out of the organisation: addressed, or as an answer.
