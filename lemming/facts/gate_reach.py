@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
+from lemming.capabilities.gates.calls import rules_for
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.trust.authors import Authors
@@ -21,7 +22,6 @@ from lemming.org.blocks import Trust
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.tick.counter import load_tick
-from lemming.tick.gated_calls import rules_for
 from lemming.tick.plan import channels_in, people_in, takes_turns
 from lemming.tools import ANYWHERE, EngineTool, Tool, server_sources
 from lemming.tools.toolset import ServerSource, Toolset

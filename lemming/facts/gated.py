@@ -11,6 +11,7 @@ from lemming.base.contract import ToolCall
 from lemming.base.jsontext import nearest
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.asked import heard_by
+from lemming.capabilities.gates.calls import CallGates, rules_for
 from lemming.capabilities.gates.gate import SETTLES, Gate, Rule
 from lemming.capabilities.gates.look import Facts, look
 from lemming.errors import LemmingError, UsageError
@@ -19,7 +20,6 @@ from lemming.mail.people import whom_to_ask
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.tick.counter import load_tick
-from lemming.tick.gated_calls import CallGates, rules_for
 from lemming.tick.plan import people_in
 from lemming.tools import Tool, ToolContext
 from lemming.tools.toolset import Toolset

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -39,6 +39,7 @@ from lemming.logging_config import EngineLog
 from lemming.org.models import ModelEntry
 from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_json, redact_values
+from lemming.tick.call_lookouts import CallLookouts
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn
 from lemming.tick.questions import look_before, question, require_paid_for
@@ -48,16 +49,14 @@ from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.tools.left_over import is_left_by, without_secrets
 from lemming.tools.toolset import Toolset
-from lemming.turn.parts import holder_of
+from lemming.turn.parts import call_lookouts_of, holder_of
+from lemming.turn.places import Found, FunctionBroke, Functions, Passed, Trusted
 from lemming.turn.results import INTERRUPTED
-from lemming.turn.seams import Holder
 from lemming.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.tick.gated_calls import CallGates
     from lemming.tick.traced import Tracing
     from lemming.tick.turn_limits import TurnSpending
-    from lemming.turn.places import Found
 
 R = TypeVar("R", bound=Record)
 FINISHES: tuple[str, ...] = get_args(Finish)
@@ -134,20 +133,18 @@ class JournaledAnswers:
             self._tracing.take(result)
         return result
 
-    def check(self, number: int, name: str, seen: dict[str, Any]) -> Found | None:
-        """Return what a function says to a gate, recorded or live; raise why it broke."""
-        record = self._checked.get(number) or self._write_down(
-            self._checked, number, self._check_live(number, name, seen)
-        )
-        return recorded_finding(record)
+    def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
+        """Return what a function says, recorded or live; raise why it broke."""
+        if number not in self._checked:
+            ask = partial(functions(tuple(self._settings.plugins)), name, seen)
+            self._write_down(self._checked, number, self._check_live(number, name, ask))
+        return recorded_finding(self._checked[number])
 
-    def _check_live(self, number: int, name: str, seen: dict[str, Any]) -> GateAsked:
+    def _check_live(self, number: int, name: str, ask: Callable[[], Found | None]) -> GateAsked:
         """Ask a function, and return the record of what it said, or of how it broke."""
-        from lemming.turn.places import FunctionBroke
-
         asked: dict[str, Any] = {"agent": self._name, "number": number, "function": name}
         try:
-            found = self._runtime.ask_function(number, name, seen, self._name, self._settings)
+            found = self._runtime.check(self._name, number, name, ask)
         except FunctionBroke as error:
             return GateAsked(**asked, error=redact_values(str(error)))
         return GateAsked(**asked, found=redact_json(found._asdict()) if found else None)
@@ -181,20 +178,21 @@ class JournaledAnswers:
             limit = self._inputs.agent.turn.deadline_s
             why = f"{call.tool} was not called: the turn's time for tools, {limit:g} s, is over"
             return ToolResult(False, why, outcome="skipped", on_error="stop")
-        said: Sequence[GateVerdict] = ()
-        kept: Mapping[str, dict[str, Any]] = {}
-        if self._gates and tool is not None and index not in self._started:
-            if tracing:
-                self._gates.trust, self._gates.source = tracing.word, tracing.source
-            passed = self._gates.passed(self._runtime, index, call, tool, context, self._holder)
-            if isinstance(passed, ToolResult):
-                return passed
-            call, said, kept = passed
-            context = replace(context, look=partial(self._gates.look_at_result, tool, call, context.base))
+        passed: Passed | ToolResult = Passed(call)
+        lookouts = self._lookouts if tool is not None and index not in self._started else None
+        if lookouts and tool:
+            trusted = Trusted(tracing.word, tracing.source) if tracing else Trusted()
+            make = partial(self._runtime.use_tool, index, context=context)
+            look = partial(lookouts.before, call, tool, context, trusted, make)
+            passed = self._runtime.may_call(self._name, index, call, look)
+        if isinstance(passed, ToolResult):
+            return passed
+        call, said, kept = passed
         if tracing:
             tracing.look(call, tool, context)
-            if self._gates:
-                self._gates.trust = tracing.word_after
+        if lookouts and tool:
+            trusted = Trusted(tracing.word_after) if tracing else Trusted()
+            context = replace(context, look=partial(lookouts.after, call, tool, context.base, trusted))
         if tool is not None and not tool.repeatable:
             if index in self._started:
                 if is_left_by(tool):
@@ -215,19 +213,12 @@ class JournaledAnswers:
         result = replace(result, verdicts=(*said, *result.verdicts)) if said else result
         return replace(result, kept=kept) if kept else result
 
-    def _holder(self) -> Holder:
-        """Return who says what becomes of a call that a gate asks about."""
-        return holder_of(self._snapshot, self._inputs, self._finished)
-
     @cached_property
-    def _gates(self) -> CallGates | None:
-        """The gates that look at calls; None where there are none."""
-        agent, settings = self._inputs.agent, self._settings
-        if not (agent.gates or settings.gates):
-            return None
-        from lemming.tick.gated_calls import CallGates
-
-        return CallGates.of(agent, settings, self._inputs.tick)
+    def _lookouts(self) -> CallLookouts | None:
+        """Those who look at calls; None where nobody does."""
+        found = call_lookouts_of(self._snapshot, self._inputs)
+        holder = partial(holder_of, self._snapshot, self._inputs, self._finished)
+        return CallLookouts(found, holder) if found else None
 
     def _write(self, staged: dict[str, FileEffect]) -> None:
         """Write what a tool may look at, so that it is there, and stays there."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lemming.access.plugin_files import PluginFiles
 from lemming.access.trust import Consent
@@ -48,16 +48,12 @@ if TYPE_CHECKING:
     from lemming.agents import Agent
     from lemming.base.contract import ToolCall
     from lemming.capabilities.channels.between import Channels
-    from lemming.capabilities.gates.look import Looked
     from lemming.journal.file import Journal
     from lemming.journal.report import TickReport
     from lemming.journal.verdicts import GateVerdict
     from lemming.llm.batch.queue import Batches
-    from lemming.tick.gated_calls import CallGates
     from lemming.tick.snapshot import Snapshot
-    from lemming.tools import Tool
-    from lemming.turn.places import Asking, Found
-    from lemming.turn.seams import Held, Holder
+    from lemming.turn.places import Found, Passed
 
 KEPT_TOOLS = "the tools from before hold until it is mended"
 KEPT_SETTINGS = "the settings from before hold until it is mended"
@@ -266,35 +262,15 @@ class Runtime:
         sources = server_sources(self.org)
         return {name: it.look(firing, self.tell, sync=is_flushed) for name, it in sources.items()}
 
-    def look_at_call(
-        self,
-        gates: CallGates,
-        index: int,
-        call: ToolCall,
-        tool: Tool,
-        context: ToolContext,
-    ) -> Looked:
-        """Have gates look at a turn's tool call number `index`, before it is made."""
-        return gates.look_at_call(call, tool, context)
+    def may_call(
+        self, agent: str, index: int, call: ToolCall, look: Callable[[], Passed | ToolResult]
+    ) -> Passed | ToolResult:
+        """Return what a look at a turn's tool call number `index` gives, before it is made."""
+        return look()
 
-    def hold(
-        self,
-        holder: Callable[[], Holder],
-        index: int,
-        call: ToolCall,
-        asking: Asking,
-        context: ToolContext,
-    ) -> Held:
-        """Return what becomes of a turn's tool call number `index` that gates ask about."""
-        return holder().hold(call, asking, context, lambda: self.use_tool(index, call, context))
-
-    def ask_function(
-        self, number: int, name: str, seen: dict[str, Any], agent: str, settings: Org
-    ) -> Found | None:
-        """Ask a function for a gate, the `number`th time in the agent's turn; raise what it raises."""
-        from lemming.capabilities.gates.checks import asking
-
-        return asking(tuple(settings.plugins))(name, seen)
+    def check(self, agent: str, number: int, name: str, ask: Callable[[], Found | None]) -> Found | None:
+        """Return what a function says, the `number`th time that one is asked in the agent's turn."""
+        return ask()
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result.

@@ -23,7 +23,7 @@ from lemming.turn.loop import finish
 from lemming.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.turn.places import Found
+    from lemming.turn.places import Found, Functions
 
 
 class RecordEnds(Exception):
@@ -67,8 +67,8 @@ class RecordedAnswers:
             raise RecordEnds(f"tool call {index}")
         return recorded_result(self._finished[index])
 
-    def check(self, number: int, name: str, seen: dict[str, Any]) -> Found | None:
-        """Return what a function said that a gate asked; raise `RecordEnds` when nothing is recorded."""
+    def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
+        """Return what a function said that was asked; raise `RecordEnds` when nothing is recorded."""
         if number not in self._checked:
             raise RecordEnds(f"what {name} said to a gate")
         return recorded_finding(self._checked[number])

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.agents import Agent
-from lemming.base.contract import ToolCall
 from lemming.files.fields import Json
 from lemming.journal.ledger import AgentState
 from lemming.journal.report import End
@@ -22,10 +21,8 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation
-from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking
 
 if TYPE_CHECKING:
     from lemming.turn.strategy import Steps
@@ -68,26 +65,6 @@ class Showing(NamedTuple):
     before: Sequence[tuple[str, str]] = ()
     also: Sequence[OutboxEntry] = ()
     also_memories: Sequence[str] = ()
-
-
-class Held(NamedTuple):
-    """What becomes of a call that gates ask about: its result, or None where it may be made.
-
-    `kept` stands with the call in the journal, by capability.
-    """
-
-    result: ToolResult | None
-    kept: Mapping[str, Json] = MappingProxyType({})
-
-
-class Holder(Protocol):
-    """Says of the calls of one turn what becomes of them, where gates ask."""
-
-    def hold(
-        self, call: ToolCall, asking: Asking, context: ToolContext, plan: Callable[[], ToolResult]
-    ) -> Held:
-        """Return what becomes of a call; `plan` makes one that only tells the engine what to write."""
-        ...
 
 
 class No(NamedTuple):

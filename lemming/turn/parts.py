@@ -36,12 +36,10 @@ from lemming.providers import Message
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking, Lookout, ToShow
+from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, ToShow
 from lemming.turn.seams import (
     Capability,
     Drive,
-    Held,
-    Holder,
     Moment,
     No,
     Preparation,
@@ -307,8 +305,15 @@ def _prepared(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
     return found
 
 
+def call_lookouts_of(now: Surroundings, inputs: TurnInputs) -> tuple[CallLookout, ...]:
+    """Return who looks at a turn's calls, by what is in use now; raise `ConfigError` for what is not here."""
+    names, plugins = now.org.own(_Named).by(inputs.agent, now.config), now.config.org.plugins
+    found = (capability(it, plugins).looks_at_calls(now, inputs) for it in in_order(names, plugins))
+    return tuple(it for it in found if it is not None)
+
+
 def holder_of(now: Surroundings, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> Holder:
-    """Return who says what becomes of a turn's calls that gates ask about."""
+    """Return who says what becomes of a turn's calls for which approval is wanted."""
     for it in begun_with(inputs, now.config.org.plugins):
         if (holder := it.holder(now, inputs, finished)) is not None:
             return holder

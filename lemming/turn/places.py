@@ -6,16 +6,20 @@ Plain types, in which who looks there, who asks persons and who keeps records te
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.times.spoken import Expires
 from lemming.files.effects import FileEffect
+from lemming.files.fields import Json
+from lemming.journal.verdicts import GateVerdict
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
-from lemming.tools import ToolResult
+from lemming.tools import Tool, ToolContext, ToolResult
 
 
 class Asking(NamedTuple):
@@ -40,6 +44,65 @@ class Found(NamedTuple):
 
 class FunctionBroke(Exception):
     """A function that was asked about something gave nothing to go by; the message says how it broke."""
+
+
+Functions = Callable[[tuple[str, ...]], Callable[[str, Json], Found | None]]
+"""Gives the functions of plugins, which are asked by name."""
+
+
+class Held(NamedTuple):
+    """What becomes of a call that somebody is asked about: its result, or None where it may be made.
+
+    `kept` stands with the call in the journal, by capability.
+    """
+
+    result: ToolResult | None
+    kept: Mapping[str, Json] = MappingProxyType({})
+
+
+Hold = Callable[[ToolCall, Asking], Held]
+"""Says what becomes of a call for which approval is wanted."""
+
+
+class Holder(Protocol):
+    """Says of the calls of one turn what becomes of them, where approval is wanted."""
+
+    def hold(
+        self, call: ToolCall, asking: Asking, context: ToolContext, plan: Callable[[], ToolResult]
+    ) -> Held:
+        """Return what becomes of a call; `plan` makes one that only tells the engine what to write."""
+        ...
+
+
+class Trusted(NamedTuple):
+    """How far a turn is trusted by now, and what made it less than agents are; empty: nobody tracks that."""
+
+    word: str = ""
+    source: str = ""
+
+
+class Passed(NamedTuple):
+    """A call that may be made, with what was said of it, and by whose word, if one was needed."""
+
+    call: ToolCall
+    verdicts: Sequence[GateVerdict] = ()
+    kept: Mapping[str, Json] = MappingProxyType({})
+
+
+class CallLookout(Protocol):
+    """Who looks at the calls of one turn as they are made, with what there is to see now."""
+
+    def before(
+        self, call: ToolCall, tool: Tool, context: ToolContext, trusted: Trusted, hold: Hold
+    ) -> Passed | ToolResult:
+        """Return a call as it may be made, or the result that it has because it may not."""
+        ...
+
+    def after(
+        self, call: ToolCall, tool: Tool, base: Path, trusted: Trusted, result: ToolResult
+    ) -> ToolResult:
+        """Return what a call gave as it may be shown; it is whole, and not cut yet."""
+        ...
 
 
 LetsIn = Callable[[OutboxEntry], bool]

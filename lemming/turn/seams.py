@@ -34,9 +34,9 @@ from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import Message
 from lemming.tools import ToolResult
 from lemming.turn.labels import PLAIN, Labels
-from lemming.turn.moments import Drive, Fact, Held, Holder, InUse, Moment, No, NoSettings, Showing
+from lemming.turn.moments import Drive, Fact, InUse, Moment, No, NoSettings, Showing
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking, LetsIn, Lookout, ToShow
+from lemming.turn.places import Asking, CallLookout, Held, Holder, LetsIn, Lookout, ToShow
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class Capability:
     def holder(
         self, now: Surroundings, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
     ) -> Holder | None:
-        """Return who says what becomes of calls that a gate asks about; None: it does not.
+        """Return who says what becomes of calls for which approval is wanted; None: it does not.
 
         It is asked live, before a call is made; what it says is recorded as the call's result.
         """
@@ -261,6 +261,10 @@ class Capability:
 
     def model_of(self, given: Json, key: str) -> ModelEntry | None:
         """Return what a model key stands for that its part asks, and that no line of a file has; or None."""
+        return None
+
+    def looks_at_calls(self, now: Surroundings, inputs: TurnInputs) -> CallLookout | None:
+        """Return who looks at a turn's calls as they are made; None: it does not. Of those in use now."""
         return None
 
     def why_not(self, inputs: TurnInputs, now: Surroundings) -> str:

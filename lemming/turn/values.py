@@ -21,7 +21,7 @@ from lemming.tools import ToolResult
 from lemming.turn.serving import Serving
 
 if TYPE_CHECKING:
-    from lemming.turn.places import Found
+    from lemming.turn.places import Found, Functions
 
 
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
@@ -99,8 +99,8 @@ class Answers(Protocol):
         """Return the result of the turn's tool call number `index`."""
         ...
 
-    def check(self, number: int, name: str, seen: dict[str, Any]) -> Found | None:
-        """Return what a function says that a gate asks, the turn's `number`th time; raise why it broke."""
+    def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
+        """Return what a function says that is asked, the turn's `number`th time; raise why it broke."""
         ...
 
     def reached_outside(self, index: int) -> bool:

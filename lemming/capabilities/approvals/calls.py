@@ -24,8 +24,7 @@ from lemming.mail.people import whom_to_ask
 from lemming.messages import ENTRY_LIMIT_BYTES
 from lemming.tools import Tool, ToolContext, ToolResult
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking
-from lemming.turn.seams import Held
+from lemming.turn.places import Asking, Held
 from lemming.turn.values import TurnInputs
 
 Json = dict[str, Any]

@@ -30,7 +30,8 @@ from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.turn.draft import Draft
 from lemming.turn.opening import Surroundings
-from lemming.turn.seams import Capability, Holder, Moment, Preparation, Showing, TurnPart
+from lemming.turn.places import Holder
+from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 from lemming.turn.values import TurnInputs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lemming.base import paths
+from lemming.capabilities.gates.calls import CallGates
 from lemming.capabilities.gates.gate import GATES, rules_of
 from lemming.capabilities.gates.look import rules_at
 from lemming.capabilities.gates.shown import look_at_shown
@@ -11,7 +12,7 @@ from lemming.files.fields import Json
 from lemming.org.models import ModelEntry
 from lemming.turn.draft import Draft
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import LetsIn, Lookout, ToShow
+from lemming.turn.places import CallLookout, LetsIn, Lookout, ToShow
 from lemming.turn.seams import Capability, Moment, Preparation, TurnPart
 from lemming.turn.values import TurnInputs
 
@@ -37,6 +38,10 @@ class Gates(Capability):
     def part(self, draft: Draft, given: Json) -> TurnPart:
         """Return its part in a turn at whose places there are gates."""
         return GatesPart(self.name, draft, given)
+
+    def looks_at_calls(self, now: Surroundings, inputs: TurnInputs) -> CallLookout | None:
+        """Return the gates at a turn's calls and at what they give; None where there are none."""
+        return CallGates.of(inputs.agent, now.config.org, inputs.tick)
 
     def why_not(self, inputs: TurnInputs, now: Surroundings) -> str:
         """Return why a turn may not go on: a gate at what it writes stands that its record does not have."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.base import paths
 from lemming.base.contract import NewEntry, ToolCall
+from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.gate import GATES, Gate, Rule
 from lemming.capabilities.gates.look import Looked, digest_of, look, nobody_judged, rules_at
 from lemming.errors import StoppedByGate, ToolError
@@ -168,4 +169,4 @@ class OutGates:
 
     def _ask(self, name: str, seen: dict[str, Any]) -> Found | None:
         number, self._asked = self._asked, self._asked + 1
-        return self._draft.source.check(number, name, seen)
+        return self._draft.source.check(number, name, seen, asking)

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.base import paths
 from lemming.base.contract import ToolCall
-from lemming.capabilities.gates.gate import SETTLES
-from lemming.capabilities.gates.look import Looked
 from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.files import fs
@@ -26,9 +24,9 @@ from lemming.journal.ledger import AgentState, amend_state, read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.journal.report import FileWritten, TurnReport
-from lemming.journal.verdicts import GateVerdict, Then
+from lemming.journal.verdicts import GateVerdict
 from lemming.llm.backends.replay import replayed
-from lemming.org.config import Config, Org, load_config
+from lemming.org.config import Config, load_config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import WITHIN
@@ -52,16 +50,11 @@ from lemming.timeline.replay.recording import (
 )
 from lemming.timeline.retake import RecordedAnswers, RecordEnds
 from lemming.timeline.verify.root import file_digest
-from lemming.tools import Tool, ToolContext, ToolResult
+from lemming.tools import ToolContext, ToolResult
 from lemming.turn.loop import take_turn
 from lemming.turn.named import SHIPPED
 from lemming.turn.on_record import from_record
-from lemming.turn.places import Asking, Found
-from lemming.turn.seams import Held
-
-if TYPE_CHECKING:
-    from lemming.tick.gated_calls import CallGates
-    from lemming.turn.seams import Holder
+from lemming.turn.places import Found, Passed
 
 _SHOWN_BYTES = 1 << 20
 
@@ -303,40 +296,18 @@ class Rerun(Runtime):
         """Return what the recorded tick found; no server is asked."""
         return self.recorded.begin.servers
 
-    def look_at_call(
-        self,
-        gates: CallGates,
-        index: int,
-        call: ToolCall,
-        tool: Tool,
-        context: ToolContext,
-    ) -> Looked:
-        """Return what the recorded gates said; none is asked."""
-        about = (context.agent.name, index)
-        announced, finished = self.recorded.announced.get(about), self.recorded.tools.get(about)
-        verdicts = [GateVerdict(**it) for it in finished.verdicts] if finished else []
-        said = [verdict for verdict in verdicts if verdict.at == "call"]
-        asked: Then = "ask" if any(it.then == "ask" for it in said) else "pass"
-        settled = said[-1].then if said and said[-1].then in SETTLES else asked
-        return Looked(announced.args if announced else call.args, said, settled)
+    def may_call(
+        self, agent: str, index: int, call: ToolCall, look: Callable[[], Passed | ToolResult]
+    ) -> Passed | ToolResult:
+        """Return the call as it was made in the recorded tick, or its result; nobody looks, or is asked."""
+        announced = self.recorded.announced.get((agent, index))
+        finished = self.recorded.tools.get((agent, index))
+        said = [it["then"] for it in finished.verdicts if it["at"] == "call"] if finished else []
+        if finished and not {"ask", "block", "stop"}.isdisjoint(said):
+            return recorded_result(finished)
+        return Passed(call._replace(args=announced.args) if announced else call)
 
-    def hold(
-        self,
-        holder: Callable[[], Holder],
-        index: int,
-        call: ToolCall,
-        asking: Asking,
-        context: ToolContext,
-    ) -> Held:
-        """Return what became of the call in the recorded tick; nobody is asked."""
-        finished = self.recorded.tools.get((context.agent.name, index))
-        if finished is None:
-            raise missing(self.recorded, context.agent.name, f"tool call {index}")
-        return Held(recorded_result(finished))
-
-    def ask_function(
-        self, number: int, name: str, seen: dict[str, Any], agent: str, settings: Org
-    ) -> Found | None:
+    def check(self, agent: str, number: int, name: str, ask: Callable[[], Found | None]) -> Found | None:
         """Return what the function said in the recorded tick; none is asked."""
         record = self.recorded.checked.get((agent, number))
         if record is None:

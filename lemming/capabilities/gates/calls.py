@@ -1,12 +1,12 @@
-"""Gates at the calls of a turn: what may be called with what, and what may be shown of what it gave."""
+"""Gates at the calls of a turn: what may be called with what, and what may be shown of what it gave. Live."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from lemming.access.named import as_opened, opened_in_gate, places_among
 from lemming.agents import Agent
@@ -25,19 +25,7 @@ from lemming.plugins.errors import words_of
 from lemming.redaction import redact_foreign
 from lemming.tick.edge import tried
 from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
-from lemming.turn.places import Asking, Found
-from lemming.turn.seams import Holder
-
-if TYPE_CHECKING:
-    from lemming.tick.runtime import Runtime
-
-
-class Passed(NamedTuple):
-    """A call that may be made, with what gates said of it, and by whose word, if one was needed."""
-
-    call: ToolCall
-    verdicts: Sequence[GateVerdict]
-    kept: Mapping[str, dict[str, Any]]
+from lemming.turn.places import Asking, Found, Hold, Passed, Trusted
 
 
 class CannotTell(ToolError):
@@ -49,7 +37,6 @@ class CallGates:
     """The gates at an agent's calls, and at what they give.
 
     `trust`: how far its turn is trusted by now, at a result how far it will be; empty: nobody tracks that.
-    `source`: what made it less than agents are trusted.
     """
 
     calls: Sequence[Rule]
@@ -58,7 +45,6 @@ class CallGates:
     settings: Org
     tick: int
     trust: str = ""
-    source: str = ""
 
     @classmethod
     def of(cls, agent: Agent, settings: Org, tick: int) -> CallGates | None:
@@ -68,22 +54,17 @@ class CallGates:
         results = tuple(rule for rule in rules_at(rules, "result") if not rule.gate.by)  # those the turn asks
         return cls(calls, results, agent, settings, tick) if calls or results else None
 
-    def passed(
-        self,
-        runtime: Runtime,
-        index: int,
-        call: ToolCall,
-        tool: Tool,
-        context: ToolContext,
-        holder: Callable[[], Holder],
+    def before(
+        self, call: ToolCall, tool: Tool, context: ToolContext, trusted: Trusted, hold: Hold
     ) -> Passed | ToolResult:
         """Return a call as it may be made, or the result that it has because it may not.
 
         Where gates want approval for it, it is asked for once, for all of them, and for the call as those
         behind them rewrite it.
         """
+        self.trust = trusted.word
         try:
-            looked = runtime.look_at_call(self, index, call, tool, context)
+            looked = self.look_at_call(call, tool, context)
         except CannotTell as error:
             return ToolResult(False, redact_foreign(str(error)))
         if looked.then not in ("pass", "ask"):
@@ -91,15 +72,15 @@ class CallGates:
         seen = call._replace(args=looked.content)
         if looked.passes:
             return Passed(seen, looked.verdicts, {})
-        held = runtime.hold(holder, index, seen, self._asking(looked.asks), context)
+        held = hold(seen, self._asking(looked.asks, trusted))
         if held.result is not None:
             return replace(held.result, verdicts=tuple(looked.verdicts))
         return Passed(seen, [it for it in looked.verdicts if it.then != "ask"], held.kept)
 
-    def _asking(self, verdicts: Sequence[GateVerdict]) -> Asking:
+    def _asking(self, verdicts: Sequence[GateVerdict], trusted: Trusted) -> Asking:
         """Return what gates want together: one person's approval, whom each of them would hear."""
         lines = [it.line for it in verdicts]
-        shown = f"this turn was shown {self.trust} text: {self.source}" if self.source else ""
+        shown = f"this turn was shown {trusted.word} text: {trusted.source}" if trusted.source else ""
         why = "; ".join(dict.fromkeys(filter(None, (*(it.why for it in verdicts), shown))))
         persons, expires = heard_by([rule.gate for rule in self.calls if rule.line in lines])
         return Asking(lines[0], why, persons, expires, lines[1:])
@@ -131,8 +112,11 @@ class CallGates:
 
         return facts
 
-    def look_at_result(self, tool: Tool, call: ToolCall, base: Path, result: ToolResult) -> ToolResult:
+    def after(
+        self, call: ToolCall, tool: Tool, base: Path, trusted: Trusted, result: ToolResult
+    ) -> ToolResult:
         """Have the gates look at the whole of what a call gave, before it is cut."""
+        self.trust = trusted.word
         args = self._seen(call.args, tool, base) if self.results else call.args
 
         def facts(output: Any) -> dict[str, Any]:
