@@ -112,9 +112,9 @@ class Survey:
         return together
 
     @cached_property
-    def has_gates(self) -> bool:
-        """Whether a resume has gates."""
-        return any(agent.gates for agent in self.agents.values())
+    def further(self) -> frozenset[str]:
+        """The keys that capabilities read which a resume has."""
+        return frozenset(key for agent in self.agents.values() for key in agent.further)
 
     @cached_property
     def names_capabilities(self) -> bool:

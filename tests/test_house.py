@@ -51,7 +51,7 @@ NEEDS = {
     "approvals": {"gates", "requests"},
     "calendars": set(),
     "channels": set(),
-    "gates": {"judges", "trust"},
+    "gates": {"judges", "mcp", "trust"},
     "judges": {"plans", "requests"},
     "mcp": {"answers"},
     "plans": {"answers"},
@@ -66,7 +66,6 @@ NEEDS = {
 }
 # What the engine still knows by name. Nothing is added here.
 STILL_BY_NAME = {
-    "org": {"gates"},
     "tick": {"calendars", "channels", "gates", "mcp", "plans", "skills", "trust"},
     "turn": {"answers", "calendars", "judges", "plans", "skills", "trust"},
 }

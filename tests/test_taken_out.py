@@ -31,6 +31,11 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
         {"gates": [{"at": "spend", "credits": 1, "per": "turn", "then": "ask"}]},
         {"turn": {"max_approvals": 2}},
     ],
+    "gates": [
+        {"gates": [{"at": "out", "deny": ["secret"], "then": "block"}]},
+        {"gates": [{"at": "spend", "calls": 5, "per": "turn", "then": "block"}]},
+        {"gates": []},
+    ],
     "windows": [{"memory": {"max_tokens": 100}}],
 }
 """What a resume says that uses a capability."""
@@ -125,6 +130,17 @@ def test_a_gate_of_all_agents_that_asks_stops_the_run_where_nobody_is_asked(tmp_
     found = python(without("approvals", tmp_path / "taken"), "-c", RUN, str(base))
     assert found.returncode != 0
     assert 'the capability "approvals" is not installed' in found.stderr
+    assert not [*base.glob("agents/*/outbox/*")]
+
+
+def test_gates_of_all_agents_stop_the_run_where_nobody_reads_them(tmp_path: Path) -> None:
+    base = plain(tmp_path / "org")
+    gate = {"at": "call", "class": "execute", "then": "block"}
+    (base / "config/org.json").write_text(json.dumps({"gates": [gate]}))
+    (tmp_path / "taken").mkdir()
+    found = python(without("gates", tmp_path / "taken"), "-c", RUN.format(base=str(base)))
+    assert found.returncode != 0
+    assert 'nobody here reads "gates": the capability "gates" is not installed' in found.stderr
     assert not [*base.glob("agents/*/outbox/*")]
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lemming.agents import Survey, survey_agents
-from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.jsontext import parse, pretty, to_line
 from lemming.capabilities.gates.foresee import Foreseen, outcomes
-from lemming.capabilities.gates.gate import Gate, Rule, rules_of
+from lemming.capabilities.gates.gate import Gate, Rule
+from lemming.capabilities.gates.keys import gates_in, rules_in
 from lemming.capabilities.gates.standard import standard
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org
@@ -24,14 +24,14 @@ from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.lock import changing
 from lemming.journal.verdicts import Then
-from lemming.org.config import ORG_FILE, Config, load_config
+from lemming.org.config import ORG_FILE, Config, Org, load_config
 from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
 from lemming.tools import toolset_of
 
 if TYPE_CHECKING:
+    from lemming.capabilities.gates.explained import AskedGate, Explained
     from lemming.facts.gate_reach import AgentReach, ToolReach
-    from lemming.facts.gated import AskedGate, Explained
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -86,7 +86,7 @@ def list_gates(
     base = find_org(ctx)
     settings, survey = load_config(base).org, survey_agents(base)
     rows = []
-    for rule, whose in _listed(settings.gates, survey, agent):
+    for rule, whose in _listed(settings, survey, agent):
         if as_json:
             show_json("gate", {**rule.as_json(), "agent": whose})
         rows.append([rule.line, rule.gate.at, _concerns(rule.gate), rule.gate.then, rule.gate.because])
@@ -123,7 +123,7 @@ def explain(
       lemming gates explain ada shell command="git push"
       lemming gates explain ada file_write '{"path": "shared/x", "content": "y"}' --trust outside
     """
-    from lemming.facts.gated import context_of, explain_call, find_in
+    from lemming.capabilities.gates.explained import context_of, explain_call, find_in
 
     base, config, survey = _opened(ctx)
     whose = find_in(survey, agent)
@@ -149,8 +149,8 @@ def reach(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None
       lemming gates reach ada
       lemming gates reach ada --json | jq '.through[].agent'
     """
+    from lemming.capabilities.gates.explained import find_in
     from lemming.facts.gate_reach import Reaching
-    from lemming.facts.gated import find_in
 
     base, config, survey = _opened(ctx)
     find_in(survey, agent)
@@ -186,7 +186,7 @@ def show_standard(
 
 def _write_standard(base: Organisation) -> None:
     """Put the table into the settings; what else they say stays. Raises `UsageError` if there are gates."""
-    if load_config(base).org.gates:
+    if gates_in(load_config(base).org):
         hint = "`lemming gates standard` prints the table: take from it what you miss"
         raise UsageError(f"{ORG_FILE} has gates already", hint=hint)
     with changing(Path(base), "config"):
@@ -209,15 +209,15 @@ def _opened(ctx: typer.Context) -> tuple[Organisation, Config, Survey]:
     return base, config, survey_agents(base)
 
 
-def _listed(of_org: Sequence[Gate], survey: Survey, agent: str | None) -> Iterator[tuple[Rule, str | None]]:
+def _listed(settings: Org, survey: Survey, agent: str | None) -> Iterator[tuple[Rule, str | None]]:
     """Yield gates in their order, each with the agent whose resume has it, if one has."""
-    from lemming.facts.gated import find_in
+    from lemming.capabilities.gates.explained import find_in
 
     agents = [find_in(survey, agent)] if agent else survey.agents.values()
-    for rule in rules_of(ORG_FILE, of_org, "", ()):
+    for rule in rules_in(settings):
         yield rule, None
     for it in agents:
-        for rule in rules_of(ORG_FILE, (), paths.resume_file(it.name), it.gates):
+        for rule in rules_in(it):
             yield rule, it.name
 
 

@@ -27,7 +27,6 @@ from lemming.capabilities.store.values import store_problems
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.facts.capabilities import problems_of_capabilities
 from lemming.facts.judge_checks import problems_of_gates_judges, problems_of_judges, problems_of_plans_judges
-from lemming.facts.limit_checks import problems_of_limits
 from lemming.facts.model_checks import READ_VALUES, fallbacks_that_help_nobody
 from lemming.facts.output_checks import problems_of_output
 from lemming.facts.plan_checks import problems_of_plan
@@ -48,6 +47,7 @@ from lemming.tick.plan import takes_turns
 from lemming.tick.retention import longest_kept
 from lemming.tick.soundness.judged import judged
 from lemming.tools import server_sources, toolset_of, why_no_server
+from lemming.turn.parts import readers_of
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
 """How many entries are opened where not all are wanted, and how many of each outbox at least."""
@@ -95,18 +95,12 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
     for source in server_sources(base).values():
         yield from source.problems()
-    yield from problems_of_gates_judges(base, config.org.gates, ORG_FILE, config)
+    yield from problems_of_gates_judges(base, config.org.further.get("gates", ()), ORG_FILE, config)
     yield from judged(base, config, survey_agents(base)).stops
     yield from _about_calendar(base, config)
     yield from _about_allocations(base, config)
-    if config.org.gates:
-        asking = (agent for agent in survey_agents(base).agents.values() if takes_turns(agent, config))
-        keys = {key for agent in asking for key in _keys_of(agent)}
-        yield from problems_of_limits(ORG_FILE, config.org.gates, config, keys)
-
-
-def _keys_of(agent: Agent) -> list[str]:
-    return [agent.model.key, *agent.model.fallback]
+    for reader in readers_of(config.org):
+        yield from reader.problems_of_key(base, None, config)
 
 
 def _is_program(base: OrgPath, word: str) -> bool:
@@ -226,8 +220,9 @@ def problems_of_resume(
     yield from problems_of_plan(base, agent, config)
     yield from problems_of_strategy(base, agent, config)
     yield from problems_of_judges(base, agent, config)
-    yield from problems_of_limits(place.file, agent.gates, config, _keys_of(agent))
-    yield from problems_of_gates_judges(base, agent.gates, place.file, config)
+    for reader in readers_of(agent):
+        yield from reader.problems_of_key(base, agent, config)
+    yield from problems_of_gates_judges(base, agent.further.get("gates", ()), place.file, config)
     yield from problems_of_plans_judges(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
-from lemming.capabilities.gates.calls import rules_for
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.trust.authors import Authors
 from lemming.facts.checks import why_no_tools
 from lemming.facts.telling import Telling

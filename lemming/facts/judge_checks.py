@@ -73,10 +73,10 @@ def problems_of_gates_judges(
 
 def programs_that_judge(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterator[Reach]:
     """Yield the programs that judge what agents write."""
-    yield from _at_gates(base, config.org.gates, paths.ORG_FILE)
+    yield from _at_gates(base, config.org.further.get("gates", ()), paths.ORG_FILE)
     for agent in agents:
         file = paths.resume_file(agent.name)
-        yield from _at_gates(base, agent.gates, file)
+        yield from _at_gates(base, agent.further.get("gates", ()), file)
         said = [(agent.verify, agent.name, f"{file}#/verify")] if agent.verify else []
         for index, member in enumerate(agent.team.members if agent.team else ()):
             said += (

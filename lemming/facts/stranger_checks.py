@@ -112,7 +112,7 @@ def _acts(tool: Tool) -> bool:
 
 
 def _is_gated(tool: Tool, agent: Agent, config: Config) -> bool:
-    for gate in (*config.org.gates, *agent.gates):
+    for gate in (it for said in (config.org, agent) for it in said.further.get("gates", ())):
         if gate.at == "call" and gate.concerns_tool(tool.name, tool.tool_class):
             if gate.then in ("ask", "block", "stop") and gate.finding in _LOOKS_AT_ALL:
                 return True

@@ -92,7 +92,7 @@ def _about_cycles(working: Agents, config: Config) -> Iterator[Problem]:
 
 def _is_bounded(agent: Agent, config: Config) -> bool:
     """Return whether something ends what an agent spends, or it goes by the clock."""
-    has_limit = any(gate.at == "spend" for gate in (*config.org.gates, *agent.gates))
+    has_limit = any(gate.at == "spend" for it in (config.org, agent) for gate in it.further.get("gates", ()))
     allowed = credits_of(config, agent.name, agent.credits).max_credits
     return has_limit or allowed is not None or agent.schedule.cron is not None
 

@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming.base.jsontext import JsonProblem, compact, locate, nearest, parse
 from lemming.errors import ConfigError, Problem
-from lemming.files.fitting import Misfit, fields_of, fit, further_of, further_types, key_of, types_by_key
+from lemming.files.fitting import (
+    Misfit,
+    fields_of,
+    fit,
+    further_key,
+    further_keys,
+    further_of,
+    key_of,
+    types_by_key,
+)
 from lemming.files.unknown import Unknown, keys_of, must_be_known, unknown_keys
 
 if TYPE_CHECKING:
@@ -92,8 +101,9 @@ def whole_of(kind: Any) -> Any:
         return kind
     hints = types_by_key(kind)
     own = [(field.name, hints[key_of(field)], _copy_of(field)) for field in fields_of(kind)]
-    others = [(key, found | None, dataclasses.field(default=None)) for key, found in further_types(kind)]
-    namespace = {"__doc__": kind.__doc__, "__post_init__": kind.__post_init__}
+    others = [(it.field.name, it.type, _copy_of(it.field)) for _, it in further_keys(kind)]
+    checks = {"__post_init__": kind.__post_init__} if hasattr(kind, "__post_init__") else {}
+    namespace = {"__doc__": kind.__doc__, **checks}
     return dataclasses.make_dataclass(
         kind.__name__, [*own, *others], frozen=True, kw_only=True, namespace=namespace
     )
@@ -109,7 +119,8 @@ def as_validated(kind: Any, found: Any) -> Any:
     """Return what the validator of a type found as a value of the type."""
     if not further_of(kind):
         return found
-    told = {key: value for key, _ in further_types(kind) if (value := getattr(found, key)) is not None}
+    of_others = ((key, it, getattr(found, it.field.name)) for key, it in further_keys(kind))
+    told = {key: value for key, it, value in of_others if value != it.default}
     return kind(**{field.name: getattr(found, field.name) for field in fields_of(kind)}, further=told)
 
 
@@ -335,9 +346,8 @@ def _type_at(kind: Any, path: Sequence[str | int]) -> Any:
     """Return the type that a value at a place of a file has, without `None`."""
     for part in path:
         if _is_object(kind):
-            others = further_of(kind)
             key = str(part)
-            kind = others[key]() if key in others else types_by_key(kind)[key]
+            kind = further_key(kind, key).type if key in further_of(kind) else types_by_key(kind)[key]
         elif args := typing.get_args(kind):
             kind = args[-1]
         if typing.get_origin(kind) in (typing.Union, types.UnionType):

@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming.errors import ConfigError
 
@@ -45,20 +45,47 @@ INSIDE: Mapping[str, bool] = {"is_inside": True}
 """The metadata of a dataclass field that no file has: what `FURTHER` keys of the file say, by key."""
 
 
-def further_of(kind: Any) -> Mapping[str, Callable[[], Any]]:
-    """Return the keys whose types a dataclass does not know, each with what loads its type.
+class Key(NamedTuple):
+    """A key that a dataclass leaves to others: the type of its value, and the field that says so."""
 
-    They stand in the class's `FURTHER`, and their values go into its field `further`; null is no value.
+    type: Any
+    field: dataclasses.Field[Any]
+
+    @property
+    def default(self) -> Any:
+        """What stands for a value where a file has none."""
+        factory = self.field.default_factory
+        return self.field.default if factory is dataclasses.MISSING else factory()
+
+
+def further_of(kind: Any) -> Mapping[str, Callable[[], Any]]:
+    """Return the keys whose types a dataclass does not know, each with what loads the dataclass that does.
+
+    They stand in the class's `FURTHER`. Their values go into its field `further`, but for defaults.
     """
     found: Mapping[str, Callable[[], Any]] = getattr(kind, "FURTHER", {})
     return found
 
 
-def further_types(kind: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the keys that a dataclass leaves to others, with their types, as far as these are here."""
-    for key, load in further_of(kind).items():
+@cache
+def further_key(kind: Any, key: str) -> Key:
+    """Return a key that a dataclass leaves to others; raise `ConfigError` where its type is not here."""
+    holder = further_of(kind)[key]()
+    return Key(types_by_key(holder)[key], next(it for it in fields_of(holder) if key_of(it) == key))
+
+
+def further_keys(kind: Any) -> Iterator[tuple[str, Key]]:
+    """Yield the keys that a dataclass leaves to others, as far as their types are here."""
+    for key in further_of(kind):
         with contextlib.suppress(ConfigError):
-            yield key, load()
+            yield key, further_key(kind, key)
+
+
+def written(value: Any) -> Any:
+    """Return the value of such a key as files write it: `plain` of what has that, else all its fields."""
+    if isinstance(value, list):
+        return [*map(written, value)]
+    return value.plain if hasattr(value, "plain") else dataclasses.asdict(value)
 
 
 def fields_of(kind: Any) -> list[dataclasses.Field[Any]]:
@@ -168,15 +195,24 @@ def _fitter_of_dataclass(kind: Any) -> Fitter:
         found = ((*fields[key], item) for key, item in value.items() if key in fields)
         told: dict[str, Any] = {}
         if not further.keys().isdisjoint(value):
-            told["further"] = {
-                key: _fitter(further[key]())(value[key]) for key in further if value.get(key) is not None
-            }
+            told["further"] = _further_in(kind, value)
         try:
             return kind(**{name: fitter(item) for name, fitter, item in found}, **told)
         except TypeError as error:  # a key without a default is missing
             raise Misfit from error
 
     return fit_object
+
+
+def _further_in(kind: Any, value: dict[str, Any]) -> dict[str, Any]:
+    fitted = {key: _further_fitter(kind, key)(value[key]) for key in further_of(kind) if key in value}
+    return {key: it for key, it in fitted.items() if it != further_key(kind, key).default}
+
+
+@cache
+def _further_fitter(kind: Any, key: str) -> Fitter:
+    found = further_key(kind, key)
+    return fitter_of(found.type, found.field.metadata)
 
 
 def _within(fitter: Fitter, limits: dict[str, Any]) -> Fitter:

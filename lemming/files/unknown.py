@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from lemming.base.jsontext import escaped, meant, nearest
 from lemming.errors import Problem
-from lemming.files.fitting import further_of, further_types, types_by_key
+from lemming.files.fitting import further_key, further_keys, further_of, types_by_key
 
 Unknown = Literal["kept", "at the top", "none"]
 """Where a file may have keys that its type does not know: anywhere, in which case they are warnings; at its
@@ -49,8 +49,8 @@ def _unknown_keys(
         if key not in known and not pointer and key.startswith(OTHERS):
             continue
         if key in further:
-            if isinstance(value, dict):
-                yield from _unknown_keys(value, further[key](), here, places)
+            hint = further_key(kind, key).type
+            yield from _unknown_below(value, _dataclass_in(hint), hint, here, places)
         elif key not in known:
             elsewhere, names = " or ".join(places().get(key, [])), [*known, *further]
             hint = f"move it to {elsewhere}" if elsewhere and not meant(key, names) else ""
@@ -58,12 +58,20 @@ def _unknown_keys(
             yield Problem(
                 f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code=UNKNOWN_KEY
             )
-        elif isinstance(value, dict) and (inner := known[key] or _table_of(types_by_key(kind)[key])):
-            yield from _unknown_keys(value, inner, here, places)
-        elif isinstance(value, list) and (inner := known[key]):
-            for index, item in enumerate(value):
-                if isinstance(item, dict):
-                    yield from _unknown_keys(item, inner, f"{here}/{index}", places)
+        else:
+            yield from _unknown_below(value, known[key], types_by_key(kind)[key], here, places)
+
+
+def _unknown_below(
+    value: Any, inner: Any, hint: Any, here: str, places: Callable[[], dict[str, list[str]]]
+) -> Iterator[Problem]:
+    """Yield the unknown keys in the value of a key of this type; `inner`: the dataclass that it holds."""
+    if isinstance(value, dict) and (below := inner or _table_of(hint)):
+        yield from _unknown_keys(value, below, here, places)
+    elif isinstance(value, list) and inner:
+        for index, item in enumerate(value):
+            if isinstance(item, dict):
+                yield from _unknown_keys(item, inner, f"{here}/{index}", places)
 
 
 @cache
@@ -93,9 +101,11 @@ def _paths_in(kind: Any, above: str = "") -> Iterator[str]:
         yield f"{above}{key}"
         if inner and typing.get_origin(types_by_key(kind)[key]) is not list:
             yield from _paths_in(inner, f"{above}{key}.")
-    for key, inner in further_types(kind):
+    for key, it in further_keys(kind):
         yield f"{above}{key}"
-        yield from _paths_in(inner, f"{above}{key}.")
+        inner = _dataclass_in(it.type)
+        if inner and typing.get_origin(it.type) is not list:
+            yield from _paths_in(inner, f"{above}{key}.")
 
 
 def _dataclass_in(hint: Any) -> Any:

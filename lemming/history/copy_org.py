@@ -20,6 +20,7 @@ from lemming.capabilities.skills.outside import outside_files
 from lemming.errors import ContractError
 from lemming.files import fs
 from lemming.files.descriptors import walk
+from lemming.files.fitting import written
 from lemming.journal.file import begun_journals, read_journal
 from lemming.journal.records import ModelReplied
 from lemming.org.config import MODELS_FILE, ORG_FILE, Config, load_config
@@ -117,6 +118,8 @@ def _put_stand_in(copy: Path, kills: int) -> None:
     options = {"file": ANSWERS_FILE, "bill": str(copy / BILL_FILE)}
     models = {key: _stand_in(entry, config, options) for key, entry in config.models.items()}
     settings: dict[str, Any] = asdict(config.org)
+    del settings["further"]
+    settings |= {key: written(value) for key, value in config.org.further.items()}
     settings["plugins"] = [*settings["plugins"], "lemming.testing.standin"]
     settings["max_attempts"] = settings["max_attempts"] + kills
     for key in ("history", "on_failure", "on_waiting"):

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import is_
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from lemming.base import paths
 from lemming.base.hosts import why_no_pattern
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
 from lemming.base.times.cron import why_no_zone
-from lemming.capabilities.gates.gate import Gate
 from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.files.documents import NOT_JSON, Document, read_text, unreadable
-from lemming.files.fitting import about
+from lemming.files.fitting import INSIDE, about
 from lemming.files.unknown import UNKNOWN_KEY
 from lemming.org.blocks import AgentDefaults, FindingSettings, Http, Quota, Reminders, ShellSettings, Trust
 from lemming.org.models import DEFAULT_MODELS, ModelEntry
 from lemming.org.organisation import Organisation
 from lemming.org.resume import AgentCredits, Allocation
-from lemming.org.when import fields_in
+from lemming.plugins.capabilities import org_keys
 from lemming.providers import is_channel, option_names
 from lemming.redaction import name_variables
 
@@ -177,12 +176,6 @@ class Org:
             "`lemming pause`."
         ),
     )
-    gates: list[Gate] = field(
-        default_factory=list,
-        metadata=about(
-            "Rules for all agents, asked in this order and before those of a resume: docs/gates.md."
-        ),
-    )
     capabilities: dict[str, dict[str, Any]] = field(
         default_factory=dict,
         metadata=about(
@@ -201,6 +194,10 @@ class Org:
             "Where it stands, the engine keeps track of how far texts are trusted; null: it does not."
         ),
     )
+    further: dict[str, Any] = field(default_factory=dict, metadata=INSIDE)
+    """The values of keys that capabilities read, by key: those that the file has."""
+
+    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = org_keys()
 
 
 @dataclass(frozen=True)
@@ -305,7 +302,6 @@ def _config_of(found: Sequence[_Found]) -> Config:
         *_problems_of_cluster(org),
         *_problems_of_zone(org),
         *_problems_of_hosts(org),
-        *_problems_of_gates(org),
     )
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
@@ -322,15 +318,6 @@ def _problems_of_cluster(settings: Org) -> Iterator[Problem]:
         yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
     elif settings.executor == "dask" and not settings.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
-
-
-def _problems_of_gates(settings: Org) -> Iterator[Problem]:
-    for place, gate in enumerate(settings.gates):
-        if settings.trust is None and gate.when and "trust" in fields_in(gate.when):
-            hint = 'have the engine track it: "trust": {}'
-            yield Problem(
-                "it looks at trust, which nobody tracks", ORG_FILE, pointer=f"/gates/{place}/when", hint=hint
-            )
 
 
 def _problems_of_hosts(settings: Org) -> Iterator[Problem]:

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from lemming.base.jsontext import compact, nearest, parse
 from lemming.base.kinds import MESSAGE_KINDS, MessageKind
-from lemming.capabilities.gates.gate import Gate
-from lemming.files.fitting import INSIDE, LARGEST_AMOUNT, Misfit, about
+from lemming.files.fitting import INSIDE, LARGEST_AMOUNT, Misfit, about, written
 from lemming.org.schedule import AgentSchedule
 from lemming.org.verification import JudgedBy, judged_by_in
 from lemming.org.when import problems_of
@@ -292,12 +291,6 @@ class Agent:
     output: Output | None = field(
         default=None, metadata=about("What its entries must be; null: any payload will do.")
     )
-    gates: list[Gate] = field(
-        default_factory=list,
-        metadata=about(
-            "Rules for what it is shown, calls and writes, after the organisation's: docs/gates.md."
-        ),
-    )
     verify: JudgedBy | None = field(
         default=None, metadata=about("Who must pass what it writes before it leaves; null: nobody.")
     )
@@ -355,8 +348,8 @@ class Agent:
     def plain(self) -> dict[str, Any]:
         """The agent as JSON values, in the resume's own shape, without the later keys that say nothing."""
         values: dict[str, Any] = parse(compact(asdict(self)))
-        values["gates"] = [gate.plain for gate in self.gates]
-        values |= values.pop("further")
+        del values["further"]
+        values |= {key: written(value) for key, value in self.further.items()}
         for block, defaults in LATER_KEYS.items():
             inside = (values.get(block) or {}) if block else values
             for key in [key for key, default in defaults.items() if inside.get(key, ...) == default]:
@@ -380,7 +373,6 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "capabilities": {},
         "clock": False,
         "created_by": "",
-        "gates": [],
         "guides": False,
         "output": None,
         "paused": "",

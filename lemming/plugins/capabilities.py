@@ -24,11 +24,13 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
 
 class Listed(NamedTuple):
-    """A line of the table. `resume`: the keys of a resume that it reads, each with the class of its value.
+    """A line of the table. `resume`: the keys of a resume that it reads, each with the class that has it as a
+    field; `org`: likewise of `config/org.json`.
 
     `place`, and each class, are a module and a name in it. `gates`: the words of a gate's `then` that it
     answers, `turn` the keys of a resume's `turn` that are its own, `commands` those that need it.
-    `requests`: a path in the payload of a request; who writes there makes a request of its. `after`:
+    `requests`: a path in the payload of a request; who writes there makes a request of its. `needs`: others
+    that have to be here too. `begins`: it may ask, or show, before a turn's own first question. `after`:
     those that are asked before it, at every moment at which both take part. `used` says of an agent and the
     settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
@@ -42,10 +44,13 @@ class Listed(NamedTuple):
     name: str
     place: str
     resume: Mapping[str, str] = NO_KEYS
+    org: Mapping[str, str] = NO_KEYS
     gates: frozenset[str] = frozenset()
     turn: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    begins: bool = False
     after: tuple[str, ...] = ()
     used: Callable[[Any, Any], Any] | None = None
     is_asked_for: Callable[[Any, Mapping[str, Any]], Any] | None = None
@@ -62,6 +67,11 @@ class Listed(NamedTuple):
         return ".".join(self.place.split(".")[:3])
 
 
+def _asks_persons(agent: Any, settings: Any) -> bool:
+    rules = (rule for it in (settings, agent) for rule in it.further.get("gates", ()))
+    return any(rule.then == "ask" for rule in rules)
+
+
 SHIPPED: Mapping[str, Listed] = {
     it.name: it
     for it in (
@@ -72,11 +82,22 @@ SHIPPED: Mapping[str, Listed] = {
             turn=("max_approvals",),
             commands=("approvals", "approve", "deny"),
             requests=("call", "gate"),
+            needs=("gates",),
+            begins=True,
+            used=_asks_persons,
+        ),
+        Listed(
+            "gates",
+            "lemming.capabilities.gates.capability:Gates",
+            resume={"gates": "lemming.capabilities.gates.keys:OfResume"},
+            org={"gates": "lemming.capabilities.gates.keys:OfOrg"},
+            commands=("gates",),
         ),
         Listed(
             "windows",
             "lemming.capabilities.windows.capability:Windows",
-            resume={"memory": "lemming.capabilities.windows.settings:MemoryWindow"},
+            resume={"memory": "lemming.capabilities.windows.settings:OfResume"},
+            begins=True,
             # a turn that only makes calls sums up nothing; a strategy may look at what is not shown
             after=("approvals", "strategies"),
         ),
@@ -103,11 +124,6 @@ WITHIN: Mapping[str, Listed] = {
             "lemming.capabilities.judges.capability:Judges",
             used=lambda agent, _: agent.verify,
             is_asked_for=_has_judges,
-        ),
-        Listed(
-            "gates",
-            "lemming.capabilities.gates.capability:Gates",
-            used=lambda agent, settings: settings.gates or agent.gates,
         ),
         Listed(
             "forms",
@@ -223,6 +239,11 @@ def capability_here(name: str, plugins: Iterable[str] | None = None) -> Any:
         return None
 
 
+def may_begin(name: str) -> bool:
+    """Return whether a capability may ask, or show, before a turn's own first question."""
+    return name not in LISTED or LISTED[name].begins
+
+
 def made_by(payload: Mapping[str, Any]) -> str:
     """Return the capability whose request a payload is; empty where it is somebody's own.
 
@@ -313,11 +334,12 @@ def _as_registered(registered: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @cache
 def why_missing(name: str) -> str:
-    """Return in words that a capability of ours is not here; empty where it is."""
+    """Return in words that a capability of ours is not here, or one that it needs; empty where it is."""
     folder = LISTED[name].folder
     found = find_spec(folder)
-    is_here = found is not None and found.origin is not None  # an empty folder has none
-    return "" if is_here else f'the capability "{name}" is not installed: {folder} is missing'
+    if found is None or found.origin is None:  # an empty folder has none
+        return f'the capability "{name}" is not installed: {folder} is missing'
+    return next(filter(None, map(why_missing, LISTED[name].needs)), "")
 
 
 def in_order(names: Iterable[str], plugins: Iterable[str] | None = None) -> list[str]:
@@ -347,14 +369,19 @@ def in_order(names: Iterable[str], plugins: Iterable[str] | None = None) -> list
 
 
 def resume_keys() -> Mapping[str, Load]:
-    """Return the keys of a resume that capabilities read, each with what loads the class of its value.
+    """Return the keys of a resume that capabilities read, each with what loads the class that has it.
 
     That raises `ConfigError` where the capability is not here.
     """
     return {
-        key: partial(_class_of, listed.name, place)
-        for listed in SHIPPED.values()
-        for key, place in listed.resume.items()
+        key: partial(_class_of, it.name, place) for it in SHIPPED.values() for key, place in it.resume.items()
+    }
+
+
+def org_keys() -> Mapping[str, Load]:
+    """Return the keys of `config/org.json` that capabilities read, likewise."""
+    return {
+        key: partial(_class_of, it.name, place) for it in SHIPPED.values() for key, place in it.org.items()
     }
 
 

@@ -376,7 +376,7 @@ class Tick:
     @cached_property
     def _limits(self) -> TickSpending | None:
         """The limits of what the tick's turns may spend; None where there are none."""
-        if not (self.snapshot.config.org.gates or self.snapshot.survey.has_gates):
+        if not (self.snapshot.config.org.further or self.snapshot.survey.further):
             return None
         from lemming.tick.limits import TickSpending
 

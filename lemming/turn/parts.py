@@ -20,7 +20,7 @@ from lemming.mail.held import Ends, EntriesOf, Read
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry, entry_id
-from lemming.org.config import Config
+from lemming.org.config import Config, Org
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import (
     ASKED_FOR,
@@ -28,7 +28,6 @@ from lemming.plugins.capabilities import (
     REQUESTS,
     SHIPPED,
     TAKING_PART,
-    WITHIN,
     capability,
     in_order,
 )
@@ -248,18 +247,24 @@ def used_by(agent: Agent, config: Config) -> Sequence[Capability]:
 
 def named_by(agent: Agent, config: Config) -> AbstractSet[str]:
     """Return the names of the capabilities that a resume, or the settings, make use of."""
-    gates = (*config.org.gates, *agent.gates)
-    own = {name for name, it in WITHIN.items() if it.used and it.used(agent, config.org)}
+    own = {name for name, it in LISTED.items() if it.used and it.used(agent, config.org)}
     if agent.capabilities or config.org.capabilities:
         own |= {*agent.capabilities, *config.org.capabilities}
-    if not (agent.further or gates):
+    if not (agent.further or config.org.further):
         return own
-    words = {gate.then for gate in gates}
     return own | {
         it.name
         for it in SHIPPED.values()
-        if not (it.resume.keys().isdisjoint(agent.further) and it.gates.isdisjoint(words))
+        if not (it.resume.keys().isdisjoint(agent.further) and it.org.keys().isdisjoint(config.org.further))
     }
+
+
+def readers_of(said: Org | Agent) -> list[Capability]:
+    """Return the capabilities that ship whose keys the settings, or a resume, have."""
+    if not said.further:
+        return []
+    keys = ((it.name, it.resume if isinstance(said, Agent) else it.org) for it in SHIPPED.values())
+    return [capability(name) for name, own in keys if not own.keys().isdisjoint(said.further)]
 
 
 class _Named:

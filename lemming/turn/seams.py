@@ -28,7 +28,7 @@ from lemming.mail.requests import RequestView
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry
-from lemming.org.config import ORG_FILE, Config
+from lemming.org.config import ORG_FILE, Config, Org
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import Message
@@ -303,6 +303,21 @@ class Capability:
 
     def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
         """Yield what is wrong with how the organisation uses it; `only`: about one agent."""
+        yield from ()
+
+    def tools_named(self, said: Org | Agent) -> Iterable[str]:
+        """Return the tools that its key in the settings, or in a resume, names, as names or patterns."""
+        return ()
+
+    def wrong_with(self, agent: Agent | None, known: Any) -> Iterator[tuple[str, str, str]]:
+        """Yield what can never be in its key of a resume (None: of the settings): place, message, hint.
+
+        `known` is all that there is, a `WhatIsThere`.
+        """
+        yield from ()
+
+    def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+        """Yield what else is wrong with its key in a resume (None: in the settings)."""
         yield from ()
 
     def questions(self, given: Json) -> Mapping[str, Sequence[Message]]:

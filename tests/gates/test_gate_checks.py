@@ -9,7 +9,7 @@ import pytest
 
 from lemming.agents import survey_agents
 from lemming.capabilities.gates.standard import standard
-from lemming.facts.gate_checks import problems_of_gates
+from lemming.capabilities.gates.idle import problems_of_gates
 from lemming.org.config import load_config
 from lemming.testing import make_org, resume
 from lemming.tick.soundness.judged import judged

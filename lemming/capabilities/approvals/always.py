@@ -6,6 +6,7 @@ It ends that asking and nothing else: the call is looked at by all other gates a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from lemming.base import paths
 from lemming.base.jsontext import parse, pretty
 from lemming.base.patterns import is_among
 from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.keys import gates_in
 from lemming.errors import ConfigError, UsageError
 from lemming.files import fs
 from lemming.files.lock import changing
@@ -93,12 +95,12 @@ def let_pass(base: OrgPath, call: Json, agent: str) -> Unasked:
     return _unasked(call, agent)
 
 
-def _gates_in(base: OrgPath, file: str, agent: str) -> list[Gate]:
+def _gates_in(base: OrgPath, file: str, agent: str) -> Sequence[Gate]:
     org = Organisation.at(base)
     settings = load_config(org).org  # or nothing is touched
     if file == ORG_FILE:
-        return settings.gates
-    return load_agent(org, agent).gates if file == paths.resume_file(agent) else []
+        return gates_in(settings)
+    return gates_in(load_agent(org, agent)) if file == paths.resume_file(agent) else []
 
 
 def _read(base: OrgPath, file: str) -> bytes:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.base import paths
 from lemming.capabilities.approvals.decided import decided_in, told
 from lemming.capabilities.approvals.decisions import approved_ahead, ends_of
 from lemming.capabilities.approvals.journals import why_not_approved, without_made
 from lemming.capabilities.approvals.review import Review, review_of
 from lemming.capabilities.approvals.waiting import NAME, SPEND, decision_in, require_waiting
-from lemming.capabilities.gates.gate import rules_of
+from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import rules_at
 from lemming.errors import Problem
 from lemming.files.documents import value_of
@@ -160,7 +159,7 @@ class ApprovalsPreparation(Preparation):
     def given(self) -> Json:
         """Return whom the turn may ask about what, and what was decided."""
         now, agent = self.moment.now, self.moment.agent
-        rules = rules_of(paths.ORG_FILE, now.config.org.gates, paths.resume_file(agent.name), agent.gates)
+        rules = rules_for(agent, now.config.org)
         askable = {
             rule.line: whom_to_ask(now.mail.persons, now.mail.resumes, agent.name, rule.gate.persons)
             for rule in rules_at(rules, "out")

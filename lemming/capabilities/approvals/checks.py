@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
-from lemming.capabilities.gates.gate import Gate, Rule, rules_of
+from lemming.capabilities.gates.gate import Gate, Rule
+from lemming.capabilities.gates.keys import rules_for
 from lemming.errors import Problem
 from lemming.mail.people import whom_to_ask
 from lemming.org.config import Config
@@ -26,7 +27,7 @@ def problems_of_asking(base: OrgPath, config: Config, only: str | None = None) -
     for name, agent in survey.agents.items():
         if only not in (None, name) or not takes_turns(agent, config):
             continue
-        rules = rules_of(paths.ORG_FILE, config.org.gates, paths.resume_file(name), agent.gates)
+        rules = rules_for(agent, config.org)
         if not any(rule.gate.then == "ask" for rule in rules):
             continue
         tools = [

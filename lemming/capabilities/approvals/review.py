@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from lemming.agents import Agent
-from lemming.base import paths
 from lemming.capabilities.approvals.decisions import settled
 from lemming.capabilities.approvals.waiting import NAME, SHOW, Waiting
-from lemming.capabilities.gates.gate import Gate, Rule, rules_of
+from lemming.capabilities.gates.gate import Gate, Rule
+from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.limit import AMOUNTS
 from lemming.capabilities.gates.look import rules_at
 from lemming.capabilities.gates.shown import InGates, in_gates
@@ -123,8 +123,7 @@ class Review:
 
 def review_of(now: Surroundings, agent: Agent, asked: Sequence[Asked]) -> Review | None:
     """Return which entries an agent is shown only once a person lets them in; None where no gate says so."""
-    settings = now.config.org
-    rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
+    rules = rules_for(agent, now.config.org)
     of_showing = rules_at(rules, "in")
     spending = [rule for rule in rules_at(rules, "spend") if rule.gate.then == "ask"]
     if not (spending or any(rule.gate.then == "ask" for rule in of_showing)):

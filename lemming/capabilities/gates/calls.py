@@ -14,7 +14,8 @@ from lemming.base import paths
 from lemming.base.contract import ToolCall
 from lemming.capabilities.gates.asked import heard_by
 from lemming.capabilities.gates.checks import asking
-from lemming.capabilities.gates.gate import Rule, rules_of
+from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Check, Facts, Looked, look, nobody_judged, rules_at
 from lemming.capabilities.gates.placed import placed
 from lemming.errors import LemmingError, ToolError
@@ -168,11 +169,6 @@ class CallGates:
     @property
     def _ask(self) -> Check:
         return asking(tuple(self.settings.plugins))
-
-
-def rules_for(agent: Agent, settings: Org) -> tuple[Rule, ...]:
-    """Return the gates of an agent, in the order they are asked."""
-    return rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
 
 
 def planned_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEffect, ...] | None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from lemming.base import paths
+from collections.abc import Iterable, Iterator
+
+from lemming.agents import Agent
 from lemming.capabilities.gates.calls import CallGates
-from lemming.capabilities.gates.gate import GATES, rules_of
+from lemming.capabilities.gates.gate import GATES
+from lemming.capabilities.gates.keys import gates_in, rules_for
 from lemming.capabilities.gates.look import rules_at
 from lemming.capabilities.gates.shown import look_at_shown
 from lemming.capabilities.gates.written import OutGates
+from lemming.errors import Problem
 from lemming.files.fields import Json
+from lemming.org.config import Config, Org
 from lemming.org.models import ModelEntry
+from lemming.org.organisation import OrgPath
+from lemming.tick.soundness.known import WhatIsThere
 from lemming.turn.draft import Draft
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import CallLookout, LetsIn, Lookout, ToShow
@@ -47,10 +54,34 @@ class Gates(Capability):
         """Return why a turn may not go on: a gate at what it writes stands that its record does not have."""
         agent, recorded = inputs.agent, inputs.given.get(GATES, {}).get("rules", ())
         known = [plain["gate"] for plain in recorded]
-        rules = rules_of(paths.ORG_FILE, now.config.org.gates, paths.resume_file(agent.name), agent.gates)
-        missing = (rule.line for rule in rules_at(rules, "out") if rule.as_json()["gate"] not in known)
+        rules = rules_at(rules_for(agent, now.config.org), "out")
+        missing = (rule.line for rule in rules if rule.as_json()["gate"] not in known)
         line = next(missing, "")
         return f"a gate stands at {line} which the turn was not begun with" if line else ""
+
+    def tools_named(self, said: Org | Agent) -> Iterable[str]:
+        """Return the tools that gates name."""
+        return (tool for gate in gates_in(said) for tool in gate.tools)
+
+    def wrong_with(self, agent: Agent | None, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
+        """Yield what can never be in gates."""
+        from lemming.capabilities.gates.soundness import wrong_with
+
+        for place, gate in enumerate(gates_in(agent or known.config.org)):
+            for it in wrong_with(gate, known, agent):
+                yield it._replace(at=f"/gates/{place}{it.at}")
+
+    def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+        """Yield the limits that cannot hold."""
+        from lemming.capabilities.gates.limit_checks import problems_of_limits
+
+        yield from problems_of_limits(base, agent, config)
+
+    def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield a warning for each gate that does nothing."""
+        from lemming.capabilities.gates.idle import problems_of_gates
+
+        yield from problems_of_gates(base, config, only)
 
 
 class GatesPreparation(Preparation):

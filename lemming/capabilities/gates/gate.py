@@ -6,7 +6,7 @@ one finding (`FINDINGS`) what it looks for there. Without one it concerns all th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -263,16 +263,6 @@ class Rule(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return it as a journal holds it."""
         return {"line": self.line, "gate": self.gate.plain}
-
-
-def rules_of(org_file: str, of_org: Iterable[Gate], own_file: str, own: Iterable[Gate]) -> tuple[Rule, ...]:
-    """Return the gates of an agent in the order they are asked: the organisation's, then its own."""
-    return (*_lined(org_file, of_org), *_lined(own_file, own))
-
-
-def _lined(file: str, gates: Iterable[Gate]) -> Iterator[Rule]:
-    for place, gate in enumerate(gates):
-        yield Rule(f"{file}#/gates/{place}", gate)
 
 
 def _listed(value: str | Sequence[str] | None) -> Sequence[str]:

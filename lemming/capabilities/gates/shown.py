@@ -9,7 +9,8 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.capabilities.gates.checks import asking
-from lemming.capabilities.gates.gate import Rule, rules_of
+from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Looked, digest_of, look, rules_at
 from lemming.capabilities.trust.authors import Authors, channels_among
 from lemming.capabilities.trust.order import AGENT
@@ -177,7 +178,7 @@ def look_at_shown(
 ) -> tuple[ToShow, dict[str, Any]]:
     """Return what a turn may be shown, and what its record says of gates. Raises `StoppedByGate`."""
     settings = now.config.org
-    rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
+    rules = rules_for(agent, settings)
     of_writing = rules_at(rules, "out")
     told: dict[str, Any] = {"rules": [rule.as_json() for rule in of_writing]}
     if of_writing and now.config.has_channels:

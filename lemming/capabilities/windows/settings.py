@@ -22,3 +22,10 @@ class MemoryWindow:
     max_tokens: int = field(
         metadata=about("So many tokens, as estimated, of entries said before.", ge=50, le=10_000_000)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfResume:
+    """What a resume says of windows."""
+
+    memory: MemoryWindow | None = None

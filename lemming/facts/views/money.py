@@ -11,13 +11,11 @@ from typing import Any
 from lemming.agents import Survey, survey_agents
 from lemming.base.clock import parse_timestamp
 from lemming.base.times.cron import zone
-from lemming.capabilities.gates.gate import rules_of
-from lemming.capabilities.gates.limit import limits_of, window_of
 from lemming.errors import CorruptState, UsageError
 from lemming.facts.views.glances import Glance, Spent, glances_at
 from lemming.journal.file import begun_journals
 from lemming.journal.ledger import AgentState, read_state
-from lemming.org.config import ORG_FILE, Config, credits_of, load_config
+from lemming.org.config import Config, credits_of, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.verification import JUDGES
 from lemming.tick.plan import takes_turns
@@ -177,6 +175,11 @@ def _total(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _limits(config: Config) -> list[dict[str, Any]]:
     """Return the limits that the organisation's gates set, as the lines that say them."""
+    if "gates" not in config.org.further:
+        return []
+    from lemming.capabilities.gates.keys import rules_in
+    from lemming.capabilities.gates.limit import limits_of, window_of
+
     return [
         {
             "line": rule.line,
@@ -186,6 +189,6 @@ def _limits(config: Config) -> list[dict[str, Any]]:
             "then": rule.gate.then,
             "models": [*(rule.gate.models or ())],
         }
-        for rule in rules_of(ORG_FILE, config.org.gates, "", ())
+        for rule in rules_in(config.org)
         if limits_of(rule.gate)
     ]

@@ -11,17 +11,16 @@ from dataclasses import replace
 from operator import is_
 from typing import Any, NamedTuple
 
-from lemming.agents import RESUME_LIMIT_BYTES, Survey, survey_agents
+from lemming.agents import RESUME_LIMIT_BYTES, Agent, Survey, survey_agents
 from lemming.base import paths
 from lemming.base.jsontext import locate
 from lemming.errors import ConfigError, Problem
 from lemming.files import fs
-from lemming.org.config import CREDITS_FILE, ORG_FILE, Config, load_config
+from lemming.org.config import CREDITS_FILE, ORG_FILE, Config, Org, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.capabilities import PREFIXES, brought
 from lemming.plugins.registry import load_installed_plugins, not_imported
 from lemming.tick.soundness.capabilities import wrong_with_blocks, wrong_with_order
-from lemming.tick.soundness.gates import wrong_with
 from lemming.tick.soundness.known import WhatIsThere, Wrong
 from lemming.tick.soundness.rules import (
     wrong_with_agent,
@@ -31,6 +30,7 @@ from lemming.tick.soundness.rules import (
 )
 from lemming.tools import server_sources, toolset_of
 from lemming.tools.toolset import OwnToolset, Toolset
+from lemming.turn.parts import readers_of
 
 CODE = "LMG-308"
 NONE_NAMED: Mapping[str, Any] = {}
@@ -93,7 +93,7 @@ class _Latest:
 
 def _is_about_tools(config: Config, survey: Survey) -> bool:
     trust = config.org.trust
-    is_named = bool(survey.by_tool or survey.has_gates or config.org.gates or (trust and trust.tools))
+    is_named = bool(survey.by_tool or survey.further or config.org.further or (trust and trust.tools))
     return is_named or bool(config.org.tool_files)
 
 
@@ -107,8 +107,9 @@ def _capabilities_of(config: Config, survey: Survey) -> Mapping[str, Any]:
 def _known_of_servers(org: Organisation, config: Config, survey: Survey) -> list[object]:
     """Return what is known of servers, where somebody's tools are theirs."""
     named = [*(config.org.trust.tools if config.org.trust else ()), *survey.by_tool]
-    named += [tool for gate in config.org.gates for tool in gate.tools]
-    named += [tool for agent in survey.agents.values() for gate in agent.gates for tool in gate.tools]
+    both: list[Org | Agent] = [config.org, *survey.agents.values()]
+    for said in both:
+        named += [tool for reader in readers_of(said) for tool in reader.tools_named(said)]
     if not any(tool.startswith(PREFIXES) for tool in named):
         return []
     return [source.known for source in server_sources(org).values()]
@@ -142,8 +143,7 @@ def _judge(known: WhatIsThere) -> Judged:
         wrong = [*wrong_with_agent(agent, known)]
         if agent.capabilities:
             wrong += wrong_with_blocks(agent.capabilities, "resume_settings", known)
-        for place, gate in enumerate(agent.gates):
-            wrong += [it._replace(at=f"/gates/{place}{it.at}") for it in wrong_with(gate, known, agent)]
+        wrong += [Wrong(*it) for reader in readers_of(agent) for it in reader.wrong_with(agent, known)]
         if wrong:
             problems = tuple(_problems(known.org, paths.resume_file(name), wrong))
             out[name] = ConfigError(str(problems[0]), problems=problems)
@@ -156,9 +156,8 @@ def _judge(known: WhatIsThere) -> Judged:
 
 def _wrong_with_settings(known: WhatIsThere) -> Iterator[Wrong]:
     settings = known.config.org
-    for place, gate in enumerate(settings.gates):
-        for it in wrong_with(gate, known, None):
-            yield it._replace(at=f"/gates/{place}{it.at}")
+    for reader in readers_of(settings):
+        yield from (Wrong(*it) for it in reader.wrong_with(None, known))
     if settings.capabilities or known.survey.names_capabilities:
         yield from wrong_with_blocks(settings.capabilities, "settings", known)
         yield from wrong_with_order(known)

@@ -29,7 +29,7 @@ from lemming.llm.backends.replay import replayed
 from lemming.org.config import Config, load_config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import WITHIN
+from lemming.plugins.capabilities import may_begin
 from lemming.providers import Reply, Request
 from lemming.tick.counter import load_counter, persist_tick
 from lemming.tick.recorded import recorded_finding, recorded_result
@@ -266,8 +266,8 @@ class Rerun(Runtime):
             raise missing(self.recorded, request.agent, f"call {request.step} of its model")
         started = self.recorded.started[request.agent]
         recorded = started.prompt
-        # What a capability shows first, other than the engine's own parts, comes after the prompt.
-        goes_on = request.step or started.given.keys() - WITHIN.keys()
+        # What a capability shows first comes after the prompt.
+        goes_on = request.step or any(map(may_begin, started.given))
         now = request.messages[: len(recorded)] if goes_on else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
             is_free = request.step or strategy not in SHIPPED

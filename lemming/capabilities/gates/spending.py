@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any
 
 from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.capabilities.gates.gate import Rule, rules_of
+from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.keys import gates_in, rules_for
 from lemming.capabilities.gates.limit import NOTHING, Amount, Window, raised, window_of
 from lemming.capabilities.gates.look import rules_at
 from lemming.errors import CorruptState
@@ -28,7 +28,6 @@ from lemming.journal.lost import Lost
 from lemming.journal.records import Record, TurnStarted
 from lemming.journal.report import TurnReport
 from lemming.mail.kept import raises_of
-from lemming.org.config import ORG_FILE
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.reserved import Reserved
 from lemming.tick.runtime import Runtime, Stopped
@@ -74,7 +73,7 @@ class TickSpending:
     ) -> TickSpending | None:
         """Return the limits of a tick with these records so far; None where nobody has any."""
         agents = snapshot.survey.agents.values()  # whoever has a limit may add up what others spend
-        gates = [*snapshot.config.org.gates, *(gate for agent in agents for gate in agent.gates)]
+        gates = [*gates_in(snapshot.config.org), *(gate for agent in agents for gate in gates_in(agent))]
         if not any(gate.at == "spend" for gate in gates):
             return None
         begun = {it.agent: AgentState.from_json(it.state) for it in records if isinstance(it, TurnStarted)}
@@ -84,8 +83,7 @@ class TickSpending:
     def of(self, inputs: TurnInputs, journal: Journal) -> TurnSpending:
         """Return the limits of a turn that begins, or goes on."""
         agent = inputs.agent
-        own_file = paths.resume_file(agent.name)
-        rules = rules_at(rules_of(ORG_FILE, self.snapshot.config.org.gates, own_file, agent.gates), "spend")
+        rules = rules_at(rules_for(agent, self.snapshot.config.org), "spend")
         reserved = Reserved(journal, agent.name)
         turn = self.turns[agent.name] = TurnSpending(self, inputs, rules, reserved)
         self.tell()

@@ -16,7 +16,8 @@ from lemming.base import paths
 from lemming.base.jsontext import compact, nearest
 from lemming.base.patterns import is_among, is_named
 from lemming.capabilities.gates.checks import checks_of
-from lemming.capabilities.gates.gate import SETTLES, Gate, Rule, rules_of
+from lemming.capabilities.gates.gate import SETTLES, Gate, Rule
+from lemming.capabilities.gates.keys import gates_in, rules_in
 from lemming.errors import ConfigError, Problem
 from lemming.org.config import ORG_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
@@ -66,22 +67,22 @@ class _Known:
 def problems_of_gates(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
     """Yield a warning for each gate that does nothing; `only`: those of this agent's resume."""
     agents = survey_agents(base).agents
-    if not config.org.gates and not any(agent.gates for agent in agents.values()):
+    if not gates_in(config.org) and not any(map(gates_in, agents.values())):
         return
     known = _Known(base, config, agents)
     if only is None:
-        yield from _problems_in(ORG_FILE, config.org.gates, (), known, None)
+        yield from _problems_in(ORG_FILE, [*rules_in(config.org)], (), known, None)
     for name in [only] if only else agents:
-        if (agent := agents.get(name)) and agent.gates:
-            of_org = rules_of(ORG_FILE, config.org.gates, "", ())
-            yield from _problems_in(paths.resume_file(name), agent.gates, of_org, known, agent)
+        if agent := agents.get(name):
+            of_org = [*rules_in(config.org)]
+            yield from _problems_in(paths.resume_file(name), [*rules_in(agent)], of_org, known, agent)
 
 
 def _problems_in(
-    file: str, gates: Sequence[Gate], before: Sequence[Rule], known: _Known, agent: Agent | None
+    file: str, own: Sequence[Rule], before: Sequence[Rule], known: _Known, agent: Agent | None
 ) -> Iterator[Problem]:
-    rules = [*before, *rules_of(file, gates, "", ())]
-    for place, gate in enumerate(gates):
+    rules = [*before, *own]
+    for place, (_, gate) in enumerate(own):
         pointer = f"/gates/{place}"
         for at, message, hint in _wrong_with(gate, known, agent):
             yield Problem(message, file, pointer=f"{pointer}{at}", hint=hint, severity="warning", code=CODE)

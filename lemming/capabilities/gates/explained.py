@@ -11,8 +11,9 @@ from lemming.base.contract import ToolCall
 from lemming.base.jsontext import nearest
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.asked import heard_by
-from lemming.capabilities.gates.calls import CallGates, rules_for
+from lemming.capabilities.gates.calls import CallGates
 from lemming.capabilities.gates.gate import SETTLES, Gate, Rule
+from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Facts, look
 from lemming.errors import LemmingError, UsageError
 from lemming.journal.verdicts import Then

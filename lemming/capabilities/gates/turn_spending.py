@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lemming.base.jsontext import to_line
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.gate import Gate, Rule
+from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.gates.limit import (
     AMOUNTS,
     NOTHING,
@@ -258,7 +259,7 @@ def _most_of_turn(inputs: TurnInputs, snapshot: Snapshot) -> Amount:
     asked_before = [messages for _, messages in questions_of(inputs.given, plugins)]
     calls = inputs.max_steps * (inputs.repairs + 1) + len(asked_before)
     entries = [inputs.model, *(models[key] for key in agent.model.fallback if key in models)]
-    by_gates = any(gate.by for gate in (*snapshot.config.org.gates, *agent.gates))
+    by_gates = any(gate.by for it in (snapshot.config.org, agent) for gate in gates_in(it))
     has_judges = JUDGES in inputs.given or by_gates
     if agent.turn.strategy is not None or has_judges:
         calls, entries = OTHERS_PER_REPLY * (calls + OTHERS_PER_REPLY), [*entries, *models.values()]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
+from lemming.agents import Agent, survey_agents
+from lemming.base import paths
 from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.gates.limit import window_of
 from lemming.errors import Problem
 from lemming.llm.prices import price_of
 from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
+from lemming.tick.plan import takes_turns
 from lemming.tick.turn_limits import NO_MODELS
 
 
-def problems_of_limits(
-    file: str, gates: Sequence[Gate], config: Config, keys: Iterable[str]
-) -> Iterator[Problem]:
-    """Yield what is wrong with the limits of a file; `keys` are those of the models that they concern."""
-    for place, gate in enumerate(gates):
+def problems_of_limits(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+    """Yield what is wrong with the limits of a resume; None: of the settings."""
+    file = paths.resume_file(agent.name) if agent else paths.ORG_FILE
+    concerned = [agent] if agent else survey_agents(base).agents.values()
+    asking = (it for it in concerned if agent or takes_turns(it, config))
+    keys = {key for it in asking for key in (it.model.key, *it.model.fallback)}
+    for place, gate in enumerate(gates_in(agent or config.org)):
         if gate.at != "spend":
             continue
         pointer = f"/gates/{place}"

@@ -1,0 +1,54 @@
+"""The key `gates` of `config/org.json` and of resumes, and the rules that an agent has by both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lemming.agents import Agent
+from lemming.base import paths
+from lemming.capabilities.gates.gate import GATES, Gate, Rule
+from lemming.files.fitting import about
+from lemming.org.config import Org
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfOrg:
+    """What `config/org.json` says of gates."""
+
+    gates: list[Gate] = field(
+        default_factory=list,
+        metadata=about(
+            "Rules for all agents, asked in this order and before those of a resume: docs/gates.md."
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfResume:
+    """What a resume says of gates."""
+
+    gates: list[Gate] = field(
+        default_factory=list,
+        metadata=about(
+            "Rules for what it is shown, calls and writes, after the organisation's: docs/gates.md."
+        ),
+    )
+
+
+def gates_in(said: Org | Agent) -> Sequence[Gate]:
+    """Return the gates that the settings, or a resume, have."""
+    found: Sequence[Gate] = said.further.get(GATES, ())
+    return found
+
+
+def rules_in(said: Org | Agent) -> Iterator[Rule]:
+    """Yield the gates that the settings, or a resume, have, each with its line."""
+    file = paths.resume_file(said.name) if isinstance(said, Agent) else paths.ORG_FILE
+    for place, gate in enumerate(gates_in(said)):
+        yield Rule(f"{file}#/gates/{place}", gate)
+
+
+def rules_for(agent: Agent, settings: Org) -> tuple[Rule, ...]:
+    """Return the gates of an agent in the order in which they are asked: the organisation's, then its own."""
+    return (*rules_in(settings), *rules_in(agent))
