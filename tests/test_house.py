@@ -66,7 +66,7 @@ NEEDS = {
 }
 # What the engine still knows by name. Nothing is added here.
 STILL_BY_NAME = {
-    "tick": {"calendars", "channels", "gates", "mcp", "plans", "skills", "trust"},
+    "tick": {"calendars", "channels", "mcp", "plans", "skills", "trust"},
     "turn": {"answers", "calendars", "judges", "plans", "skills", "trust"},
 }
 SCREENS = {"commands", "dashboard"}
@@ -205,7 +205,7 @@ EDGES = {
     "capabilities/gates/look.py": 1,
     "capabilities/gates/judging.py": 1,
     "tick/edge.py": 1,
-    "tick/turn_limits.py": 1,
+    "capabilities/gates/turn_spending.py": 1,
     "capabilities/toolbox/functions/body.py": 1,
     "capabilities/toolbox/functions/files.py": 1,
     "capabilities/toolbox/functions/worker.py": 1,

@@ -27,6 +27,7 @@ from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_wait
 from lemming.tick.looked_at import looked_at_by
 from lemming.tick.plan import Plan, make_plan, takes_turns
 from lemming.tools import toolset_of
+from lemming.turn.parts import shared_by
 
 NAMES_SHOWN = 6
 
@@ -89,7 +90,13 @@ def plan(
         }
         looked_at = looked_at_by(Organisation.at(base), survey, config)
         waits = find_waits(
-            planned.order, survey.agents, config.org, toolset_of(config.org, base), base, looked_at
+            planned.order,
+            survey.agents,
+            config.org,
+            toolset_of(config.org, base),
+            base,
+            looked_at,
+            shared_by(config, survey),
         )
         if as_json:
             show_json("plan", _as_json(planned, points, reasons, notes, waits))
@@ -201,7 +208,8 @@ def _waiting(waits: Waits, rank: int) -> str:
 
 def explain(base: OrgPath, one: str, other: str, *, as_json: bool) -> None:
     """Say which permissions make one of two agents wait for the other when both are due."""
-    config, agents = load_settings(base), survey_agents(base).agents
+    config, survey = load_settings(base), survey_agents(base)
+    agents = survey.agents
     for name in (one, other):
         if name not in agents:
             raise UsageError(f'there is no agent "{name}"', hint=nearest_agent(name, list(agents)))
@@ -210,8 +218,8 @@ def explain(base: OrgPath, one: str, other: str, *, as_json: bool) -> None:
     if one == other:
         raise UsageError("an agent does not wait for itself", hint="name two agents")
     earlier, later = in_order([agents[one], agents[other]])
-    looked_at = looked_at_by(Organisation.at(base), survey_agents(base), config)
-    reasons = why_waits(later, earlier, config.org, toolset_of(config.org, base), base, looked_at)
+    looked_at, shared = looked_at_by(Organisation.at(base), survey, config), shared_by(config, survey)
+    reasons = why_waits(later, earlier, config.org, toolset_of(config.org, base), base, looked_at, shared)
     if as_json:
         plain = {"agent": later.name, "before_it": earlier.name, "reasons": reasons}
         show_json("plan_why", plain)

@@ -21,12 +21,11 @@ from lemming.files.effects import FileEffect
 from lemming.llm import calls
 from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.org.cases import SCRIPT_FILE, Case, case_file
-from lemming.org.models import ModelEntry
+from lemming.org.models import NO_MODELS, ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.providers import Reply, Request
 from lemming.rehearsal.answers import question_of
 from lemming.rehearsal.budget import Spending
-from lemming.tick.turn_limits import NO_MODELS
 from lemming.tools import ToolContext, ToolResult
 
 COST_NOTHING = frozenset({"scripted", "replay"})

@@ -18,10 +18,10 @@ from lemming.journal.copy import copy_journals
 from lemming.journal.file import journal_ticks
 from lemming.org.cases import HERE, Case, case_file
 from lemming.org.config import MODELS_FILE, Config, load_config
+from lemming.org.models import NO_MODELS
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.resume import Agent
 from lemming.providers import is_channel, is_person
-from lemming.tick.turn_limits import NO_MODELS
 from lemming.timeline.unkept import past_states
 from lemming.timeline.verify.root import FOLDERS
 

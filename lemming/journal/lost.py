@@ -5,11 +5,13 @@ The engine was killed, or the connection broke off: a provider may bill for them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.journal.records import ModelFailed, ModelReplied, ModelReserved, Record
 from lemming.journal.report import LostJson
 
 _BOUNDS = {"ge": 0, "le": LARGEST_AMOUNT}
@@ -48,3 +50,28 @@ class Lost:
 
 
 NONE_LOST = Lost()
+
+
+def lost_in(records: Iterable[Record]) -> Lost:
+    """Return what is lost of what was reserved for a turn that goes no further, by its records."""
+    records = list(records)
+    answers = (record for record in records if isinstance(record, (ModelReplied, ModelFailed)))
+    told = together(Lost.of(record.lost) for record in answers)
+    return told.plus(together(lost for open_ in unsettled(records).values() for lost in open_))
+
+
+def unsettled(records: Iterable[Record]) -> dict[int, list[Lost]]:
+    """Return what is reserved for a turn's calls that have no answer, by the number of the call."""
+    found: dict[int, list[Lost]] = {}
+    for record in records:
+        match record:
+            case ModelReserved():
+                found.setdefault(record.call, []).append(Lost(1, record.credits, record.cost_usd))
+            case ModelReplied() | ModelFailed():
+                found.pop(record.call, None)
+    return found
+
+
+def together(lost: Iterable[Lost]) -> Lost:
+    """Return all of it."""
+    return reduce(Lost.plus, lost, NONE_LOST)

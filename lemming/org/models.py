@@ -83,6 +83,8 @@ class ModelEntry:
 
 
 LOCAL_MODEL = "smollm2-135m-instruct"
+NO_MODELS = frozenset({"plan", "clock"})
+"""Providers whose answers cost nothing, and are no calls of a model."""
 FREE: dict[str, Any] = {"prompt": "values", "per_call": 0.0}
 FREE |= dict.fromkeys(("usd_per_million_input_tokens", "usd_per_million_output_tokens"), 0.0)
 DEFAULT_MODELS = {

@@ -16,14 +16,13 @@ from lemming.errors import LemmingError, OverBudget, RequestRejected, UsageError
 from lemming.files.fields import Json
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.backends.replay import replayed
-from lemming.org.models import ModelEntry
+from lemming.org.models import NO_MODELS, ModelEntry
 from lemming.providers import Reply, Request
 from lemming.rehearsal.budget import Spending
 from lemming.rehearsal.questions import RecordedQuestions
 from lemming.tick.recorded import recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.tick.turn_limits import NO_MODELS
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.replay.outside import moved_inside
 from lemming.tools import EngineTool, ToolContext, ToolResult

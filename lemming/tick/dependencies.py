@@ -1,7 +1,7 @@
 """Which turns of a tick wait for which: a turn waits for those before it whose writing it may see.
 
-That is: outboxes it may read (unless `visibility` is "tick"), and files that one of the two may change and
-the other may read or change. What no permission connects runs at the same time.
+That is: outboxes it may read (unless `visibility` is "tick"), files that one of the two may change and
+the other may read or change, and what else they share. What nothing connects runs at the same time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.edge import tried
 from lemming.tools import Places
 from lemming.tools.toolset import Toolset
+from lemming.turn.places import Shared
 
 LookedAt = Mapping[str, Sequence[str]]
 NOT_LOOKED_AT: LookedAt = {}
@@ -54,18 +55,20 @@ def find_waits(
     toolset: Toolset,
     base: OrgPath,
     looked_at: LookedAt = NOT_LOOKED_AT,
+    shared: Sequence[Shared] = (),
 ) -> dict[str, Waits]:
     """Return whom each turn waits for. A name in the order that is no agent waits for nobody.
 
-    `looked_at`: files that agents read which no resume names, by agent.
+    `looked_at`: files that agents read which no resume names, by agent. `shared`: what they share beside
+    files.
 
     The very same agents in the same order need not be looked at again, unless links on the disk may matter.
     """
     latest = Organisation.at(base).own(_Latest)
-    grounds = (agents, order, settings, toolset, os.path.realpath(base), looked_at)
+    grounds = (agents, order, settings, toolset, os.path.realpath(base), looked_at, shared)
     if latest.grounds and latest.grounds[0] is agents and latest.grounds[1:] == grounds[1:]:
         return latest.waits
-    waits = _find_waits(order, agents, settings, toolset, base, looked_at)
+    waits = _find_waits(order, agents, settings, toolset, base, looked_at, shared)
     latest.grounds = () if any(map(_may_follow_links, agents.values())) else grounds
     latest.waits = waits
     return waits
@@ -92,12 +95,17 @@ def _find_waits(
     toolset: Toolset,
     base: OrgPath,
     looked_at: LookedAt,
+    shared: Sequence[Shared],
 ) -> dict[str, Waits]:
     touches = {
         name: _touch_of(agents[name], settings, toolset, base, looked_at.get(name, ()))
         for name in order
         if name in agents
     }
+    for it in shared:  # as a file that those change who are bound by it, and that the others read
+        place = ("", it.what)
+        for name in touches.keys() & it.counted:
+            (touches[name].writes if name in it.bound else touches[name].reads)[place] = it.what
     files = _FileOrder(touches)
     waits: dict[str, Waits] = {}
     for name in order:
@@ -139,8 +147,9 @@ def why_waits(
     toolset: Toolset,
     base: OrgPath,
     looked_at: LookedAt = NOT_LOOKED_AT,
+    shared: Sequence[Shared] = (),
 ) -> list[str]:
-    """Return every permission that makes one turn wait for another before it; empty when it does not."""
+    """Return all that makes one turn wait for another before it; empty when nothing does."""
     reasons = []
     if settings.visibility == "order" and later.may_read(earlier.name):
         listed = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
@@ -159,6 +168,10 @@ def why_waits(
             for there in his
             if overlap(here, there)
         ]
+    for it in shared:
+        names = (later.name, earlier.name)
+        if not it.bound.isdisjoint(names) and it.counted >= {*names}:
+            reasons.append(f"{later.name} and {earlier.name} share {it.what}")
     return reasons
 
 

@@ -13,12 +13,12 @@ from lemming.llm.worst import most_tokens_in, worst_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Message, Request
 from lemming.tick.snapshot import Snapshot
+from lemming.turn.places import Limits
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.journal.verdicts import GateVerdict
     from lemming.tick.traced import Tracing
-    from lemming.tick.turn_limits import TurnSpending
 
 TOLERANCE = 1e-6
 """Shares of a budget are rounded to so much."""
@@ -64,7 +64,7 @@ def require_paid_for(
 
 def look_before(
     snapshot: Snapshot,
-    limits: TurnSpending | None,
+    limits: Limits | None,
     tracing: Tracing | None,
     key: str,
     entry: ModelEntry,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.clock import elapsed_ms
@@ -19,6 +19,7 @@ from lemming.errors import Problem, TurnBroke, UnknownModel, name_of
 from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal
 from lemming.journal.found import attempts_without_progress, may_have_gone_down, plan_in, start_and_end
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
+from lemming.journal.lost import lost_in
 from lemming.journal.records import (
     EntriesExpired,
     ModelReplied,
@@ -45,7 +46,6 @@ from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
 from lemming.tick.recorded import reached_outside, record_of, recorded_answer, written_ahead
-from lemming.tick.reserved import lost_in
 from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runs import remove_old_runs
 from lemming.tick.runtime import Runtime, Stopped
@@ -53,13 +53,12 @@ from lemming.tick.snapshot import Snapshot
 from lemming.turn.ending import newest, spending, state_after_spending
 from lemming.turn.loop import take_turn
 from lemming.turn.on_record import begin_turn, from_record
-from lemming.turn.parts import after_giving_up, why_not_on
+from lemming.turn.parts import after_giving_up, in_use, why_not_on
+from lemming.turn.places import TickLimits
 from lemming.turn.results import INTERRUPTED, as_shown, tool_used
+from lemming.turn.seams import Capability
 from lemming.turn.tracked import kept_results
 from lemming.turn.values import TurnInputs, TurnOutcome
-
-if TYPE_CHECKING:
-    from lemming.tick.limits import TickSpending
 
 
 @dataclass
@@ -110,7 +109,13 @@ class Tick:
     def _waits(self, order: list[str]) -> dict[str, Waits]:
         now = self.snapshot
         looked_at = looked_at_by(now.org, now.survey, now.config)
-        return find_waits(order, self._agents(), now.config.org, now.toolset, now.org, looked_at)
+        agents, settings = self._agents(), now.config.org
+        shared = [it for each in self._in_use for it in each.shares(agents, settings)]
+        return find_waits(order, agents, settings, now.toolset, now.org, looked_at, shared)
+
+    @cached_property
+    def _in_use(self) -> list[Capability]:
+        return in_use(self.snapshot.config, self.snapshot.survey)
 
     def _at_once(self) -> int:
         settings = self.snapshot.config.org
@@ -177,13 +182,6 @@ class Tick:
         if self.runtime.stop.is_set():
             self.is_stopped = True
             return
-        try:
-            self._take_or_finish(name)
-        finally:
-            if self._limits:
-                self._limits.tell()
-
-    def _take_or_finish(self, name: str) -> None:
         records = self.journal.records_of(name)
         started, ended = start_and_end(records) if records else (None, None)
         try:
@@ -370,17 +368,15 @@ class Tick:
         return results, used, remarks
 
     def _answers(self, inputs: TurnInputs) -> JournaledAnswers:
-        limits = self._limits.of(inputs, self.journal) if self._limits else None
+        limits = self._limits.of(inputs) if self._limits else None
         return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, limits)
 
     @cached_property
-    def _limits(self) -> TickSpending | None:
+    def _limits(self) -> TickLimits | None:
         """The limits of what the tick's turns may spend; None where there are none."""
-        if not (self.snapshot.config.org.further or self.snapshot.survey.further):
-            return None
-        from lemming.tick.limits import TickSpending
-
-        return TickSpending.of_tick(self.runtime, self.snapshot, self.journal.records, self.commits.reports)
+        now, reports = self.snapshot, self.commits.reports
+        found = (it.limits(now, self.journal, self.plan.order, reports) for it in self._in_use)
+        return next((it for it in found if it is not None), None)
 
 
 def _unread_in_all(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:

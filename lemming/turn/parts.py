@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from lemming.agents import Agent
+from lemming.agents import Agent, Survey
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.errors import ConfigError, LemmingError
 from lemming.files.effects import FileEffect
@@ -35,7 +35,7 @@ from lemming.providers import Message
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, ToShow
+from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, Shared, ToShow
 from lemming.turn.seams import (
     Capability,
     Drive,
@@ -265,6 +265,23 @@ def readers_of(said: Org | Agent) -> list[Capability]:
         return []
     keys = ((it.name, it.resume if isinstance(said, Agent) else it.org) for it in SHIPPED.values())
     return [capability(name) for name, own in keys if not own.keys().isdisjoint(said.further)]
+
+
+def in_use(config: Config, survey: Survey) -> list[Capability]:
+    """Return the capabilities whose keys or blocks the settings, or a resume, have, in their order."""
+    org = config.org
+    if not (org.further or survey.further or org.capabilities or survey.names_capabilities):
+        return []
+    names = {*org.capabilities, *(name for agent in survey.agents.values() for name in agent.capabilities)}
+    for it in SHIPPED.values():
+        if not (it.org.keys().isdisjoint(org.further) and it.resume.keys().isdisjoint(survey.further)):
+            names.add(it.name)
+    return [capability(name, org.plugins) for name in in_order(names, org.plugins)]
+
+
+def shared_by(config: Config, survey: Survey) -> list[Shared]:
+    """Return what turns of these agents share beside files."""
+    return [it for each in in_use(config, survey) for it in each.shares(survey.agents, config.org)]
 
 
 class _Named:

@@ -5,21 +5,29 @@ Plain types, in which who looks there, who asks persons and who keeps records te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.times.spoken import Expires
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
+from lemming.journal.lost import Lost
+from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.journal.verdicts import GateVerdict
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
+from lemming.org.models import ModelEntry
+from lemming.providers import Request
 from lemming.tools import Tool, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from lemming.turn.values import TurnInputs
 
 
 class Asking(NamedTuple):
@@ -103,6 +111,54 @@ class CallLookout(Protocol):
     ) -> ToolResult:
         """Return what a call gave as it may be shown; it is whole, and not cut yet."""
         ...
+
+
+class Limits(Protocol):
+    """What one turn may spend: asked before each question to a model, and told what became of it.
+
+    What a question can cost is reserved before it is asked, and given back as it is known what it did cost.
+    """
+
+    def look(
+        self, call: int, key: str, entry: ModelEntry, request: Request, *, trust: str = ""
+    ) -> Iterator[GateVerdict]:
+        """Yield what is said of a question about to be asked; raise `LimitReached` when it may not be."""
+        ...
+
+    def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
+        """Reserve the most that a question can cost which is about to be asked."""
+        ...
+
+    def release(self, call: int) -> None:
+        """Give back what was reserved for a question: it was not asked, or what it cost is known."""
+        ...
+
+    def settle(self, record: ModelReplied | ModelFailed) -> None:
+        """Count what a question has cost, and what of the reservations for it is lost."""
+        ...
+
+    def lost(self, call: int) -> Lost:
+        """Return what of the reservations for a question is lost, now that it is over."""
+        ...
+
+
+class TickLimits(Protocol):
+    """What the turns of one tick may spend."""
+
+    def of(self, inputs: TurnInputs) -> Limits:
+        """Return the limits of a turn that begins, or goes on."""
+        ...
+
+
+class Shared(NamedTuple):
+    """What turns of a tick share beside files, in words: who is `bound` waits for those before it that count.
+
+    `counted`: those who make it what it is, all that are bound among them.
+    """
+
+    what: str
+    bound: AbstractSet[str]
+    counted: AbstractSet[str]
 
 
 LetsIn = Callable[[OutboxEntry], bool]

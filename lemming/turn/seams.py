@@ -19,9 +19,10 @@ from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.begun import Asked, Begun
+from lemming.journal.file import Journal
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
-from lemming.journal.report import End, Status
+from lemming.journal.report import End, Status, TurnReport
 from lemming.mail.held import Ends, EntriesOf, Read
 from lemming.mail.kept import CallNote, WaitingForPerson
 from lemming.mail.requests import RequestView
@@ -36,7 +37,17 @@ from lemming.tools import ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.moments import Drive, Fact, InUse, Moment, No, NoSettings, Showing
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking, CallLookout, Held, Holder, LetsIn, Lookout, ToShow
+from lemming.turn.places import (
+    Asking,
+    CallLookout,
+    Held,
+    Holder,
+    LetsIn,
+    Lookout,
+    Shared,
+    TickLimits,
+    ToShow,
+)
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
@@ -266,6 +277,19 @@ class Capability:
     def looks_at_calls(self, now: Surroundings, inputs: TurnInputs) -> CallLookout | None:
         """Return who looks at a turn's calls as they are made; None: it does not. Of those in use now."""
         return None
+
+    def limits(
+        self, now: Surroundings, journal: Journal, order: Sequence[str], reports: Mapping[str, TurnReport]
+    ) -> TickLimits | None:
+        """Return what the turns of a tick may spend; None: all. The first counts. Of those in use now.
+
+        `order`: of its turns, `reports`: of those that are over.
+        """
+        return None
+
+    def shares(self, agents: Mapping[str, Agent], settings: Org) -> Iterable[Shared]:
+        """Return what turns of these agents share beside files, for which they wait for each other."""
+        return ()
 
     def why_not(self, inputs: TurnInputs, now: Surroundings) -> str:
         """Return why a turn that a crash cut off may not go on as its record says it began; empty: it may."""

@@ -158,15 +158,15 @@ def die_at(org: Path, server: BatchServer, kind: str, *, looks: int = 1000) -> N
     server.looks = 1
 
 
-@pytest.mark.parametrize(("limit", "repairs", "made", "batches"), [(2, 0, 2, 1), (2, 1, 2, 2), (6, 1, 3, 1)])
+@pytest.mark.parametrize(("limit", "repairs", "made"), [(2, 0, 2), (2, 1, 2), (6, 1, 3)])
 def test_a_limit_holds_for_calls_that_wait_for_a_batch(
-    base: Path, server: BatchServer, limit: int, repairs: int, made: int, batches: int
+    base: Path, server: BatchServer, limit: int, repairs: int, made: int
 ) -> None:
-    """A call that may be one too many, as corrections may come before it, waits; the others go together."""
+    """Turns that share a limit are taken one after another: each has a batch of its own."""
     gate = {"at": "spend", "calls": limit, "per": "organisation", "then": "block"}
     agents = [{**independent(name), "turn": {"repairs": repairs, "max_steps": 1}} for name in AGENTS]
     make_org(base, *agents, models=models(server), org={"gates": [gate]})
     report = run_once(base, batch=True)
     assert [turn.calls for turn in report.turns] == [1, 1, 1][:made] + [0] * (3 - made)
-    assert len(server.batches) == batches
+    assert len(server.batches) == made
     assert server.live == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ from typing import Any
 import pytest
 from sampling import EVERYTHING
 
+from lemming.agents import survey_agents
 from lemming.base.clock import FrozenClock
 from lemming.base.jsontext import pretty
+from lemming.capabilities.gates.shared_limits import families_among
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.errors import ConfigError
@@ -26,13 +27,12 @@ from lemming.journal.report import TurnReport
 from lemming.llm.worst import most_tokens_in, worst_of
 from lemming.org.config import load_config
 from lemming.org.models import ModelEntry
-from lemming.org.organisation import Organisation
-from lemming.providers import Image, LLMProvider, Request, register_provider
+from lemming.providers import Image, Request
 from lemming.testing import Crash, journal_lines, make_org, resume, say, tree
-from lemming.tick.executors.turn_lock import TurnLock
-from lemming.tick.limits import TickSpending
-from lemming.tick.snapshot import take_snapshot
+from lemming.tick.dependencies import find_waits
 from lemming.timeline.replay.replay import replay, replay_into
+from lemming.tools import toolset_of
+from lemming.turn.parts import shared_by
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
 PRICED = {**SCRIPTED, "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 10.0}
@@ -275,9 +275,7 @@ def test_agents_that_one_created_share_its_limits(base: Path) -> None:
 
 def test_agents_share_limits_still_when_their_creator_is_renamed_or_removed(base: Path) -> None:
     def of(base: Path) -> frozenset[str]:
-        snapshot = take_snapshot(Organisation(base), load_config(base), 1)
-        found = TickSpending(snapshot, {}, TurnLock(), threading.Event(), {})
-        return found.family_of("eve")
+        return families_among(survey_agents(base).agents)["eve"]
 
     made = [resume(name, created_by=by) for name, by in (("eve", "mid"), ("fay", "hr"), ("mid", "hr"))]
     limited(base, agents=["hr", *made, "bob"])
@@ -368,28 +366,41 @@ def test_turns_at_once_write_what_turns_one_after_another_do(
     assert found[1:] == found[:1] * 2
 
 
-def test_what_a_limit_leaves_is_used_by_turns_at_once(base: Path) -> None:
-    """Where the limit is far away, nobody waits for anybody: three must ask at the same time."""
-    free = {"model": {"key": "meeting"}, "permissions": {"read_outboxes": []}}
-    agents = [resume(name, **free) for name in ("ada", "bob", "cyd")]
-    limited(base, spend(credits=1000, per="organisation"), agents=agents)
-    models = {**MODELS, "meeting": {"provider": "limits_meeting"}}
-    fs.publish(base, "config/models.json", pretty(models))
-    assert [(turn.status, turn.reason) for turn in turns(base).values()] == [("done", "")] * 3
-
-
-class Meeting(LLMProvider):
-    """A model that answers once three ask it at the same time."""
-
-    barrier = threading.Barrier(3, timeout=20)
-
-    def call(self, model_name: str, messages: Any, temperature: Any = None, **kwargs: Any) -> str:
-        """Wait for two others."""
-        self.barrier.wait()
-        return json.dumps(say("met"))
-
-
-register_provider("limits_meeting", Meeting)
+@pytest.mark.parametrize(
+    ("gates", "waits"),
+    [
+        ({"org": spend(credits=9, per="organisation")}, {"bob": ["ada"], "cyd": ["bob"]}),
+        ({"org": spend("warn", credits=9, per="request")}, {"bob": ["ada"], "cyd": ["bob"]}),
+        ({"org": spend(credits=9, per="agent")}, {"cyd": ["ada"]}),
+        ({"org": spend(credits=9, per="turn")}, {}),
+        ({"org": spend(models=["scripted"])}, {}),
+        ({"bob": spend(credits=9, per="organisation")}, {"bob": ["ada"], "cyd": ["bob"]}),
+        ({"cyd": spend(credits=9, per="organisation")}, {"cyd": ["ada", "bob"]}),
+        ({"cyd": spend(credits=9, per="agent")}, {"cyd": ["ada"]}),
+        ({"bob": spend(credits=9, per="agent")}, {}),
+    ],
+)
+def test_turns_that_share_a_limit_wait_for_each_other_and_no_others_do(
+    base: Path, gates: dict[str, Any], waits: dict[str, list[str]]
+) -> None:
+    """Cyd is of ada's family."""
+    agents = [
+        resume(
+            name,
+            permissions={"read_outboxes": []},
+            gates=[gates[name]] if name in gates else [],
+            created_by="ada" if name == "cyd" else "",
+        )
+        for name in ("ada", "bob", "cyd")
+    ]
+    limited(base, *([gates["org"]] if "org" in gates else []), agents=agents)
+    config, survey = load_config(base), survey_agents(base)
+    shared = shared_by(config, survey)
+    found = find_waits(
+        [*survey.agents], survey.agents, config.org, toolset_of(config.org), base, shared=shared
+    )
+    assert {name: sorted(it.names) for name, it in found.items() if it.names} == waits
+    assert not any(it.everyone for it in found.values())
 
 
 def test_an_interrupted_turn_is_limited_by_what_it_has_spent(base: Path) -> None:

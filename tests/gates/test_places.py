@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
+from lemming.capabilities.gates.explained import context_of, explain_call
 from lemming.capabilities.gates.gate import Gate
 from lemming.engine import run_once
-from lemming.capabilities.gates.explained import context_of, explain_call
 from lemming.files import fs
 from lemming.files.documents import value_of
 from lemming.org.config import load_config

@@ -15,6 +15,8 @@ import pytest
 
 from lemming.base.clock import FrozenClock
 from lemming.capabilities.gates.limit import Amount
+from lemming.capabilities.gates.reserved import Reserved
+from lemming.capabilities.gates.spent_before import amount_in
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.errors import Unavailable
@@ -28,8 +30,6 @@ from lemming.llm.worst import most_tokens_in, worst_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, journal_lines, make_org, resume, say
-from lemming.tick.reserved import Reserved
-from lemming.tick.spent_before import amount_in
 from lemming.timeline.replay.replay import replay, replay_into
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lemming.agents import Agent
 from lemming.capabilities.gates.calls import CallGates
@@ -13,13 +13,15 @@ from lemming.capabilities.gates.shown import look_at_shown
 from lemming.capabilities.gates.written import OutGates
 from lemming.errors import Problem
 from lemming.files.fields import Json
+from lemming.journal.file import Journal
+from lemming.journal.report import TurnReport
 from lemming.org.config import Config, Org
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.tick.soundness.known import WhatIsThere
 from lemming.turn.draft import Draft
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import CallLookout, LetsIn, Lookout, ToShow
+from lemming.turn.places import CallLookout, LetsIn, Lookout, Shared, TickLimits, ToShow
 from lemming.turn.seams import Capability, Moment, Preparation, TurnPart
 from lemming.turn.values import TurnInputs
 
@@ -49,6 +51,20 @@ class Gates(Capability):
     def looks_at_calls(self, now: Surroundings, inputs: TurnInputs) -> CallLookout | None:
         """Return the gates at a turn's calls and at what they give; None where there are none."""
         return CallGates.of(inputs.agent, now.config.org, inputs.tick)
+
+    def limits(
+        self, now: Surroundings, journal: Journal, order: Sequence[str], reports: Mapping[str, TurnReport]
+    ) -> TickLimits | None:
+        """Return the limits of what a tick's turns may spend; None where there are none."""
+        from lemming.capabilities.gates.spending import TickSpending
+
+        return TickSpending.of_tick(now, journal, order, reports)
+
+    def shares(self, agents: Mapping[str, Agent], settings: Org) -> Iterable[Shared]:
+        """Return the limits that turns share."""
+        from lemming.capabilities.gates.shared_limits import shared_limits
+
+        return shared_limits(agents, settings)
 
     def why_not(self, inputs: TurnInputs, now: Surroundings) -> str:
         """Return why a turn may not go on: a gate at what it writes stands that its record does not have."""

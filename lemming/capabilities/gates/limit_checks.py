@@ -12,9 +12,9 @@ from lemming.capabilities.gates.limit import window_of
 from lemming.errors import Problem
 from lemming.llm.prices import price_of
 from lemming.org.config import Config
+from lemming.org.models import NO_MODELS
 from lemming.org.organisation import OrgPath
 from lemming.tick.plan import takes_turns
-from lemming.tick.turn_limits import NO_MODELS
 
 
 def problems_of_limits(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:

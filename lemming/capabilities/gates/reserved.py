@@ -9,23 +9,13 @@ however often an engine is killed, what ledgers and journals count is never less
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import reduce
-
 from lemming.capabilities.gates.limit import Amount
+from lemming.capabilities.gates.spent_before import amount_lost
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.file import Journal
-from lemming.journal.lost import NONE_LOST, Lost
-from lemming.journal.records import (
-    BatchAnnounced,
-    BatchSent,
-    ModelFailed,
-    ModelReplied,
-    ModelReserved,
-    Record,
-)
+from lemming.journal.lost import Lost, together, unsettled
+from lemming.journal.records import BatchAnnounced, BatchSent, ModelReserved
 from lemming.llm.worst import Worst
-from lemming.tick.spent_before import amount_lost
 
 
 class Reserved:
@@ -33,14 +23,14 @@ class Reserved:
 
     def __init__(self, journal: Journal, agent: str) -> None:
         self._journal, self._agent = journal, agent
-        self._open = _unsettled(journal.records_of(agent))
+        self._open = unsettled(journal.records_of(agent))
         for call in _in_batches(journal, agent) & self._open.keys():
             self._open[call].pop()  # its batch is waited for: it is not sent again
 
     @property
     def amount(self) -> Amount:
         """What is reserved."""
-        return amount_lost(_together(lost for open_ in self._open.values() for lost in open_))
+        return amount_lost(together(lost for open_ in self._open.values() for lost in open_))
 
     def reserve(self, call: int, key: str, worst: Worst) -> None:
         """Reserve the most that a call can cost which is about to be made."""
@@ -58,33 +48,10 @@ class Reserved:
 
     def settle(self, call: int) -> Lost:
         """Return what of the reservations for a call is lost, now that it has its answer or has failed."""
-        return _together(self._open.pop(call, ()))
-
-
-def lost_in(records: Iterable[Record]) -> Lost:
-    """Return what is lost of what was reserved for a turn that goes no further, by its records."""
-    records = list(records)
-    answers = (record for record in records if isinstance(record, (ModelReplied, ModelFailed)))
-    told = _together(Lost.of(record.lost) for record in answers)
-    return told.plus(_together(lost for open_ in _unsettled(records).values() for lost in open_))
-
-
-def _unsettled(records: Iterable[Record]) -> dict[int, list[Lost]]:
-    found: dict[int, list[Lost]] = {}
-    for record in records:
-        match record:
-            case ModelReserved():
-                found.setdefault(record.call, []).append(Lost(1, record.credits, record.cost_usd))
-            case ModelReplied() | ModelFailed():
-                found.pop(record.call, None)
-    return found
+        return together(self._open.pop(call, ()))
 
 
 def _in_batches(journal: Journal, agent: str) -> set[int]:
     """Return the calls of an agent that went, or were about to go, to a batch."""
     batches = (record for record in journal.records if isinstance(record, (BatchAnnounced, BatchSent)))
     return {item["call"] for record in batches for item in record.items if item["agent"] == agent}
-
-
-def _together(lost: Iterable[Lost]) -> Lost:
-    return reduce(Lost.plus, lost, NONE_LOST)

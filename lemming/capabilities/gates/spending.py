@@ -3,36 +3,26 @@
     spent before the tick + spent in it by turns before this one + spent by this turn + what the call can cost
 
 is what a limit is held against: that is what it would be if turns were taken one after another, in their
-order. Turns at once come to the same. A call goes ahead while turns before it are under way only where it
-would whatever they spend, each of them no more than its share; else it waits until they are over. So what
-a tick writes does not depend on how many turns run at once, and no call is made that could exceed.
+order. Turns that share a limit are: one waits until those before it are over (`shared_limits`). So what a
+tick writes does not depend on how many turns run at once, and no call is made that could exceed.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from lemming.agents import agent_folders
 from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.keys import gates_in, rules_for
-from lemming.capabilities.gates.limit import NOTHING, Amount, Window, raised, window_of
+from lemming.capabilities.gates.limit import Amount, Window, raised, window_of
 from lemming.capabilities.gates.look import rules_at
-from lemming.errors import CorruptState
-from lemming.journal.file import Journal, journal_ticks
-from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.lost import Lost
-from lemming.journal.records import Record, TurnStarted
-from lemming.journal.report import TurnReport
-from lemming.mail.kept import raises_of
-from lemming.tick.executors.turn_lock import TurnLock
-from lemming.tick.reserved import Reserved
-from lemming.tick.runtime import Runtime, Stopped
-from lemming.tick.snapshot import Snapshot
-from lemming.tick.spent_before import (
+from lemming.capabilities.gates.reserved import Reserved
+from lemming.capabilities.gates.shared_limits import families_among
+from lemming.capabilities.gates.spent_before import (
     NotKnown,
     SpentBefore,
     amount_in,
@@ -41,73 +31,60 @@ from lemming.tick.spent_before import (
     tick_of,
     total,
 )
-from lemming.tick.turn_limits import Scope, TurnSpending
+from lemming.capabilities.gates.turn_spending import Scope, TurnSpending
+from lemming.errors import CorruptState
+from lemming.journal.file import Journal, journal_ticks
+from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.lost import Lost
+from lemming.journal.records import TurnStarted
+from lemming.journal.report import TurnReport
+from lemming.mail.kept import raises_of
+from lemming.turn.opening import Surroundings
 from lemming.turn.values import TurnInputs
-
-LOOKS_EVERY_S = 0.2
 
 
 @dataclass
 class TickSpending:
     """The limits of one tick. Its turns call it while they hold the turn lock, so one at a time.
 
-    `began`: what ledgers said as the tick began, by agent, or what is wrong with one.
+    `order`: of its turns, `reports`: of those that are over. `began`: what ledgers said as the tick began, by
+    agent, or what is wrong with one.
     """
 
-    snapshot: Snapshot
+    now: Surroundings
+    journal: Journal
+    order: Sequence[str]
     reports: Mapping[str, TurnReport]
-    turn_lock: TurnLock
-    stop: threading.Event
     began: dict[str, AgentState | CorruptState]
-    turns: dict[str, TurnSpending] = field(default_factory=dict)
     _before: dict[tuple[Scope, Window | None, bool], Amount] = field(default_factory=dict)
-    _waiting: list[threading.Event] = field(default_factory=list)
 
     @classmethod
     def of_tick(
         cls,
-        runtime: Runtime,
-        snapshot: Snapshot,
-        records: Iterable[Record],
+        now: Surroundings,
+        journal: Journal,
+        order: Sequence[str],
         reports: Mapping[str, TurnReport],
     ) -> TickSpending | None:
-        """Return the limits of a tick with these records so far; None where nobody has any."""
-        agents = snapshot.survey.agents.values()  # whoever has a limit may add up what others spend
-        gates = [*gates_in(snapshot.config.org), *(gate for agent in agents for gate in gates_in(agent))]
+        """Return the limits of a tick with this journal so far; None where nobody has any."""
+        agents = now.mail.resumes.values()  # whoever has a limit may add up what others spend
+        gates = [*gates_in(now.config.org), *(gate for agent in agents for gate in gates_in(agent))]
         if not any(gate.at == "spend" for gate in gates):
             return None
-        begun = {it.agent: AgentState.from_json(it.state) for it in records if isinstance(it, TurnStarted)}
-        began = {name: begun.get(name) or _state_of(snapshot, name) for name in agent_folders(snapshot.org)}
-        return cls(snapshot, reports, runtime.turn_lock, runtime.stop, began)
+        starts = (it for it in journal.records if isinstance(it, TurnStarted))
+        begun = {it.agent: AgentState.from_json(it.state) for it in starts}
+        began = {name: begun.get(name) or _state_of(now, name) for name in agent_folders(now.org)}
+        return cls(now, journal, order, reports, began)
 
-    def of(self, inputs: TurnInputs, journal: Journal) -> TurnSpending:
+    def of(self, inputs: TurnInputs) -> TurnSpending:
         """Return the limits of a turn that begins, or goes on."""
-        agent = inputs.agent
-        rules = rules_at(rules_for(agent, self.snapshot.config.org), "spend")
-        reserved = Reserved(journal, agent.name)
-        turn = self.turns[agent.name] = TurnSpending(self, inputs, rules, reserved)
-        self.tell()
-        return turn
-
-    def tell(self) -> None:
-        """Let turns that wait look again: another has begun, or is over."""
-        while self._waiting:
-            self._waiting.pop().set()
-
-    def wait(self) -> None:
-        """Wait until there is something to look at again, and hold nobody up; raise `Stopped` at an end."""
-        news = threading.Event()
-        self._waiting.append(news)
-        with self.turn_lock.aside:
-            while not (news.wait(LOOKS_EVERY_S) or self.stop.is_set()):
-                pass
-        if self.stop.is_set():
-            raise Stopped
+        rules = rules_at(rules_for(inputs.agent, self.now.config.org), "spend")
+        return TurnSpending(self, inputs, rules, Reserved(self.journal, inputs.agent.name))
 
     @cached_property
     def spent(self) -> SpentBefore:
         """What turns of earlier ticks have spent."""
-        return self.snapshot.org.own(SpentBefore)
+        return self.now.org.own(SpentBefore)
 
     def before(self, scope: Scope, window: Window | None, *, counts: bool) -> Amount:
         """Return what was spent before this tick; `counts`: the number of calls matters.
@@ -120,12 +97,12 @@ class TickSpending:
         return self._before[key]
 
     def _spent_before(self, scope: Scope, window: Window | None, counts: bool) -> Amount:
-        tick, at = self.snapshot.tick, self.snapshot.at
+        tick, at = self.now.tick, self.now.at
         if window is None and not counts and not scope.request:
             return total(map(self._in_ledger, sorted(scope.agents or self.began)))
         if window is None and scope.request:
             first = tick_of(scope.request)
-            found = [self.spent.of(it) for it in journal_ticks(self.snapshot.org) if first <= it < tick]
+            found = [self.spent.of(it) for it in journal_ticks(self.now.org) if first <= it < tick]
         else:
             found = self.spent.within(window, tick, at)
         if scope == Scope():
@@ -152,33 +129,19 @@ class TickSpending:
             seen.add(request)
             author, tick = request.partition("/")[0], tick_of(request)
             turns: Mapping[str, object]
-            turns = self.reports if tick == self.snapshot.tick else self.spent.of(tick).turns
+            turns = self.reports if tick == self.now.tick else self.spent.of(tick).turns
             asked_for = getattr(turns.get(author), "request", "")
             if not asked_for:
                 return request
             request = asked_for
         return request
 
-    def before_in_tick(self, name: str, rule: Rule, scope: Scope, left: Amount) -> tuple[Amount | None, bool]:
-        """Return the most that turns before an agent's come to in this tick, and whether they are all over.
-
-        None where one of them may come to anything. `left`: of the limit, as the tick began.
-        """
-        most, is_over = NOTHING, True
-        for other in self.snapshot.plan.order:
-            if other == name:
-                return most, is_over
-            if report := self.reports.get(other):
-                if self.is_within(scope, other, report.request):
-                    most = most.plus(_amount_of_turn(report))
-                continue
-            turn = self.turns.get(other)
-            if turn is None or not turn.is_held_to(rule):
-                return None, False
-            is_over = False
-            if self.is_within(scope, other, turn.request):
-                most = most.plus(turn.share(left))
-        raise AssertionError(f"{name} is not in the order of the tick")
+    def before_in_tick(self, name: str, scope: Scope) -> Amount:
+        """Return what turns before an agent's have spent in this tick."""
+        before = (self.reports.get(other) for other in takewhile(name.__ne__, self.order))
+        return total(
+            _amount_of_turn(it) for it in before if it and self.is_within(scope, it.agent, it.request)
+        )
 
     def known_raises(self, name: str, line: str) -> dict[str, dict[str, Any]]:
         """Return by how much persons had raised a limit for an agent as the tick began, by the request."""
@@ -196,8 +159,7 @@ class TickSpending:
         return raised(
             args
             for request, args in ({**dict(known), **own}).items()
-            if args["of"] == about
-            and self.spent.is_within(window, request, self.snapshot.tick, self.snapshot.at)
+            if args["of"] == about and self.spent.is_within(window, request, self.now.tick, self.now.at)
         )
 
     def family_of(self, name: str) -> frozenset[str]:
@@ -205,21 +167,13 @@ class TickSpending:
         return self._families.get(name) or frozenset((name,))
 
     @cached_property
-    def _families(self) -> dict[str, frozenset[str]]:
-        """The families of agents that were created by others, by each agent of them."""
-        agents, members = self.snapshot.survey.agents, dict[str, set[str]]()
-        for name, agent in agents.items():
-            first, seen = name, {name}
-            while first in agents and (above := agents[first].created_by) and above not in seen:
-                seen.add(first := above)  # whoever created them may be gone
-            if agent.created_by:
-                members.setdefault(first, {first}).add(name)
-        return {name: frozenset(family) for family in members.values() for name in family}
+    def _families(self) -> Mapping[str, frozenset[str]]:
+        return families_among(self.now.mail.resumes)
 
 
-def _state_of(snapshot: Snapshot, name: str) -> AgentState | CorruptState:
+def _state_of(now: Surroundings, name: str) -> AgentState | CorruptState:
     try:
-        return read_state(snapshot.org, name, before=snapshot.tick)
+        return read_state(now.org, name, before=now.tick)
     except CorruptState as error:
         return error
 

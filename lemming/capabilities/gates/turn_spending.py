@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.base.jsontext import to_line
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.gate import Gate, Rule
-from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.gates.limit import (
-    AMOUNTS,
     NOTHING,
     ONE,
     ZERO,
@@ -23,31 +18,20 @@ from lemming.capabilities.gates.limit import (
     window_of,
 )
 from lemming.capabilities.gates.look import WORDS, require_seen
-from lemming.errors import LemmingError, LimitReached, RequestOverLimit
+from lemming.capabilities.gates.reserved import Reserved
+from lemming.capabilities.gates.spent_before import NotKnown, amount_lost, amount_of
+from lemming.errors import LimitReached, RequestOverLimit
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.journal.verdicts import GateVerdict
-from lemming.llm.worst import most_tokens_in, size_of, worst_of
-from lemming.mail.kept import raises_of
-from lemming.org.models import ModelEntry
-from lemming.org.verification import JUDGES
+from lemming.llm.worst import most_tokens_in, worst_of
+from lemming.org.models import NO_MODELS, ModelEntry
 from lemming.plugins.errors import words_of
 from lemming.providers import Request
-from lemming.tick.reserved import Reserved
-from lemming.tick.runtime import Stopped
-from lemming.tick.snapshot import Snapshot
-from lemming.tick.spent_before import NotKnown, amount_lost, amount_of
-from lemming.turn.parts import questions_of
-from lemming.turn.results import RESULTS_CHARS
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.tick.limits import TickSpending
-
-NO_MODELS = frozenset({"plan", "clock"})
-"""Providers whose answers cost nothing, and are no calls of a model."""
-OTHERS_PER_REPLY = 4
-"""So many questions that are no replies a strategy that ships may ask for each: plans, judgements."""
+    from lemming.capabilities.gates.spending import TickSpending
 
 
 class Scope(NamedTuple):
@@ -67,7 +51,6 @@ class TurnSpending:
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
         self._settled = NOTHING
         self._given = inputs.given
-        self._most = _most_of_turn(inputs, tick.snapshot)
 
     @property
     def _own(self) -> Amount:
@@ -97,26 +80,7 @@ class TurnSpending:
 
     def _is_counted(self, key: str, entry: ModelEntry) -> bool:
         """Return whether a model answers: a plan, the clock and a program that judges are none."""
-        return entry.provider not in NO_MODELS and key in self._tick.snapshot.config.models
-
-    def is_held_to(self, rule: Rule) -> bool:
-        """Return whether the turn may never spend more than a limit says, whatever it asks."""
-        if raises_of(self._given, rule.line).keys() - self._tick.known_raises(self._name, rule.line):
-            return False  # what was approved for it just now only counts for itself
-        for own in self._rules:
-            if own.gate.then == "pass":
-                return False
-            if own.line == rule.line:
-                return own.gate.then != "warn" and own.gate.when is None
-        return False
-
-    def share(self, left: Amount) -> Amount:
-        """Return the most that the turn may spend of what is left of a limit: no turn takes it from others.
-
-        That is what it can come to by its settings, or an even part, whatever is more.
-        """
-        count = len(self._tick.snapshot.plan.order)
-        return Amount(*(max(mine, all_ / count) for mine, all_ in zip(self._most, left, strict=True)))
+        return entry.provider not in NO_MODELS and key in self._tick.now.config.models
 
     def look(
         self, call: int, key: str, entry: ModelEntry, request: Request, *, trust: str = ""
@@ -135,8 +99,6 @@ class TurnSpending:
             try:
                 require_seen(rule.gate, facts)
                 why = self._finding(rule, asked, facts) if rule.gate.condition(facts) else None
-            except Stopped:
-                raise
             except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
                 why, then = f"the gate broke: {words_of(error)}", "block"
             if why is None:
@@ -154,7 +116,7 @@ class TurnSpending:
         """Return what a gate has against a call; None when it finds nothing."""
         gate = rule.gate
         if gate.check:
-            found = asking(tuple(self._tick.snapshot.config.org.plugins))(gate.check, facts)
+            found = asking(tuple(self._tick.now.config.org.plugins))(gate.check, facts)
             return None if found is None else found.why
         if gate.models:
             allowed = ", ".join(gate.models)
@@ -174,11 +136,9 @@ class TurnSpending:
         if scope is None:
             return None
         try:
-            spent = self._spent(rule, scope, limits, asked.worst)
+            spent = self._spent(gate, scope, counts="calls" in limits)
         except NotKnown as error:
             return f"what was spent is not known: {error.message}"
-        except _TooMuch as error:
-            return error.message
         key = beyond(limits, spent.plus(asked.worst))
         if not key:
             return None
@@ -203,32 +163,16 @@ class TurnSpending:
             case _:
                 return Scope(agents=self._tick.family_of(self._name))
 
-    def _spent(self, rule: Rule, scope: Scope, limits: Mapping[str, Decimal], worst: Amount) -> Amount:
-        """Return what is spent of a limit; where that is not known yet, wait, unless it does not matter."""
-        gate = rule.gate
+    def _spent(self, gate: Gate, scope: Scope, *, counts: bool) -> Amount:
+        """Return what is spent of a limit: before the tick, in it before this turn, and by this turn."""
         if gate.per == "turn":
             return self._own
-        before = self._tick.before(scope, window_of(gate.window), counts="calls" in limits)
-        mine = before.plus(self._own)
-        if scope.agents is not None and len(scope.agents) == 1:
-            return mine
-        left = Amount(*(max(limits.get(key, ZERO) - getattr(before, key), ZERO) for key in AMOUNTS))
-        share = {key: it for key, it in self.share(left)._asdict().items() if key in limits}
-        if key := beyond(share, self._own.plus(worst)):
-            raise _TooMuch(f"the turn may spend {in_words(key, share[key])} of what is left")
-        while True:
-            others, is_over = self._tick.before_in_tick(self._name, rule, scope, left)
-            if others is not None and (is_over or not beyond(limits, mine.plus(others).plus(worst))):
-                return mine.plus(others)
-            self._tick.wait()
+        before = self._tick.before(scope, window_of(gate.window), counts=counts)
+        return before.plus(self._tick.before_in_tick(self._name, scope)).plus(self._own)
 
 
 class OfRequest(str):
     """Why a call may not be made for its request, now or later."""
-
-
-class _TooMuch(LemmingError):
-    """A call for more than the turn's share; the message says how much that is."""
 
 
 class _Asked(NamedTuple):
@@ -250,22 +194,3 @@ class _Asked(NamedTuple):
             "dollars": dollars,
         }
         return cls(key, Amount(worst.credits, worst.dollars or ZERO, ONE), dollars is not None, facts)
-
-
-def _most_of_turn(inputs: TurnInputs, snapshot: Snapshot) -> Amount:
-    """Return the most that a turn can come to by its settings: so many calls, each as dear as the last."""
-    agent, models = inputs.agent, snapshot.config.models
-    plugins = snapshot.config.org.plugins
-    asked_before = [messages for _, messages in questions_of(inputs.given, plugins)]
-    calls = inputs.max_steps * (inputs.repairs + 1) + len(asked_before)
-    entries = [inputs.model, *(models[key] for key in agent.model.fallback if key in models)]
-    by_gates = any(gate.by for it in (snapshot.config.org, agent) for gate in gates_in(it))
-    has_judges = JUDGES in inputs.given or by_gates
-    if agent.turn.strategy is not None or has_judges:
-        calls, entries = OTHERS_PER_REPLY * (calls + OTHERS_PER_REPLY), [*entries, *models.values()]
-    shown = [*inputs.prompt, *chain.from_iterable(asked_before)]
-    growth = 4 * RESULTS_CHARS + max(8 * entry.max_output_tokens for entry in entries)
-    tokens = size_of(to_line(shown)) + inputs.max_steps * growth
-    worst = [worst_of(entry, tokens) for entry in entries]
-    dearest = Amount(max(it.credits for it in worst), max(it.dollars or ZERO for it in worst), ONE)
-    return dearest.times(calls)

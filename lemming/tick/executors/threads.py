@@ -89,7 +89,6 @@ class _Run:
         self._running = 0  # turns that have a thread, or are promised one
         self._none_runs: SimpleQueue[None] = SimpleQueue()  # unlike a semaphore, whole after Ctrl-C
         self._error: BaseException | None = None
-        turn_lock.make_room = self._make_room
         for name in for_some:
             if not self._missing[name]:
                 self._make_ready(name)
@@ -127,13 +126,6 @@ class _Run:
         while self._running < self._at_once and (name := self._next()):
             self._running += 1
             self._turn_lock.promise(partial(self._begin, name))
-
-    def _make_room(self, more: int) -> None:
-        """Let one more turn begin, since one waits for others; or one less, since it goes on."""
-        self._at_once += more
-        if self._register:
-            (self._register.left if more > 0 else self._register.entered)()
-        self._hand_out()
 
     def _begin(self, name: str) -> bool:
         """Let a thread take this turn and those it makes way for; return whether there is a thread."""

@@ -10,16 +10,12 @@ from collections.abc import Callable
 class TurnLock:
     """Held by the one thread that works; `with turn_lock:` works, `with turn_lock.waiting:` lets others work.
 
-    In `with turn_lock.aside:` a turn waits for other turns: one more may begin meanwhile (`make_room`).
-
     Threads that compute at the same time gain nothing in Python and pay for every change of threads. So who
     passes it on wakes the next in line, which then has it, and nobody else.
     """
 
     def __init__(self) -> None:
         self.waiting = _Waiting(self)
-        self.aside = _Aside(self)
-        self.make_room: Callable[[int], None] = lambda more: None
         self._line: deque[Callable[[], bool]] = deque()
         self._is_held = False
         self._lock = threading.Lock()
@@ -84,18 +80,3 @@ class _Waiting:
 
     def __exit__(self, *_: object) -> None:
         self._turn_lock.take()
-
-
-class _Aside:
-    """The time in which a turn waits for others, and takes no place from them."""
-
-    def __init__(self, turn_lock: TurnLock) -> None:
-        self._turn_lock = turn_lock
-
-    def __enter__(self) -> None:
-        self._turn_lock.make_room(1)
-        self._turn_lock.pass_on()
-
-    def __exit__(self, *_: object) -> None:
-        self._turn_lock.take()
-        self._turn_lock.make_room(-1)
