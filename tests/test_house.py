@@ -67,7 +67,7 @@ NEEDS = {
 # What the engine still knows by name. Nothing is added here.
 STILL_BY_NAME = {
     "tick": {"calendars", "channels", "mcp", "plans", "skills", "trust"},
-    "turn": {"answers", "calendars", "judges", "plans", "skills", "trust"},
+    "turn": {"answers", "calendars", "plans", "skills", "trust"},
 }
 SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}

@@ -31,7 +31,7 @@ from lemming.tools import toolset_of
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.explained import AskedGate, Explained
-    from lemming.facts.gate_reach import AgentReach, ToolReach
+    from lemming.capabilities.gates.reach import AgentReach, ToolReach
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -150,7 +150,7 @@ def reach(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None
       lemming gates reach ada --json | jq '.through[].agent'
     """
     from lemming.capabilities.gates.explained import find_in
-    from lemming.facts.gate_reach import Reaching
+    from lemming.capabilities.gates.reach import Reaching
 
     base, config, survey = _opened(ctx)
     find_in(survey, agent)

@@ -11,10 +11,9 @@ from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import painted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
-from lemming.facts.checks import why_no_tools
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
-from lemming.tick.plan import takes_turns
+from lemming.tick.plan import takes_turns, why_no_tools
 from lemming.turn.values import TurnInputs
 
 

@@ -16,14 +16,13 @@ from lemming.commands.org import find_agent, find_org, has_been_interrupted, pat
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.errors import ToolError, UnknownModel, UsageError
-from lemming.facts.checks import why_no_tools
 from lemming.facts.next_turn import next_turn
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import PREFIXES
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import is_for_a_person, takes_turns
+from lemming.tick.plan import is_for_a_person, takes_turns, why_no_tools
 from lemming.tick.rename_begun import rename_begun, require_no_rename
 from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import creator_replaced, rename

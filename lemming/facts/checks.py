@@ -43,7 +43,7 @@ from lemming.plugins.capabilities import PREFIXES
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import takes_turns
+from lemming.tick.plan import takes_turns, why_no_tools
 from lemming.tick.retention import longest_kept
 from lemming.tick.soundness.judged import judged
 from lemming.tools import server_sources, toolset_of, why_no_server
@@ -362,13 +362,3 @@ def _about_context(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Probl
 
 def _warning(file: str, pointer: str, message: str, hint: str) -> Problem:
     return Problem(message, file, pointer=pointer, hint=hint, severity="warning")
-
-
-def why_no_tools(agent: Agent, config: Config) -> str:
-    """Return why an agent cannot call the tools that its resume grants; empty when it can, or has none."""
-    entry = config.models.get(agent.model.key)
-    if entry is None or entry.prompt != "brief" or not agent.permissions.tools:
-        return ""
-    tools = ", ".join(agent.permissions.tools)
-    model = f'model "{agent.model.key}" has "prompt": "brief"'
-    return f"{model} and is not told about tools: {tools} cannot be called"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lemming.access.grants import kept_at, resolve
 from lemming.access.open import read_text
@@ -12,7 +13,6 @@ from lemming.agents import Agent, survey_agents
 from lemming.base import paths
 from lemming.base.jsontext import nearest
 from lemming.capabilities.calendars.calendar import is_clock
-from lemming.capabilities.gates.gate import Gate
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan
 from lemming.errors import ConfigError, DiskError, LemmingError, PermissionDenied, Problem
 from lemming.facts import bound
@@ -21,6 +21,9 @@ from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.verification import JudgedBy, judge_named
 from lemming.providers import is_channel, is_person
+
+if TYPE_CHECKING:
+    from lemming.capabilities.gates.gate import Gate
 
 
 def problems_of_judges(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:

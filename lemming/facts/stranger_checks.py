@@ -6,19 +6,22 @@ What a model reads may be instructions, and it must be taken to follow them: `do
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
 from lemming.base.patterns import is_among
-from lemming.capabilities.gates.gate import Gate
 from lemming.errors import Problem
-from lemming.facts.telling import Telling, Tells
 from lemming.org.blocks import TRUST_OF_TOOLS, TRUST_ORDER
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import is_channel
 from lemming.tick.plan import takes_turns
+from lemming.tick.telling import Telling, Tells
 from lemming.tools import Tool, toolset_of
+
+if TYPE_CHECKING:
+    from lemming.capabilities.gates.gate import Gate
 
 ACTING = ("send", "execute", "administer")
 _ONLY_FETCHES = "http_get"  # from hosts that the settings name

@@ -50,7 +50,7 @@ from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.tools.left_over import is_left_by, without_secrets
 from lemming.tools.toolset import Toolset
 from lemming.turn.parts import call_lookouts_of, holder_of
-from lemming.turn.places import Found, FunctionBroke, Functions, Limits, Passed, Trusted
+from lemming.turn.places import Found, FunctionBroke, Functions, Passed, SpendingLimits, Trusted
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.values import Answer, TurnInputs
 
@@ -71,7 +71,7 @@ class JournaledAnswers:
         snapshot: Snapshot,
         inputs: TurnInputs,
         commits: Commits,
-        limits: Limits | None = None,
+        limits: SpendingLimits | None = None,
     ) -> None:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
         self._snapshot, self._config, self._settings = snapshot, snapshot.config, snapshot.config.org
@@ -363,7 +363,7 @@ class JournaledAnswers:
     def _said_by_gates(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         return {"verdicts": said} if (said := [it.as_json() for it in self._verdicts] or [*recorded]) else {}
 
-    def _lost(self, limits: Limits, call: int) -> dict[str, Any]:
+    def _lost(self, limits: SpendingLimits, call: int) -> dict[str, Any]:
         """Return what of the reservations for a call is lost, if anything is."""
         lost = self._runtime.lost(self._name, call, limits.lost(call))
         return {"lost": lost.as_json()} if lost.calls else {}

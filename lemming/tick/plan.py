@@ -193,3 +193,13 @@ def is_for_channels(model_key: str, config: Config) -> bool:
     """Return whether a model key stands for a channel."""
     entry = config.models.get(model_key)
     return entry is not None and is_channel(entry.provider, config.org.plugins)
+
+
+def why_no_tools(agent: Agent, config: Config) -> str:
+    """Return why an agent cannot call the tools that its resume grants; empty when it can, or has none."""
+    entry = config.models.get(agent.model.key)
+    if entry is None or entry.prompt != "brief" or not agent.permissions.tools:
+        return ""
+    tools = ", ".join(agent.permissions.tools)
+    model = f'model "{agent.model.key}" has "prompt": "brief"'
+    return f"{model} and is not told about tools: {tools} cannot be called"

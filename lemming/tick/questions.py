@@ -13,7 +13,7 @@ from lemming.llm.worst import most_tokens_in, worst_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Message, Request
 from lemming.tick.snapshot import Snapshot
-from lemming.turn.places import Limits
+from lemming.turn.places import SpendingLimits
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def require_paid_for(
 
 def look_before(
     snapshot: Snapshot,
-    limits: Limits | None,
+    limits: SpendingLimits | None,
     tracing: Tracing | None,
     key: str,
     entry: ModelEntry,

@@ -113,7 +113,7 @@ class CallLookout(Protocol):
         ...
 
 
-class Limits(Protocol):
+class SpendingLimits(Protocol):
     """What one turn may spend: asked before each question to a model, and told what became of it.
 
     What a question can cost is reserved before it is asked, and given back as it is known what it did cost.
@@ -145,7 +145,7 @@ class Limits(Protocol):
 class TickLimits(Protocol):
     """What the turns of one tick may spend."""
 
-    def of(self, inputs: TurnInputs) -> Limits:
+    def of(self, inputs: TurnInputs) -> SpendingLimits:
         """Return the limits of a turn that begins, or goes on."""
         ...
 

@@ -12,7 +12,6 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.messages import read_outbox_entries
-from lemming.org.config import load_config
 from lemming.plugins.registry import unregister
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
@@ -331,7 +330,7 @@ def test_a_gate_that_is_wrong_is_refused_with_what_is_wrong(
 ) -> None:
     make_org(base, resume("ada"), org={"gates": [gate]})
     with pytest.raises(ConfigError, match="gates") as refused:
-        load_config(base)
+        run_once(base)
     assert why in str(refused.value.problems[0])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
-from lemming.capabilities.gates.gate import Rule, rules_of
+from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.look import look
 from lemming.capabilities.gates.standard import standard
 from lemming.cli import run
@@ -298,7 +298,8 @@ def rules_from(plain: list[dict[str, Any]]) -> tuple[Rule, ...]:
     from lemming.capabilities.gates.gate import Gate
     from lemming.files.documents import value_of
 
-    return rules_of("config/org.json", [value_of(Gate, it) for it in plain], "", ())
+    gates = [value_of(Gate, it) for it in plain]
+    return tuple(Rule(f"config/org.json#/gates/{place}", gate) for place, gate in enumerate(gates))
 
 
 def test_what_is_foreseen_holds_for_every_call_there_could_be() -> None:

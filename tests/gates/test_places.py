@@ -89,7 +89,7 @@ def test_no_spelling_of_a_path_slips_through_a_gate(base: Path, tmp_path: Path) 
     for (tool, argument), rest in CALLS.items():
         for place, paths in spellings(base, link).items():
             gates = [value_of(Gate, it) for it in gates_about(tool, argument, place, paths)]
-            of_gates = replace(config, org=replace(config.org, gates=gates))
+            of_gates = replace(config, org=replace(config.org, further={"gates": gates}))
             context = context_of(org, of_gates, survey.agents["ada"], tools, now)
             for path in [*paths, "shared/z"]:
                 args = {argument: [path] if argument == "files" else path, **rest}
