@@ -35,10 +35,9 @@ class Listed(NamedTuple):
     settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
 
-    `tools` are those that ship in its folder, by name, `source` where further ones come from (`ToolSource`), and
-    `of_functions` what makes one of a function: places below the
-    folder. `brings` says of the settings and the resumes whether there may be any of the source's, whose
-    names begin with `prefix` where a server has them.
+    `tools` are those that ship in its folder, by name, `source` where further ones come from (`ToolSource`),
+    and `of_functions` what makes one of a function: places below the folder. `brings` says of the settings
+    and the resumes whether there may be any of the source's; names of a server's begin with `prefix`.
     """
 
     name: str
