@@ -51,7 +51,7 @@ NEEDS = {
     "approvals": {"gates", "requests"},
     "calendars": set(),
     "channels": set(),
-    "gates": {"judges", "mcp", "trust"},
+    "gates": {"judges", "trust"},
     "judges": {"plans", "requests"},
     "mcp": {"answers"},
     "plans": {"answers"},
