@@ -26,7 +26,7 @@ def _no_state_of_the_users(tmp_path_factory: pytest.TempPathFactory, monkeypatch
 
 @pytest.fixture(autouse=True)
 def _no_secrets_of_other_tests() -> Iterator[None]:
-    """Each secret that a process knows is looked for in every text: fourteen make a turn dearer by 40 %."""
+    """Each secret that a process knows is looked for in every text, which makes every later turn dearer."""
     yield
     redaction._named.clear()
     redaction._written.clear()
