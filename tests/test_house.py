@@ -66,8 +66,8 @@ NEEDS = {
 }
 # What the engine still knows by name. Nothing is added here.
 STILL_BY_NAME = {
-    "tick": {"calendars", "channels", "mcp", "plans", "skills", "trust"},
-    "turn": {"answers", "calendars", "plans", "skills", "trust"},
+    "tick": {"calendars", "channels", "plans", "skills", "trust"},
+    "turn": {"answers", "calendars", "plans", "skills"},
 }
 SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}

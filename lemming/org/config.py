@@ -25,7 +25,7 @@ from lemming.files.unknown import UNKNOWN_KEY
 from lemming.org.blocks import AgentDefaults, FindingSettings, Http, Quota, Reminders, ShellSettings, Trust
 from lemming.org.models import DEFAULT_MODELS, ModelEntry
 from lemming.org.organisation import Organisation
-from lemming.org.resume import AgentCredits, Allocation
+from lemming.org.resume import Agent, AgentCredits, Allocation
 from lemming.plugins.capabilities import org_keys
 from lemming.providers import is_channel, option_names
 from lemming.redaction import name_variables
@@ -212,7 +212,17 @@ class Config:
     @cached_property
     def has_channels(self) -> bool:
         """Whether a model key stands for a channel."""
-        return any(is_channel(entry.provider, self.org.plugins) for entry in self.models.values())
+        return bool(self.channel_keys)
+
+    @cached_property
+    def channel_keys(self) -> frozenset[str]:
+        """The model keys that stand for channels."""
+        models, plugins = self.models, self.org.plugins
+        return frozenset(key for key, entry in models.items() if is_channel(entry.provider, plugins))
+
+    def channels_among(self, agents: Mapping[str, Agent]) -> frozenset[str]:
+        """Return those of some agents that channels speak for."""
+        return frozenset(name for name, agent in agents.items() if agent.model.key in self.channel_keys)
 
     def model(self, key: str) -> ModelEntry:
         """Return the entry of a model key; raise `UnknownModel` with the nearest key."""

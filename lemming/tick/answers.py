@@ -14,11 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from lemming.base.clock import elapsed_ms
 from lemming.base.contract import REPLY_LIMIT_BYTES, ToolCall
-from lemming.capabilities.trust.order import TRUST
 from lemming.errors import (
     AnswerTooLarge,
     DiskError,
@@ -49,13 +48,10 @@ from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.tools.left_over import is_left_by, without_secrets
 from lemming.tools.toolset import Toolset
-from lemming.turn.parts import call_lookouts_of, holder_of
+from lemming.turn.parts import call_lookouts_of, holder_of, tracing_of
 from lemming.turn.places import Found, FunctionBroke, Functions, Passed, SpendingLimits, Trusted
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.values import Answer, TurnInputs
-
-if TYPE_CHECKING:
-    from lemming.tick.traced import Tracing
 
 R = TypeVar("R", bound=Record)
 FINISHES: tuple[str, ...] = get_args(Finish)
@@ -82,11 +78,7 @@ class JournaledAnswers:
         self._verdicts: list[GateVerdict] = []  # of the question under way
         self._limits, self._spent = limits, inputs.state.used_up
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
-        self._tracing: Tracing | None = None
-        if TRUST in inputs.given and self._settings.trust:
-            from lemming.tick.traced import Tracing
-
-            self._tracing = Tracing(snapshot, inputs)
+        self._tracing = tracing_of(snapshot, inputs) if inputs.given else None
         self._ends = time.monotonic() + limit if limit else math.inf
         for record in journal.records_of(self._name):
             match record:

@@ -13,12 +13,11 @@ from lemming.llm.worst import most_tokens_in, worst_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Message, Request
 from lemming.tick.snapshot import Snapshot
-from lemming.turn.places import SpendingLimits
+from lemming.turn.places import SpendingLimits, Tracing
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.journal.verdicts import GateVerdict
-    from lemming.tick.traced import Tracing
 
 TOLERANCE = 1e-6
 """Shares of a budget are rounded to so much."""

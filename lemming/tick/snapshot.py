@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lemming.agents import Agent, Survey, survey_agents
 from lemming.base import paths
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lemming.journal.records import TickStarted
     from lemming.turn.inputs import Gathered
 
+T = TypeVar("T")
 NOTHING: Mapping[str, bytes] = {}
 
 
@@ -65,6 +66,17 @@ class Snapshot:
     @cached_property
     def _has_own_tools(self) -> bool:
         return has_own_tools(self.config.org, self.survey)
+
+    def own(self, kind: Callable[[Snapshot], T]) -> T:
+        """Return what somebody keeps of this look, made once."""
+        if kind not in self._kept:
+            self._kept.setdefault(kind, kind(self))  # turns look at once
+        found: T = self._kept[kind]
+        return found
+
+    @cached_property
+    def _kept(self) -> dict[object, Any]:
+        return {}
 
     @cached_property
     def pauses(self) -> Pauses:

@@ -53,11 +53,10 @@ from lemming.tick.snapshot import Snapshot
 from lemming.turn.ending import newest, spending, state_after_spending
 from lemming.turn.loop import take_turn
 from lemming.turn.on_record import begin_turn, from_record
-from lemming.turn.parts import after_giving_up, in_use, why_not_on
+from lemming.turn.parts import after_giving_up, in_use, kept_results, why_not_on
 from lemming.turn.places import TickLimits
 from lemming.turn.results import INTERRUPTED, as_shown, tool_used
 from lemming.turn.seams import Capability
-from lemming.turn.tracked import kept_results
 from lemming.turn.values import TurnInputs, TurnOutcome
 
 
@@ -326,7 +325,7 @@ class Tick:
         spent = state_after_spending(inputs, answers, used, "failed")
         state = after_giving_up(spent, inputs, records, self._plugins)
         results, tools, remarks = self._happened_outside(started.agent, records)
-        results = kept_results(inputs, results, [record.trust for record in finished])
+        results = kept_results(inputs, finished, results, self._plugins)
         state.results = newest((*state.results, *results))
         if error == TurnBroke.__name__ and inputs.task:
             state.requests = inputs.task.after_failure(state.requests, used["credits"], counts=True)

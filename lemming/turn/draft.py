@@ -127,6 +127,11 @@ class Draft:
         return str(self.stopped_by) if isinstance(self.stopped_by, (LimitReached, Paused)) else ""
 
     @property
+    def trust(self) -> str:
+        """How far the turn is trusted by now, in a word; empty where nobody tracks that."""
+        return next((word for trust in self.seams.trust if (word := trust())), "")
+
+    @property
     def questions(self) -> int:
         """How many questions were asked, those without an answer included."""
         return len(self.answers) + self.in_vain

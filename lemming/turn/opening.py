@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, count
 from operator import is_
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lemming.agents import Agent, AgentCredits, TurnLimits
 from lemming.base.jsontext import compact
@@ -29,6 +29,7 @@ from lemming.turn.reply_schemas import Form, brief_schema, reply_schema
 from lemming.turn.team import team_tools
 from lemming.turn.wanted import forms_of, require_sound
 
+T = TypeVar("T")
 IN_THE_OPENING = ("instructions", "examples")
 OPENINGS_REMEMBERED = 10_000
 STEPS_TO_GO_ON = 8
@@ -74,6 +75,10 @@ class Surroundings(Protocol):
     @property
     def since(self) -> str:
         """The reading up to which the ticks before it went; empty where none is needed."""
+        ...
+
+    def own(self, kind: Callable[[Surroundings], T]) -> T:
+        """Return what somebody keeps of this look, made once."""
         ...
 
     def jobs_for(self, name: str) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ from lemming.providers import Message
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, Shared, ToShow
+from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, Shared, ToShow, Tracing, Words
 from lemming.turn.seams import (
     Capability,
     Drive,
@@ -149,6 +149,7 @@ class Seams:
     reads: tuple[Callable[[TurnReply], None], ...] = ()
     replied: tuple[Replied, ...] = ()
     told: tuple[Callable[[Json], Json], ...] = ()
+    trust: tuple[Callable[[], str], ...] = ()
     before_call: tuple[Callable[[ToolCall], ToolCall | No], ...] = ()
     takes: tuple[Callable[[ToolCall, str], bool], ...] = ()
     writes: tuple[Callable[[Files], Files], ...] = ()
@@ -342,6 +343,17 @@ def holder_of(now: Surroundings, inputs: TurnInputs, finished: Mapping[int, Tool
     return _Nobody()
 
 
+def trust_words(now: Surroundings, agent: Agent) -> Words | None:
+    """Return how far what an agent's turns are shown is trusted; None where nobody tracks that."""
+    return next((found for it in used_by(agent, now.config) if (found := it.words(now)) is not None), None)
+
+
+def tracing_of(now: Surroundings, inputs: TurnInputs) -> Tracing | None:
+    """Return who looks at where a turn's calls reach; None where nobody does."""
+    known = begun_with(inputs, now.config.org.plugins)
+    return next((found for it in known if (found := it.tracing(now, inputs)) is not None), None)
+
+
 class _Nobody:
     def hold(
         self, call: ToolCall, asking: Asking, context: ToolContext, plan: Callable[[], ToolResult]
@@ -371,6 +383,15 @@ def after_giving_up(
     for it in begun_with(inputs, plugins):
         state = it.given_up(state, found)
     return state
+
+
+def kept_results(
+    inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]], plugins: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the results of a turn that is given up as its next one has them. Raises as `begun_with`."""
+    for it in begun_with(inputs, plugins):
+        results = it.kept_results(inputs, records, results)
+    return results
 
 
 def questions_of(

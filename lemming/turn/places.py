@@ -202,3 +202,52 @@ class Lookout(Protocol):
     def taken_back(self) -> None:
         """Forget what the turn took back: it may be written again."""
         ...
+
+
+class Words(Protocol):
+    """How far what turns are shown is trusted, each in a word; `usual` is that of what bears none."""
+
+    usual: str
+
+    def known(self, word: str) -> str:
+        """Return a word as it is, if it is one of those that there are, else the least trusted."""
+        ...
+
+    def of_entry(self, entry: OutboxEntry) -> str:
+        """Return how far an entry is trusted."""
+        ...
+
+    def of_memories(self, agent_name: str, memories: Memories) -> Mapping[str, str]:
+        """Return how far an agent's memories are trusted, of those that say so, by key."""
+        ...
+
+
+class Tracing(Protocol):
+    """Who looks at where the calls of one turn reach: before each is made, and at what it gave."""
+
+    @property
+    def word(self) -> str:
+        """How far the turn is trusted by now."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """What made the turn trusted less than agents are; empty where nothing did."""
+        ...
+
+    @property
+    def word_after(self) -> str:
+        """How far it will be, once it has been given what the call gives that was looked at last."""
+        ...
+
+    def look(self, call: ToolCall, tool: Tool | None, context: ToolContext) -> None:
+        """Look at what a call that is about to be made may look at."""
+        ...
+
+    def told(self, result: ToolResult) -> ToolResult:
+        """Return the result of that call as it is recorded."""
+        ...
+
+    def take(self, result: ToolResult) -> None:
+        """Note what a call gave, recorded or live."""
+        ...

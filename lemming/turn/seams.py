@@ -47,6 +47,8 @@ from lemming.turn.places import (
     Shared,
     TickLimits,
     ToShow,
+    Tracing,
+    Words,
 )
 from lemming.turn.values import TurnInputs
 
@@ -176,6 +178,10 @@ class TurnPart:
     def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
         """Take note of what the turn's call number `index` gave. It is recorded, and is not made again."""
 
+    def trust(self) -> str:
+        """Return how far the turn is trusted by now, in a word; empty: it does not know. The first counts."""
+        return ""
+
     def writes(self, files: dict[str, FileEffect]) -> dict[str, FileEffect]:
         """Return what is staged as a call that reaches outside has it written: with marks before files."""
         return files
@@ -291,6 +297,14 @@ class Capability:
         """Return what turns of these agents share beside files, for which they wait for each other."""
         return ()
 
+    def words(self, now: Surroundings) -> Words | None:
+        """Return how far what turns are shown is trusted; None: it does not know. One capability does."""
+        return None
+
+    def tracing(self, now: Surroundings, inputs: TurnInputs) -> Tracing | None:
+        """Return who looks at where the calls of a turn reach, live, beside its part; None: nobody."""
+        return None
+
     def why_not(self, inputs: TurnInputs, now: Surroundings) -> str:
         """Return why a turn that a crash cut off may not go on as its record says it began; empty: it may."""
         return ""
@@ -298,6 +312,12 @@ class Capability:
     def given_up(self, state: AgentState, records: Iterable[Record]) -> AgentState:
         """Return the state of an agent whose turn is given up, by the records of that turn."""
         return state
+
+    def kept_results(
+        self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return results of a turn that is given up, by its records, as the next turn has them."""
+        return results
 
     def require_kept(self, kept: Json) -> None:
         """Raise `ValueError` for what it did not keep: asked as a ledger is read; of those that ship."""

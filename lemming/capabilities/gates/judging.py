@@ -28,7 +28,6 @@ from lemming.org.verification import JudgedBy
 from lemming.tools import ToolResult
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import Found, FunctionBroke
-from lemming.turn.tracked import trust_by_now
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
@@ -145,7 +144,7 @@ class GateJudges:
         return self._draft.inputs.agent.name
 
     def _facts(self, call: ToolCall, rule: Rule) -> Json:
-        draft, trust = self._draft, trust_by_now(self._draft)
+        draft, trust = self._draft, self._draft.trust
         told = {"agent": draft.inputs.agent.name, "tick": draft.inputs.tick, "tool": call.tool}
         told["class"] = self._tools[rule.line][call.tool]
         return {**told, "trust": trust} if trust else told

@@ -12,15 +12,14 @@ from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Looked, digest_of, look, rules_at
-from lemming.capabilities.trust.authors import Authors, channels_among
-from lemming.capabilities.trust.order import AGENT
 from lemming.errors import StoppedByGate
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry, read_outbox_entries
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import LetsIn, ToShow
+from lemming.turn.parts import trust_words
+from lemming.turn.places import LetsIn, ToShow, Words
 
 SAID_BEFORE = 200
 """So many of an agent's newest entries count where a gate asks for what is new."""
@@ -42,12 +41,12 @@ class InGates:
         agent: Agent,
         tick: int,
         plugins: Sequence[str],
-        authors: Authors | None,
+        words: Words | None,
         channels: Collection[str] = (),
         lets_in: LetsIn = nobody,
     ) -> None:
         self._lets_in, self._channels = lets_in, channels
-        self._rules, self._agent, self._tick, self._authors = rules, agent, tick, authors
+        self._rules, self._agent, self._tick, self._words = rules, agent, tick, words
         self._ask = asking(tuple(plugins))
         self._earlier: set[str] = set()
         self._entries: dict[str, OutboxEntry] = {}
@@ -90,7 +89,7 @@ class InGates:
         def facts(payload: Any) -> dict[str, Any]:
             told: dict[str, Any] = {"from": entry.agent, "kind": entry.kind, "tags": entry.tags}
             told |= {"id": entry.id, "channel": entry.agent in self._channels}
-            trust = self._trust(self._authors.of_entry(entry)) if self._authors else {}
+            trust = self._trust(self._words.of_entry(entry)) if self._words else {}
             told = {**self._facts("entry"), **told, **trust}
             return {**told, "text": payload.get("text"), "payload": payload}
 
@@ -111,9 +110,9 @@ class InGates:
     def memories(self, memories: Memories) -> Memories:
         """Return memories as they may be shown."""
         values = {}
-        words = self._authors.of_memories(self._agent.name, memories) if self._authors else {}
+        words = self._words.of_memories(self._agent.name, memories) if self._words else {}
         for key, value in memories.values.items():
-            told = {"key": key, **self._trust(words.get(key, AGENT))}
+            told = {"key": key, **self._trust(words.get(key))}
             values[key] = self._value("memory", told, value, f"memory {key}")
         return memories._replace(values=values)
 
@@ -132,11 +131,11 @@ class InGates:
         return self._results[id(result)][1]
 
     def _result(self, result: Mapping[str, Any]) -> Any:
-        told = {"tool": result["tool"], **self._trust(result.get("trust", AGENT))}
+        told = {"tool": result["tool"], **self._trust(result.get("trust"))}
         return self._value("result", told, result["output"], f"result of {result['tool']}")
 
-    def _trust(self, word: str) -> dict[str, str]:
-        return {"trust": self._authors.order.known(word)} if self._authors else {}
+    def _trust(self, word: str | None) -> dict[str, str]:
+        return {"trust": self._words.known(word or self._words.usual)} if self._words else {}
 
     def _value(self, what: str, told: dict[str, Any], value: Any, about: str) -> Any:
         def facts(value: Any) -> dict[str, Any]:
@@ -168,9 +167,9 @@ class InGates:
 def in_gates(now: Surroundings, agent: Agent, rules: Sequence[Rule], lets_in: LetsIn = nobody) -> InGates:
     """Return these gates, as one turn asks them."""
     settings = now.config.org
-    authors = Authors(now.org, now.config, now.mail.resumes, now.tick) if settings.trust else None
-    channels = channels_among(now.mail.resumes, now.config) if now.config.has_channels else ()
-    return InGates(rules, agent, now.tick, settings.plugins, authors, channels, lets_in)
+    words = trust_words(now, agent)
+    channels = now.config.channels_among(now.mail.resumes) if now.config.has_channels else ()
+    return InGates(rules, agent, now.tick, settings.plugins, words, channels, lets_in)
 
 
 def look_at_shown(
@@ -182,7 +181,7 @@ def look_at_shown(
     of_writing = rules_at(rules, "out")
     told: dict[str, Any] = {"rules": [rule.as_json() for rule in of_writing]}
     if of_writing and now.config.has_channels:
-        told["channels"] = sorted(channels_among(now.mail.resumes, now.config))
+        told["channels"] = sorted(now.config.channels_among(now.mail.resumes))
     if any(rule.gate.by for rule in rules):
         from lemming.capabilities.gates.judging import recorded_rules  # only where there are any
 

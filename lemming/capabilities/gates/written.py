@@ -19,7 +19,6 @@ from lemming.messages import targets_in
 from lemming.tools import ToolResult
 from lemming.turn.places import Asking, Found
 from lemming.turn.results import OUTBOX_ENTRIES
-from lemming.turn.tracked import trust_by_now
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.judging import GateJudges
@@ -137,7 +136,7 @@ class OutGates:
         self._earlier = {*self._given.get("said_before", ()), *kept}
 
     def _facts(self) -> dict[str, Any]:
-        draft, trust = self._draft, trust_by_now(self._draft)
+        draft, trust = self._draft, self._draft.trust
         told = {"agent": draft.inputs.agent.name, "tick": draft.inputs.tick}
         return {**told, "trust": trust} if trust else told
 

@@ -19,12 +19,15 @@ from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.when import holds
 from lemming.providers import is_channel, is_person
+from lemming.turn.opening import Surroundings
 
 OUTSIDE, OWNER = "outside", "owner"
 
 
 class Authors:
     """The authors of an organisation that tracks trust, by the resumes of one look at it in a tick."""
+
+    usual = AGENT
 
     def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int) -> None:
         assert config.org.trust, "who tracks no trust is not asked"
@@ -33,6 +36,10 @@ class Authors:
         self.order = TrustOrder(tuple(self.settings.order))
         self._config, self._resumes = config, resumes
         self._bases: dict[str, str] = {}
+
+    def known(self, word: str) -> str:
+        """Return a word as it is, if it is one of the order, else the least trusted."""
+        return self.order.known(word)
 
     def of_entry(self, entry: OutboxEntry) -> str:
         """Return how far an entry is trusted: as its tag says, never above its author's base."""
@@ -119,11 +126,9 @@ class Authors:
 
     @cached_property
     def _channels(self) -> frozenset[str]:
-        return channels_among(self._resumes, self._config)
+        return self._config.channels_among(self._resumes)
 
 
-def channels_among(resumes: Mapping[str, Agent], config: Config) -> frozenset[str]:
-    """Return the agents that channels speak for."""
-    models, plugins = config.models, config.org.plugins
-    keys = {key for key, entry in models.items() if is_channel(entry.provider, plugins)}
-    return frozenset(name for name, resume in resumes.items() if resume.model.key in keys)
+def authors_in(now: Surroundings) -> Authors:
+    """Return the authors of a look, for `Surroundings.own`: the same for all that its turns are shown."""
+    return Authors(now.org, now.config, now.mail.resumes, now.tick)

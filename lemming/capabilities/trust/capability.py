@@ -5,7 +5,7 @@ Rules: docs/trust.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -15,21 +15,27 @@ from lemming.base.contract import ToolCall
 from lemming.capabilities.calendars.jobs import MEMORY
 from lemming.capabilities.skills.finding import folders_of
 from lemming.capabilities.skills.guides import guide_files
-from lemming.capabilities.trust.authors import Authors
+from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.marks import Marks
 from lemming.capabilities.trust.order import AGENT, TRUST, Part
+from lemming.capabilities.trust.tracing import TrustTracing
 from lemming.capabilities.trust.turn import TurnTrust, as_recorded
 from lemming.errors import PermissionDenied
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
+from lemming.journal.records import Record, ToolFinished
+from lemming.mail.tasks import Ended
 from lemming.memory import read_memories
 from lemming.messages import OutboxEntry
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.images import paths_in
-from lemming.turn.labels import Labels, TrustLabels
+from lemming.turn.labels import Labels
+from lemming.turn.opening import Surroundings
+from lemming.turn.places import Tracing, Words
 from lemming.turn.prompt import Seen
 from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.turn.values import TurnInputs
 
 
 class TrustOfTurns(Capability):
@@ -45,6 +51,24 @@ class TrustOfTurns(Capability):
         """Return its part in a turn that is tracked."""
         return TrustPart(self.name, draft, given)
 
+    def words(self, now: Surroundings) -> Words | None:
+        """Return how far what turns are shown is trusted."""
+        return now.own(authors_in) if now.config.org.trust else None
+
+    def tracing(self, now: Surroundings, inputs: TurnInputs) -> Tracing | None:
+        """Return who looks at how far what the calls of a turn give is trusted."""
+        return TrustTracing(now, inputs) if now.config.org.trust else None
+
+    def kept_results(
+        self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return results of a turn that is given up, each with how far it is trusted."""
+        turn = TurnTrust.of(inputs)
+        for record in records:
+            if isinstance(record, ToolFinished):
+                turn.take(record.trust)
+        return [*map(turn.kept, results)]
+
 
 class TrustPart(TurnPart):
     """How far one turn is trusted, and what it writes made to say so."""
@@ -53,6 +77,10 @@ class TrustPart(TurnPart):
         super().__init__(name, draft, given)
         self._turn = TurnTrust(given, draft.inputs.agent.name, draft.inputs.tick)
         draft.noted[TRUST] = self._turn.as_json()
+
+    def trust(self) -> str:
+        """Return how far the turn is trusted by now."""
+        return self._turn.word
 
     def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
         """Note how far what a call gave is trusted."""
@@ -98,13 +126,50 @@ class TrustPreparation(Preparation):
         return self._told
 
 
+class TrustLabels(Labels):
+    """Labels that say how far each part is trusted: every entry, and those memories that say so."""
+
+    def __init__(self, of_entry: Callable[[OutboxEntry], str], memories: Mapping[str, str], own: str) -> None:
+        self._of_entry, self._memories, self._own = of_entry, memories, own
+        self.line = self._line
+
+    def _line(self, entry: OutboxEntry) -> str:
+        """Return an entry on one line, which begins with how far it is trusted."""
+        return f'{{"trust": "{self._of_entry(entry)}", {entry.line[1:]}'
+
+    def entry(self, entry: OutboxEntry) -> Json:
+        """Return an entry as JSON values, with how far it is trusted."""
+        return {**entry.as_json(), "trust": self._of_entry(entry)}
+
+    def ended(self, ended: Ended, plain: Json) -> Json:
+        """Return what became of something that was asked, with how far the answer is trusted."""
+        told = ended.answer or ended.entry
+        return {**plain, "trust": self._of_entry(told) if told else self._own}
+
+    def memory(self, key: str, plain: Json) -> Json:
+        """Return a memory as JSON values, with how far it is trusted."""
+        return {**plain, "trust": self._memories.get(key, self._own)}
+
+    def of_entry(self, entry: OutboxEntry) -> str:
+        """Return what stands before an entry in a prompt for small models."""
+        return f"[trust: {self._of_entry(entry)}] "
+
+    def of_memory(self, key: str) -> str:
+        """Return what stands before a memory in a prompt for small models."""
+        return f"[trust: {self._memories.get(key, self._own)}] "
+
+    def values(self) -> Json:
+        """Return how far the memories are trusted that say so."""
+        return {"trust": {"memory": dict(self._memories)}} if self._memories else {}
+
+
 class Tracker:
     """What one turn is shown, and how far each part of it is trusted."""
 
     def __init__(self, moment: Moment) -> None:
         now, agent = moment.now, moment.agent
         self._now, self._agent, self._entry = now, agent, moment.model
-        self._authors = Authors(now.org, now.config, now.mail.resumes, now.tick)
+        self._authors = now.own(authors_in)
         self._order = self._authors.order
         self._marks = Marks(now.org, self._authors, moment.held)
         self._own = self._order.lowest((AGENT, self._authors.of_author(agent.name)))

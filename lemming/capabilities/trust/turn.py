@@ -11,9 +11,10 @@ from typing import Any
 
 from lemming.base.jsontext import parse, pretty
 from lemming.capabilities.trust.marks import mark_effect
-from lemming.capabilities.trust.order import AGENT, TAG, Part, TrustOrder, without_words
+from lemming.capabilities.trust.order import AGENT, TAG, TRUST, Part, TrustOrder, without_words
 from lemming.files.effects import FileEffect
 from lemming.messages import OutboxEntry
+from lemming.turn.values import TurnInputs
 
 MOST_NAMED = 16
 """Of what made a turn what it is, so many are named."""
@@ -38,6 +39,11 @@ class TurnTrust:
         self._bears: dict[str, Part] = {}  # files that hold what was there before, by place
         self._marked: set[str] = set()  # files that have a mark by now
         self._below: set[str] = set()  # folders in which a call may have written anything
+
+    @classmethod
+    def of(cls, inputs: TurnInputs) -> TurnTrust:
+        """Return how far a turn is trusted as its record says it begins."""
+        return cls(inputs.given[TRUST], inputs.agent.name, inputs.tick)
 
     def lower(self, word: str, source: str) -> None:
         """Note what the turn was given."""

@@ -13,16 +13,16 @@ from typing import Any
 from lemming.base import paths
 from lemming.base.contract import ToolCall
 from lemming.base.paths import place_of
-from lemming.capabilities.mcp.settings import PREFIX
-from lemming.capabilities.trust.authors import Authors
+from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.marks import Marks
 from lemming.capabilities.trust.order import AGENT, Part
+from lemming.capabilities.trust.turn import TurnTrust
 from lemming.files.effects import apply_effect
 from lemming.files.opened import opened_place
 from lemming.memory import decode_record, read_memories, trust_in
-from lemming.tick.snapshot import Snapshot
+from lemming.plugins.capabilities import PREFIXES
 from lemming.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult
-from lemming.turn.tracked import trust_of_turn
+from lemming.turn.opening import Surroundings
 from lemming.turn.values import TurnInputs
 
 WHOLE = ("file_write", "store_write")
@@ -31,15 +31,11 @@ GIVES_NO_TEXT = ("attach",)
 RUNS_ANYTHING = "shell"
 
 
-class Tracing:
+class TrustTracing:
     """The calls of one turn that is tracked."""
 
-    def __init__(self, snapshot: Snapshot, inputs: TurnInputs) -> None:
-        self._snapshot, self._inputs = snapshot, inputs
-        self._authors = Authors(snapshot.org, snapshot.config, snapshot.survey.agents, snapshot.tick)
-        turn = trust_of_turn(inputs)
-        assert turn, "who tracks no trust is not asked"
-        self._turn = turn
+    def __init__(self, now: Surroundings, inputs: TurnInputs) -> None:
+        self._authors, self._turn = now.own(authors_in), TurnTrust.of(inputs)
         self._called = ""
         self._given: dict[str, Any] = {}
         self._marks: Marks | None = None
@@ -140,7 +136,7 @@ class Tracing:
     def _places(self, call: ToolCall, tool: Tool, context: ToolContext) -> Iterator[str]:
         """Yield the files and folders that a call may look at."""
         name, settings = context.agent.name, context.settings
-        if call.tool.startswith(PREFIX) or call.tool in GIVES_NO_TEXT:
+        if call.tool.startswith(PREFIXES) or call.tool in GIVES_NO_TEXT:
             return
         path = call.args.get("path", "." if call.tool == "file_list" else None)
         if isinstance(tool, EngineTool) and isinstance(path, str) and path:
@@ -156,7 +152,7 @@ class Tracing:
     def _writes(self, tool: Tool, context: ToolContext) -> list[str]:
         """Return the folders in which a call may write by itself; what a server does there is not known."""
         own = paths.workspace_folder(context.agent.name)
-        if tool.name.startswith(PREFIX) or tool.tool_class == "read":
+        if tool.name.startswith(PREFIXES) or tool.tool_class == "read":
             return []
         if isinstance(tool, EngineTool) and tool.name != RUNS_ANYTHING:
             return []
