@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lemming.access import bound
 from lemming.access.trust import Reach
 from lemming.base.jsontext import compact
 from lemming.commands.options import AsJson, Quiet, Trust
@@ -26,7 +27,6 @@ from lemming.commands.screen import (
 from lemming.commands.trust import require_agreement_to_copy
 from lemming.commands.why import lines_of
 from lemming.errors import UsageError
-from lemming.facts import bound
 from lemming.files import fs
 from lemming.org.cases import Case, case_file, case_names, chosen
 from lemming.org.organisation import Organisation, OrgPath

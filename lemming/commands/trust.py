@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from operator import is_
 from pathlib import Path
@@ -73,7 +73,7 @@ def trust(
         tell("`lemming trust --yes` agrees to it")
 
 
-def require_agreement(base: OrgPath, *, can_ask: bool = True, servers: Iterable[str] = ()) -> None:
+def require_agreement(base: OrgPath, *, can_ask: bool = True, servers: Collection[str] = ()) -> None:
     """Say what running the organisation does outside its folder, the first time that it does that.
 
     On a terminal a person is asked and may refuse. A service or a script is told and goes on, unless code
@@ -176,7 +176,7 @@ def load_settings(base: OrgPath) -> Config:
     return replace(config, org=replace(config.org, tool_files=[]))
 
 
-def _reaches(base: OrgPath, servers: Iterable[str] = ()) -> list[Reach]:
+def _reaches(base: OrgPath, servers: Collection[str] = ()) -> list[Reach]:
     return reaches(base, _settings(base), survey_agents(base).agents.values(), servers=servers)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lemming.access import bound
 from lemming.access.grants import kept_at, resolve
 from lemming.access.open import read_text
 from lemming.access.trust import Reach
@@ -15,7 +16,6 @@ from lemming.base.jsontext import nearest
 from lemming.capabilities.calendars.calendar import is_clock
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan
 from lemming.errors import ConfigError, DiskError, LemmingError, PermissionDenied, Problem
-from lemming.facts import bound
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pwd
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from lemming.access.bound import code, of_command, of_module, program
 from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.model_servers import SERVERS
-from lemming.capabilities.mcp.settings import (
-    PREFIX,
-    McpConfig,
-    mcp_config,
-    servers_named,
-    variables_named,
-)
-from lemming.errors import ConfigError
-from lemming.facts import bound
 from lemming.facts.judge_checks import programs_that_judge
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.models import ModelEntry
-from lemming.org.organisation import OrgPath
-from lemming.providers import is_channel
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.plugins.capabilities import LISTED, capability, why_missing
 from lemming.redaction import without_userinfo
 from lemming.tools import shipped_tools
 
@@ -38,7 +29,7 @@ _OWN_MODULES = "lemming."
 
 
 def reaches(
-    base: OrgPath, config: Config, agents: Iterable[Agent], *, servers: Iterable[str] = ()
+    base: OrgPath, config: Config, agents: Iterable[Agent], *, servers: Collection[str] = ()
 ) -> list[Reach]:
     """Return what running the organisation does outside its folder, in a fixed order, each sentence once.
 
@@ -49,7 +40,7 @@ def reaches(
     for reach in (
         *_owner(base),
         *_settings(base, config, agents),
-        *_servers(base, agents, servers),
+        *_capabilities(Organisation.at(base), config, agents, servers),
         *programs_that_judge(base, config, agents),
         *_folders(base, agents),
     ):
@@ -76,18 +67,17 @@ def _settings(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterato
     settings = config.org
     for name in settings.plugins:
         if not name.startswith(_OWN_MODULES):
-            yield _code(f"imports the Python module {name}", bound.of_module(base, name))
-    yield from _tool_files(base, settings.tool_files)
+            yield code(f"imports the Python module {name}", of_module(base, name))
     if settings.executor == "dask":
-        yield _code(
+        yield code(
             f"has its calls made by the cluster at {settings.executor_address}, which may run code here"
         )
     for key, when in (("on_failure", "fails"), ("on_waiting", "waits for a person")):
         if command := getattr(settings, key):
             place = f"{paths.ORG_FILE} {key}"
-            yield _code(
+            yield code(
                 f"runs the program: {' '.join(command)}, when something {when}",
-                bound.of_command(base, place, command, command, base),
+                of_command(base, place, command, command, base),
             )
     if (
         settings.shell.sandbox == "none" or settings.http.hosts
@@ -96,89 +86,25 @@ def _settings(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterato
             for tool in shipped_tools(agent.permissions.tools):
                 if does := tool.reaches_outside(settings):
                     yield Reach(f"lets {agent.name} {does}", needs_leave=tool.tool_class == "execute")
-    used = {agent.model.key for agent in agents} if config.has_channels else set()
     for key, entry in config.models.items():
-        if is_channel(entry.provider, settings.plugins):
-            if key in used or entry.provider == "command":
-                yield from _channel(base, key, entry)
-        else:
+        if key not in config.channel_keys:
             yield from _model(base, key, entry)
 
 
-def _code(does: str, bound_to: Mapping[str, str] | None = None) -> Reach:
-    """Return something that runs code of the organisation's own: it waits for leave."""
-    return Reach(does, bound_to or {}, needs_leave=True)
-
-
-def _servers(base: OrgPath, agents: Iterable[Agent], asked_for: Iterable[str]) -> Iterator[Reach]:
-    """Yield which MCP servers are started or reached for agents."""
-    patterns = {it for agent in agents for it in agent.permissions.tools if it.startswith(PREFIX)}
-    config = mcp_config(base) if patterns or asked_for else McpConfig({}, {})
-    named_by_agents = servers_named(patterns, config.servers)
-    for name in dict.fromkeys([*named_by_agents, *(it for it in asked_for if it in config.servers)]):
-        server, named = config.servers[name], variables_named(config.servers[name])
-        what = f", and what the variables {', '.join(named)} hold," if named else ""
-        if server.command:
-            run = {key: getattr(server, key) for key in ("command", "cwd", "env", "variables")}
-            yield _code(
-                f"runs the program: {' '.join(server.command)}, the MCP server {name}{what.rstrip(',')}",
-                bound.of_command(base, f"{config.files[name]} {name}", run, server.command, server.cwd),
-            )
-        else:
-            yield Reach(f"sends calls{what} to {server.url.partition('?')[0]}, the MCP server {name}")
-
-
-def _tool_files(base: OrgPath, patterns: list[str]) -> Iterator[Reach]:
-    """Yield which files' code is loaded; the patterns themselves where they are no good."""
-    if not patterns:
-        return
-    from lemming.capabilities.toolbox.functions.finding import find_files, with_neighbours
-
-    try:
-        for file in find_files(Path(base), patterns)[0]:
-            yield _code(
-                f"runs the Python code in {file}", bound.of_files(base, with_neighbours(Path(base), [file]))
-            )
-    except ConfigError:
-        for pattern in patterns:
-            yield _code(f"runs the Python code in {pattern}")
-
-
-def _channel(base: OrgPath, key: str, entry: ModelEntry) -> Iterator[Reach]:
-    """Yield what a channel reaches outside the folder."""
-    options = entry.options
-    if entry.provider == "folder" and Path(str(options.get("path"))).expanduser().is_absolute():
-        yield Reach(f"takes files from {options['path']}, moves them, and writes answers there")
-    elif entry.provider == "command":
-        yield _program(base, key, entry)
-    elif entry.provider == "http":
-        yield Reach(
-            f"listens for messages from others, under the model key {key}, while `lemming serve` runs"
-        )
-        if address := options.get("deliver_to"):
-            yield Reach(
-                f"sends what is addressed to it to {without_userinfo(str(address)).partition('?')[0]}"
-            )
-    elif entry.provider == "mail":
-        yield Reach(f"reads the mail of {options.get('address')} and sends mail in its name")
-
-
-def _program(base: OrgPath, key: str, entry: ModelEntry) -> Reach:
-    options = entry.options
-    words = options.get("command")
-    command = " ".join(map(str, words)) if isinstance(words, list) else str(words)
-    rest = "".join(f", {name} {json.dumps(options[name])}" for name in ("env", "cwd") if options.get(name))
-    run = {name: options.get(name) for name in ("command", "cwd", "env")}
-    return _code(
-        f"runs the program: {command}{rest}",
-        bound.of_command(base, f"{MODELS_FILE} {key}", run, words, options.get("cwd")),
-    )
+def _capabilities(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[Reach]:
+    """Yield what capabilities do outside the folder, of those that are here."""
+    for name, it in LISTED.items():
+        may_reach = it.reaches and (it.reaches(config, agents) or (it.prefix and servers))
+        if may_reach and not why_missing(name):
+            yield from capability(name).reaches(org, config, agents, servers)
 
 
 def _model(base: OrgPath, key: str, entry: ModelEntry) -> Iterator[Reach]:
     options = entry.options
     if entry.provider == "cli":
-        yield _program(base, key, entry)
+        yield program(base, f"{MODELS_FILE} {key}", options)
         return
     named, address = options.get("api_key_env"), options.get("base_url") or options.get("host")
     if entry.provider == "ollama":

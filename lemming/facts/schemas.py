@@ -14,8 +14,6 @@ from lemming.agents import Agent
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.base.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
 from lemming.capabilities.calendars.calendar import Calendar
-from lemming.capabilities.mcp.known import Known
-from lemming.capabilities.mcp.settings import McpSettings
 from lemming.capabilities.plans.format import AgentPlan
 from lemming.files.documents import adapter
 from lemming.files.fields import Count
@@ -119,10 +117,14 @@ def _calendar() -> Schema:
 
 
 def _mcp() -> Schema:
+    from lemming.capabilities.mcp.settings import McpSettings
+
     return _of_a_file(McpSettings)
 
 
 def _mcp_lock() -> Schema:
+    from lemming.capabilities.mcp.known import Known
+
     return _of_a_file(Known)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -35,9 +35,10 @@ class Listed(NamedTuple):
     settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
 
-    `tools` are those that ship in its folder, by name, `source` where further ones come from (`ToolSource`),
-    and `of_functions` what makes one of a function: places below the folder. `brings` says of the settings
-    and the resumes whether there may be any of the source's; names of a server's begin with `prefix`.
+    `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
+    `of_functions` what makes one of a function. `brings` says of the settings and the resumes whether there
+    may be any of the source's; names of a server's begin with `prefix`. `reaches` says of all settings and
+    the agents whether it may do something outside the organisation's folder.
     """
 
     name: str
@@ -59,11 +60,12 @@ class Listed(NamedTuple):
     prefix: str = ""
     brings: Callable[[Any, Any], Any] | None = None
     of_functions: str = ""
+    reaches: Callable[[Any, Any], Any] | None = None
 
     @property
     def folder(self) -> str:
         """The package that holds all of it."""
-        return ".".join(self.place.split(".")[:3])
+        return self.place.rpartition(":")[0].rpartition(".")[0]
 
 
 def _asks_persons(agent: Any, settings: Any) -> bool:
@@ -115,6 +117,11 @@ def _may_ask(inputs: Any) -> Any:
     return is_begun or inputs.agent.team or inputs.given
 
 
+def names_servers(agent: Any) -> bool:
+    """Return whether an agent's resume names tools that servers have."""
+    return any(tool.startswith(PREFIXES) for tool in agent.permissions.tools)
+
+
 WITHIN: Mapping[str, Listed] = {
     it.name: it
     for it in (
@@ -141,43 +148,52 @@ WITHIN: Mapping[str, Listed] = {
             used=lambda _, settings: settings.trust is not None,
         ),
         Listed(
+            "channels",
+            "lemming.capabilities.channels.capability:ChannelsInUse",
+            commands=("channels", "serve"),
+            reaches=lambda config, _: config.has_channels,
+        ),
+        Listed(
             "mcp",
-            "lemming.capabilities.mcp.offered:McpTools",
-            source="offered:McpTools",
+            "lemming.capabilities.mcp.capability:Mcp",
+            commands=("mcp",),
+            source="lemming.capabilities.mcp.offered:McpTools",
             prefix="mcp.",
             brings=lambda _, survey: survey.names_servers,
+            reaches=lambda _, agents: any(map(names_servers, agents)),
         ),
         Listed(
             "toolbox",
-            "lemming.capabilities.toolbox.functions.tool:FunctionTool",
+            "lemming.capabilities.toolbox.capability:Toolbox",
             tools={
-                "file_read": "files:FileRead",
-                "file_write": "files:FileWrite",
-                "file_list": "files:FileList",
-                "file_edit": "edits:FileEdit",
-                "file_append": "edits:FileAppend",
-                "file_move": "edits:FileMove",
-                "file_search": "file_search:FileSearch",
-                "search": "search:Search",
-                "shell": "shell:Shell",
-                "memory_read": "memories:MemoryRead",
-                "memory_write": "memories:MemoryWrite",
-                "store_read": "store:StoreRead",
-                "store_write": "store:StoreWrite",
-                "attach": "attachments:Attach",
-                "read_document": "documents:ReadDocument",
-                "http_get": "web:HttpGet",
-                "http_post": "web:HttpPost",
-                "remind_me": "reminders:RemindMe",
-                "keep_job": "jobs:KeepJob",
-                "create_agent": "staff:CreateAgent",
-                "plan_propose": "propose:PlanPropose",
-                "list_agents": "staff:ListAgents",
-                "skill_read": "skills:SkillRead",
+                "file_read": "lemming.capabilities.toolbox.files:FileRead",
+                "file_write": "lemming.capabilities.toolbox.files:FileWrite",
+                "file_list": "lemming.capabilities.toolbox.files:FileList",
+                "file_edit": "lemming.capabilities.toolbox.edits:FileEdit",
+                "file_append": "lemming.capabilities.toolbox.edits:FileAppend",
+                "file_move": "lemming.capabilities.toolbox.edits:FileMove",
+                "file_search": "lemming.capabilities.toolbox.file_search:FileSearch",
+                "search": "lemming.capabilities.toolbox.search:Search",
+                "shell": "lemming.capabilities.toolbox.shell:Shell",
+                "memory_read": "lemming.capabilities.toolbox.memories:MemoryRead",
+                "memory_write": "lemming.capabilities.toolbox.memories:MemoryWrite",
+                "store_read": "lemming.capabilities.toolbox.store:StoreRead",
+                "store_write": "lemming.capabilities.toolbox.store:StoreWrite",
+                "attach": "lemming.capabilities.toolbox.attachments:Attach",
+                "read_document": "lemming.capabilities.toolbox.documents:ReadDocument",
+                "http_get": "lemming.capabilities.toolbox.web:HttpGet",
+                "http_post": "lemming.capabilities.toolbox.web:HttpPost",
+                "remind_me": "lemming.capabilities.toolbox.reminders:RemindMe",
+                "keep_job": "lemming.capabilities.toolbox.jobs:KeepJob",
+                "create_agent": "lemming.capabilities.toolbox.staff:CreateAgent",
+                "plan_propose": "lemming.capabilities.toolbox.propose:PlanPropose",
+                "list_agents": "lemming.capabilities.toolbox.staff:ListAgents",
+                "skill_read": "lemming.capabilities.toolbox.skills:SkillRead",
             },
-            source="functions.files:ToolFiles",
+            source="lemming.capabilities.toolbox.functions.files:ToolFiles",
             brings=lambda settings, _: settings.tool_files,
-            of_functions="functions.tool:FunctionTool",
+            reaches=lambda config, _: config.org.tool_files,
+            of_functions="lemming.capabilities.toolbox.functions.tool:FunctionTool",
         ),
     )
 }
@@ -223,6 +239,11 @@ def capability(name: str, plugins: Iterable[str] | None = None) -> Any:
         f'no capability "{name}" is installed',
         hint="install what brings it, or name its module in plugins of config/org.json",
     )
+
+
+def capabilities_here() -> Iterator[Any]:
+    """Yield all capabilities that ship and are here, for what is done seldom, whoever uses them."""
+    yield from (capability(name) for name in LISTED if not why_missing(name))
 
 
 def is_unknown_here(name: str, plugins: Iterable[str] | None) -> bool:
@@ -277,10 +298,10 @@ def _is_tool_of(listed: Listed, tool: str) -> bool:
     return tool in listed.tools or bool(listed.prefix and tool.startswith(listed.prefix))
 
 
-def tools_that_ship() -> dict[str, str]:
-    """Return the tools that ship, by name, each with the place of its class; of what is not here, none."""
+def tools_here() -> dict[str, str]:
+    """Return the tools that capabilities bring which are here, by name, each with its place."""
     here = (it for it in LISTED.values() if it.tools and not why_missing(it.name))
-    return {tool: f"{it.folder}.{place}" for it in here for tool, place in it.tools.items()}
+    return {tool: place for it in here for tool, place in it.tools.items()}
 
 
 def source_of(tool: str) -> str:
@@ -290,19 +311,13 @@ def source_of(tool: str) -> str:
 
 def source_class(name: str) -> Any:
     """Return the class of the further tools of a capability that ships; raise `ConfigError` without it."""
-    return _below(name, LISTED[name].source)
+    return _class_of(name, LISTED[name].source)
 
 
 def tool_of_function(function: Any) -> Any:
     """Return a function with `@tool` as a tool; raise `ConfigError` where nobody here makes one of it."""
     name = next(it.name for it in LISTED.values() if it.of_functions)
-    return _below(name, LISTED[name].of_functions)(function)
-
-
-def _below(name: str, place: str) -> Any:
-    if why := why_missing(name):
-        raise ConfigError(why, hint="install lemming-engine again")
-    return _loaded(f"{LISTED[name].folder}.{place}")
+    return _class_of(name, LISTED[name].of_functions)(function)
 
 
 def missing_for_turn() -> Mapping[str, str]:

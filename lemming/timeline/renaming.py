@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.jsontext import JsonProblem, compact, parse, pretty
-from lemming.capabilities.trust.marks import forget_marks, rename_marks
 from lemming.errors import ConfigError, CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.stamps import is_there
@@ -19,6 +19,7 @@ from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import EntryName, decode_entry, list_outbox, names_in
 from lemming.org.config import CREDITS_FILE, ORG_FILE
 from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import capabilities_here
 from lemming.tick.rename_begun import begin_rename, end_rename
 
 LIMIT_BYTES = 1 << 20
@@ -37,10 +38,11 @@ def rename(base: OrgPath, old: str, new: str) -> list[str]:
         raise UsageError(f'there is an agent "{new}" already', where=after, hint="choose another name")
     begin_rename(base, old, new)
     readers = [reader for reader in survey_agents(base).agents if reader not in (old, new)]
-    rename_marks(base, before, after)
-    if is_there(f"{base}/{before}"):
-        fs.move(Path(base), before, after)
-    forget_marks(base, before)
+    with ExitStack() as stack:
+        for capability in capabilities_here():
+            stack.enter_context(capability.renaming(base, before, after))
+        if is_there(f"{base}/{before}"):
+            fs.move(Path(base), before, after)
     entries_renamed(base, old, new)
     for reader in readers:
         shown_stays_shown(base, reader, old, new)

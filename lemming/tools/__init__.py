@@ -33,7 +33,7 @@ from lemming.plugins.capabilities import (
     source_class,
     source_of,
     tool_of_function,
-    tools_that_ship,
+    tools_here,
     why_missing,
 )
 from lemming.plugins.registry import offered, register, unregister
@@ -282,7 +282,7 @@ class EngineTool(Tool):
         return arguments_of(type(self).plan, 2)  # self, context
 
 
-SHIPPED = tools_that_ship()
+SHIPPED = tools_here()
 """The tools that ship, as far as their folders are here, each with its place."""
 
 

@@ -8,9 +8,11 @@ starts from: from its record alone, so that one that is resumed, replayed or exp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
@@ -370,6 +372,22 @@ class Capability:
 
     def problems(self, agent: Agent, config: Config) -> Iterator[Problem]:
         """Yield what is wrong with how an agent uses it, for `lemming validate`."""
+        yield from ()
+
+    def renaming(self, base: OrgPath, before: str, after: str) -> AbstractContextManager[None]:
+        """Have what it keeps of the files in a folder be of another, to which the block moves them.
+
+        After a crash it is done again, all of it.
+        """
+        return nullcontext()
+
+    def reaches(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[Reach]:
+        """Yield what it does outside the organisation's folder, in sentences that a person agrees to.
+
+        `servers`: those that a person asks for by name, beside those that agents may call.
+        """
         yield from ()
 
     def facts(self, used: InUse) -> Iterable[Fact]:

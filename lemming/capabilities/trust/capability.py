@@ -6,6 +6,7 @@ Rules: docs/trust.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +17,7 @@ from lemming.capabilities.calendars.jobs import MEMORY
 from lemming.capabilities.skills.finding import folders_of
 from lemming.capabilities.skills.guides import guide_files
 from lemming.capabilities.trust.authors import authors_in
-from lemming.capabilities.trust.marks import Marks
+from lemming.capabilities.trust.marks import Marks, forget_marks, rename_marks
 from lemming.capabilities.trust.order import AGENT, TRUST, Part
 from lemming.capabilities.trust.tracing import TrustTracing
 from lemming.capabilities.trust.turn import TurnTrust, as_recorded
@@ -27,6 +28,7 @@ from lemming.journal.records import Record, ToolFinished
 from lemming.mail.tasks import Ended
 from lemming.memory import read_memories
 from lemming.messages import OutboxEntry
+from lemming.org.organisation import OrgPath
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.images import paths_in
@@ -58,6 +60,13 @@ class TrustOfTurns(Capability):
     def tracing(self, now: Surroundings, inputs: TurnInputs) -> Tracing | None:
         """Return who looks at how far what the calls of a turn give is trusted."""
         return TrustTracing(now, inputs) if now.config.org.trust else None
+
+    @contextmanager
+    def renaming(self, base: OrgPath, before: str, after: str) -> Iterator[None]:
+        """Have the marks of the files in a folder be those of another."""
+        rename_marks(base, before, after)
+        yield
+        forget_marks(base, before)
 
     def kept_results(
         self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]

@@ -10,7 +10,6 @@ from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.requests.now import requests_now
-from lemming.capabilities.trust.authors import Authors
 from lemming.errors import UsageError
 from lemming.facts.views.sentences import said_of_payload, text_said
 from lemming.mail.index import EntryIndex
@@ -76,10 +75,11 @@ class _Look:
         self._survey, self._config = survey_agents(org), load_config(org)
         self._requests = requests_now(org).requests if with_requests else Requests({}, 0)
         self.people = sorted(people_in(self._survey, self._config))
-        authors = None
+        self._authors = None
         if self._config.org.trust:
-            authors = Authors(org, self._config, self._survey.agents, load_tick(org))
-        self._authors = authors
+            from lemming.capabilities.trust.authors import Authors  # only where it is tracked
+
+            self._authors = Authors(org, self._config, self._survey.agents, load_tick(org))
         self.last, self.is_last = "", True
 
     def names(self, agent: str, before: str) -> list[EntryName]:

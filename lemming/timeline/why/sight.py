@@ -15,7 +15,6 @@ from typing import Any
 from lemming.base import paths
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.base.paths import place_of
-from lemming.capabilities.trust.order import TRUST
 from lemming.messages import names_of
 from lemming.timeline.record import TurnRecord
 
@@ -69,7 +68,7 @@ def sight_of(turn: TurnRecord, agents: Collection[str]) -> Shown:
     files = list(_context_files(turn))
     if not last.startswith("# Your memory\n"):
         return _brief_sight(turn, last, files, agents)
-    is_tracked = TRUST in turn.started.given
+    is_tracked = "trust" in turn.started.given
     sections = [
         (_TITLE.sub("", match[1]) if is_tracked else match[1], match[3]) for match in _SECTION.finditer(last)
     ]
@@ -141,7 +140,7 @@ def _context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
 def _brief_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]) -> Shown:
     labels = {label: path for path, label in files}
     shown: dict[str, str] = {}
-    is_tracked = turn.started is not None and TRUST in turn.started.given
+    is_tracked = turn.started is not None and "trust" in turn.started.given
     for line in text.split("\n"):
         name, colon, rest = (_LABEL.sub("", line, count=1) if is_tracked else line).partition(": ")
         name = _TITLE.sub("", name) if is_tracked else name

@@ -8,11 +8,10 @@ from typing import Any
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.jsontext import parse
-from lemming.capabilities.trust.marks import mark_of
-from lemming.capabilities.trust.vouches import Vouches
 from lemming.messages import names_of
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import why_missing
 from lemming.tick.counter import LAST_TICK
 from lemming.tick.plan import people_in
 from lemming.timeline.record import TurnRecord
@@ -44,6 +43,8 @@ class TrustStep:
 
 def way_of(writings: Writings, path: str) -> list[TrustStep]:
     """Return the way of a file, a memory or an entry, itself first; nothing where no turn trusted it less."""
+    if why_missing("trust"):
+        return []
     vouches = _vouches(writings)
     steps: list[TrustStep] = []
     source, word = path, ""
@@ -73,6 +74,8 @@ def _turn_behind(writings: Writings, source: str, later: TurnRecord | None) -> T
 
 def _told_of(turn: TurnRecord, path: str) -> dict[str, Any]:
     """Return how far something that a turn wrote is trusted: as its mark says, else as the turn is."""
+    from lemming.capabilities.trust.marks import mark_of
+
     mark = turn.writes.get(mark_of(path))
     if mark is not None:
         plain = parse(mark.content)
@@ -81,6 +84,8 @@ def _told_of(turn: TurnRecord, path: str) -> dict[str, Any]:
 
 
 def _vouches(writings: Writings) -> dict[str, list[str]]:
+    from lemming.capabilities.trust.vouches import Vouches
+
     org = Organisation.at(writings.base)
     found: dict[str, list[str]] = {}
     for vouch in org.own(Vouches).by(people_in(survey_agents(org), load_config(org)), LAST_TICK):

@@ -1,13 +1,16 @@
-"""What an agreement is bound to: files of an organisation whose code runs, the exact words of commands."""
+"""What runs code, and what an agreement to that is bound to: files in here, the exact words of commands."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from lemming.access.plugin_files import files_of_module
+from lemming.access.trust import Reach
 from lemming.base.jsontext import compact
 from lemming.errors import LemmingError
 from lemming.files.cache import FileCache
@@ -36,6 +39,21 @@ def of_command(base: OrgPath, place: str, value: object, words: object, cwd: obj
 def of_module(base: OrgPath, name: str) -> dict[str, str]:
     """Return what a plugin is bound to: its files, and those beside it, where Python may find it in here."""
     return of_files(base, files_of_module(Path(base), name))
+
+
+def code(does: str, bound_to: Mapping[str, str] | None = None) -> Reach:
+    """Return something that runs code of the organisation's own: it waits for leave."""
+    return Reach(does, bound_to or {}, needs_leave=True)
+
+
+def program(base: OrgPath, place: str, options: Mapping[str, Any]) -> Reach:
+    """Return that a program is run, as the options of a model key in `config/models.json` say."""
+    words = options.get("command")
+    command = " ".join(map(str, words)) if isinstance(words, list) else str(words)
+    rest = "".join(f", {name} {json.dumps(options[name])}" for name in ("env", "cwd") if options.get(name))
+    run = {name: options.get(name) for name in ("command", "cwd", "env")}
+    does = f"runs the program: {command}{rest}"
+    return code(does, of_command(base, place, run, words, options.get("cwd")))
 
 
 class _Files:

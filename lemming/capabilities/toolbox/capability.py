@@ -1,0 +1,34 @@
+"""What the tools that ship, and functions in files, are to the engine beside their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from lemming.access.bound import code, of_files
+from lemming.access.trust import Reach
+from lemming.agents import Agent
+from lemming.capabilities.toolbox.functions.finding import find_files, with_neighbours
+from lemming.errors import ConfigError
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
+from lemming.turn.seams import Capability
+
+
+class Toolbox(Capability):
+    """The tools that ship, and those that are functions in an organisation's own files."""
+
+    name = "toolbox"
+
+    def reaches(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[Reach]:
+        """Yield which files' code is loaded; the patterns themselves where they are no good."""
+        patterns = config.org.tool_files
+        try:
+            for file in find_files(org.base, patterns)[0]:
+                yield code(
+                    f"runs the Python code in {file}", of_files(org, with_neighbours(org.base, [file]))
+                )
+        except ConfigError:
+            for pattern in patterns:
+                yield code(f"runs the Python code in {pattern}")
