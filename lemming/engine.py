@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lemming.agents import Agent, survey_agents
+from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.clock import Clock, elapsed_ms
 from lemming.errors import UsageError
@@ -38,6 +38,7 @@ from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.schedule import in_order, is_due
 from lemming.plugins.registry import load_installed_plugins
+from lemming.tick.carriers import Carriers
 from lemming.tick.counter import (
     LAST_TICK,
     counter,
@@ -229,21 +230,10 @@ def _run_next(runtime: Runtime, tick: int) -> TickReport:
     return runtime.noted(report)
 
 
-def _see_to_channels(runtime: Runtime, config: Config, tick: int) -> None:
-    """Send out what an earlier run left; make entries of this tick of what has arrived through channels."""
-    from lemming.capabilities.channels.between import Channels
-
-    runtime.channels = runtime.org.own(Channels)
-    survey = survey_agents(runtime.org)
-    runtime.channels.hand_out(config, survey, tick, runtime.clock.now, runtime.tell)
-    runtime.channels.take_in(config, survey, tick, runtime.clock.now, runtime.tell)
-
-
 def _hand_out(runtime: Runtime, report: TickReport) -> None:
     """Send out what is addressed to channels, once its tick is over."""
-    if runtime.channels and report.is_complete:
-        config, survey = runtime.load_config(), survey_agents(runtime.org)
-        runtime.channels.hand_out(config, survey, report.tick + 1, runtime.clock.now, runtime.tell)
+    if runtime.carriers and report.is_complete:
+        runtime.carriers.hand_out(runtime.load_config(), report, runtime.clock.now, runtime.tell)
 
 
 def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
@@ -280,7 +270,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         runtime.has_looked_back = True
         _write_lost_turns(runtime, config, [at for at in ticks if at < tick])
     if config.has_channels and runtime.sees_to_channels:
-        _see_to_channels(runtime, config, tick)
+        runtime.carriers = runtime.org.own(Carriers)
+        runtime.carriers.take_in(config, tick, runtime.clock.now, runtime.tell)
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     started = plan_in(records)
     snapshot = take_snapshot(

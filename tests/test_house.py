@@ -66,7 +66,7 @@ NEEDS = {
 }
 # What the engine still knows by name. Nothing is added here.
 STILL_BY_NAME = {
-    "tick": {"calendars", "channels", "plans", "skills", "trust"},
+    "tick": {"calendars", "plans", "skills", "trust"},
     "turn": {"answers", "calendars", "plans", "skills"},
 }
 SCREENS = {"commands", "dashboard"}

@@ -37,8 +37,9 @@ class Listed(NamedTuple):
 
     `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
     `of_functions` what makes one of a function. `brings` says of the settings and the resumes whether there
-    may be any of the source's; names of a server's begin with `prefix`. `reaches` says of all settings and
-    the agents whether it may do something outside the organisation's folder.
+    may be any of the source's; names of a server's begin with `prefix`. `carrier` carries messages in and out
+    between ticks. `reaches` says of all settings and the agents whether it may do something outside the
+    organisation's folder.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Listed(NamedTuple):
     prefix: str = ""
     brings: Callable[[Any, Any], Any] | None = None
     of_functions: str = ""
+    carrier: str = ""
     reaches: Callable[[Any, Any], Any] | None = None
 
     @property
@@ -150,7 +152,8 @@ WITHIN: Mapping[str, Listed] = {
         Listed(
             "channels",
             "lemming.capabilities.channels.capability:ChannelsInUse",
-            commands=("channels", "serve"),
+            commands=("channels",),
+            carrier="lemming.capabilities.channels.between:Channels",
             reaches=lambda config, _: config.has_channels,
         ),
         Listed(
@@ -312,6 +315,12 @@ def source_of(tool: str) -> str:
 def source_class(name: str) -> Any:
     """Return the class of the further tools of a capability that ships; raise `ConfigError` without it."""
     return _class_of(name, LISTED[name].source)
+
+
+def carrier_classes() -> list[Any]:
+    """Return the classes of those who carry messages in and out, as far as they are here."""
+    here = (it for it in LISTED.values() if it.carrier and not why_missing(it.name))
+    return [_class_of(it.name, it.carrier) for it in here]
 
 
 def tool_of_function(function: Any) -> Any:

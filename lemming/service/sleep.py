@@ -130,7 +130,7 @@ class Sleeper(Timer):
 
         In a tick with turns somebody may have written what another reads.
         """
-        if changed or not report.is_quiet or (self.runtime.channels and self.runtime.channels.has_taken_in):
+        if changed or not report.is_quiet or (self.runtime.carriers and self.runtime.carriers.has_taken_in):
             self._resting.clear()
         else:
             skipped = {turn.agent for turn in report.turns if turn.status == "skipped"}
@@ -153,7 +153,7 @@ class Sleeper(Timer):
         longest = max(interval_s, LONGEST_SLEEP_S)
         furthest = longest // interval_s if interval_s > 0 else math.inf
         until = min([*schedules.values(), tick + most, tick + furthest])
-        if self.runtime.channels and (again_s := self.runtime.channels.again_s) is not None:
+        if self.runtime.carriers and (again_s := self.runtime.carriers.again_s) is not None:
             until = min(until, tick + max(1, math.ceil(again_s / interval_s) if interval_s > 0 else 1))
         if math.isinf(until):
             return Night(None, self._began + longest, [])
@@ -226,7 +226,7 @@ class Sleeper(Timer):
             if self.runtime.stop.wait(min(pause, left)):
                 return []
             looked = self.monotonic()
-            if self.runtime.channels and (arrived := self.runtime.channels.has_arrived()):
+            if self.runtime.carriers and (arrived := self.runtime.carriers.has_arrived()):
                 return [arrived, *self._settle()]
             if changed := self._watch.changes():
                 return sorted({*changed, *self._settle()})

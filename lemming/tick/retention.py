@@ -27,6 +27,7 @@ from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
+from lemming.tick.carriers import Carriers
 from lemming.tick.plan import channels_in, people_in
 from lemming.tick.reading import clocks_in
 
@@ -61,7 +62,7 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
     if not old:
         return Expired()
     readers = _Readers(org, survey, config)
-    waiting = _not_gone_out(org, survey, config, tick)
+    waiting = org.own(Carriers).waiting(config, survey, tick) if config.has_channels else frozenset[str]()
     files: list[str] = []
     missed: list[tuple[EntryName, list[str]]] = []
     for author, names in old.items():
@@ -86,15 +87,6 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
             if unshown:
                 missed.append((name, [reader.name for reader in unshown]))
     return Expired(files, _count(missed, mail))
-
-
-def _not_gone_out(org: Organisation, survey: Survey, config: Config, tick: int) -> frozenset[str]:
-    """Return the entries that are still to go out through a channel."""
-    if not config.has_channels:
-        return frozenset()
-    from lemming.capabilities.channels.between import undelivered
-
-    return undelivered(org, survey, config, tick)
 
 
 def _is_waited_for(entry: OutboxEntry, unshown: list[_Reader], people: list[_Reader], mail: Mail) -> bool:

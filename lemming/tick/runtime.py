@@ -47,11 +47,11 @@ from lemming.tools.calls import call_tool
 if TYPE_CHECKING:
     from lemming.agents import Agent
     from lemming.base.contract import ToolCall
-    from lemming.capabilities.channels.between import Channels
     from lemming.journal.file import Journal
     from lemming.journal.report import TickReport
     from lemming.journal.verdicts import GateVerdict
     from lemming.llm.batch.queue import Batches
+    from lemming.tick.carriers import Carriers
     from lemming.tick.snapshot import Snapshot
     from lemming.turn.places import Found, Passed
 
@@ -90,7 +90,7 @@ class Runtime:
     prompts: PromptWriter = field(default_factory=PromptWriter)
     at_end: Callable[[], None] = lambda: None  # what is left to be done once the lock is free
     sees_to_channels: bool = True  # else nothing is taken in or handed out: the world is a recording
-    channels: Channels | None = None  # those of the organisation, if it has any
+    carriers: Carriers | None = None  # those who see to its channels, if it has any
     watches: bool = False  # whether observers are told of answers as they come
     hurries: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk

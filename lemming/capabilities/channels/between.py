@@ -63,6 +63,12 @@ class Channels:
                     pending = self._org.own(Addressed).pending(agent, survey, tick)
                     self._note_wait(deliver_due(channel, context, pending) if pending else None)
 
+    def waiting(self, config: Config, survey: Survey, tick: int) -> frozenset[str]:
+        """Return the identities of entries that are still to go out, of ticks before `tick`."""
+        addressed = self._org.own(Addressed)
+        sending = [agent for agent, channel in self.all(config, survey, lambda _: None) if channel.sends]
+        return frozenset(out.key for agent in sending for out in addressed.pending(agent, survey, tick))
+
     def has_arrived(self) -> str:
         """Return the folder in which something has arrived since the last look; empty when nothing has."""
         for agent, channel in self._agents:
@@ -122,15 +128,6 @@ class Channels:
     ) -> ChannelContext:
         provider = config.models[agent.model.key].provider
         return ChannelContext(self._org, agent, provider, tick, now, syncs=config.org.durability != "off")
-
-
-def undelivered(org: Organisation, survey: Survey, config: Config, tick: int) -> frozenset[str]:
-    """Return the identities of entries that are still to go out, of ticks before `tick`."""
-    addressed = org.own(Addressed)
-    sending = [
-        agent for agent, channel in org.own(Channels).all(config, survey, lambda _: None) if channel.sends
-    ]
-    return frozenset(out.key for agent in sending for out in addressed.pending(agent, survey, tick))
 
 
 def make_channel(provider: str, options: dict[str, Any], base: Path, config: Config) -> Channel:
