@@ -36,6 +36,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
         {"gates": [{"at": "spend", "calls": 5, "per": "turn", "then": "block"}]},
         {"gates": []},
     ],
+    "mcp": [{"permissions": {"tools": ["mcp.files.*"]}}, {"permissions": {"tools": ["mcp.files.read"]}}],
     "windows": [{"memory": {"max_tokens": 100}}],
 }
 """What a resume says that uses a capability."""

@@ -46,7 +46,7 @@ from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns, why_no_tools
 from lemming.tick.retention import longest_kept
 from lemming.tick.soundness.judged import judged
-from lemming.tools import server_sources, toolset_of, why_no_server
+from lemming.tools import toolset_of, why_no_server
 from lemming.turn.parts import readers_of
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
@@ -93,8 +93,6 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
         if command and not _is_program(base, command[0]):
             hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
-    for source in server_sources(base).values():
-        yield from source.problems()
     yield from problems_of_gates_judges(base, config.org.further.get("gates", ()), ORG_FILE, config)
     yield from judged(base, config, survey_agents(base)).stops
     yield from _about_calendar(base, config)

@@ -75,6 +75,11 @@ def _asks_persons(agent: Any, settings: Any) -> bool:
     return any(rule.then == "ask" for rule in rules)
 
 
+def names_servers(agent: Any) -> bool:
+    """Return whether an agent's resume names tools that servers have."""
+    return any(tool.startswith(PREFIXES) for tool in agent.permissions.tools)
+
+
 SHIPPED: Mapping[str, Listed] = {
     it.name: it
     for it in (
@@ -97,6 +102,15 @@ SHIPPED: Mapping[str, Listed] = {
             commands=("gates",),
         ),
         Listed(
+            "mcp",
+            "lemming.capabilities.mcp.capability:Mcp",
+            commands=("mcp",),
+            source="lemming.capabilities.mcp.offered:McpTools",
+            prefix="mcp.",
+            brings=lambda _, survey: survey.names_servers,
+            reaches=lambda _, agents: any(map(names_servers, agents)),
+        ),
+        Listed(
             "windows",
             "lemming.capabilities.windows.capability:Windows",
             resume={"memory": "lemming.capabilities.windows.settings:OfResume"},
@@ -117,11 +131,6 @@ def _may_ask(inputs: Any) -> Any:
     """Return whether a turn is asked for something, was, or may ask: its team, or persons for a part."""
     is_begun = inputs.task or inputs.open_requests or inputs.state.requests
     return is_begun or inputs.agent.team or inputs.given
-
-
-def names_servers(agent: Any) -> bool:
-    """Return whether an agent's resume names tools that servers have."""
-    return any(tool.startswith(PREFIXES) for tool in agent.permissions.tools)
 
 
 WITHIN: Mapping[str, Listed] = {
@@ -155,15 +164,6 @@ WITHIN: Mapping[str, Listed] = {
             commands=("channels",),
             carrier="lemming.capabilities.channels.between:Channels",
             reaches=lambda config, _: config.has_channels,
-        ),
-        Listed(
-            "mcp",
-            "lemming.capabilities.mcp.capability:Mcp",
-            commands=("mcp",),
-            source="lemming.capabilities.mcp.offered:McpTools",
-            prefix="mcp.",
-            brings=lambda _, survey: survey.names_servers,
-            reaches=lambda _, agents: any(map(names_servers, agents)),
         ),
         Listed(
             "toolbox",

@@ -78,10 +78,6 @@ class ServerSource(ToolSource):
         """Return the servers that tools of these names or patterns are of."""
 
     @abstractmethod
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with what is said of servers, for `lemming validate`."""
-
-    @abstractmethod
     def why_no_tool(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
         """Return why no server has a tool of that name or pattern, and what to do; None where one may.
 

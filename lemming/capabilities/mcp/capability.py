@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from lemming.access.bound import code, of_command
 from lemming.access.trust import Reach
 from lemming.agents import Agent
+from lemming.capabilities.mcp.offered import problems_of_servers
 from lemming.capabilities.mcp.settings import mcp_config, servers_named, variables_named
+from lemming.errors import Problem
 from lemming.org.config import Config
-from lemming.org.organisation import Organisation
+from lemming.org.organisation import Organisation, OrgPath
 from lemming.turn.seams import Capability
 
 
@@ -17,6 +19,11 @@ class Mcp(Capability):
     """MCP servers, whose tools a resume grants by names that begin with `mcp.`."""
 
     name = "mcp"
+
+    def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield what is wrong with the files about servers."""
+        if only is None:
+            yield from problems_of_servers(base)
 
     def reaches(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]

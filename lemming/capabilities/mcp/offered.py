@@ -166,10 +166,6 @@ class McpTools(ServerSource):
         """Return the servers that tools of these names or patterns are of."""
         return servers_named(tools, self.known.servers)
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with the files about servers."""
-        return problems_of_servers(self._org)
-
     def why_no_tool(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
         """Return why no server has a tool of that name or pattern, and what to do; None where one may.
 
