@@ -8,7 +8,6 @@ from typing import Any
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.capabilities.requests.now import RequestsNow
-from lemming.capabilities.trust.authors import Authors
 from lemming.errors import CorruptState, UsageError
 from lemming.facts.views.sentences import said_of_payload, short, text_said
 from lemming.mail.index import EntryIndex
@@ -108,7 +107,11 @@ class _Look:
         self._config: Config = config
         agents = survey_agents(org).agents
         self._agents = agents
-        self._authors = Authors(org, config, agents, load_tick(org)) if config.org.trust else None
+        self._authors = None
+        if config.org.trust:
+            from lemming.capabilities.trust.authors import Authors  # only where it is tracked
+
+            self._authors = Authors(org, config, agents, load_tick(org))
 
     def askers(self, request: RequestView, served: str) -> list[Json]:
         """Return who asked first for what the turn was about, and who asked its agent for it."""
