@@ -77,6 +77,7 @@ COMMANDS = {
         "models": "See which models can be used; choose, try out and fetch one.",
         "mcp": "See and try MCP servers, accept what they have, be one.",
         "gates": "See the rules of what may pass; ask what they say of a call.",
+        "apply": "Make or change an organisation as one file says.",
         "import": "Take over agents of other programs.",
         "export": "Tell of agents in the form of other programs.",
     },

@@ -98,7 +98,7 @@ SDKS: dict[str, str | set[str]] = {
     "starlette": "dashboard/server.py",
     "structlog": "logging_config.py",
     "tenacity": {"llm/retrying.py", "telemetry/post.py"},
-    "yaml": "capabilities/skills/front_matter.py",
+    "yaml": {"capabilities/skills/front_matter.py", "exchange/as_yaml.py"},
     "xllamacpp": "llm/backends/local.py",
 }
 

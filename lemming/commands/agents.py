@@ -7,6 +7,7 @@ import typer
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.times.cron import explained
+from lemming.commands.new_agent import new_agent
 from lemming.commands.options import AgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import (
@@ -19,7 +20,7 @@ from lemming.commands.screen import (
     show_table,
     show_text,
 )
-from lemming.commands.staffing import copy_agent, new_agent, remove_agent, rename_agent
+from lemming.commands.staffing import copy_agent, remove_agent, rename_agent
 from lemming.facts.next_turn import NextTurn, next_turn
 from lemming.journal.ledger import AgentState, read_state
 from lemming.org.config import Config, credits_of, load_config

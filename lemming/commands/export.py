@@ -13,12 +13,23 @@ from lemming.base.jsontext import parse, pretty
 from lemming.base.paths import resume_file
 from lemming.capabilities.skills.finding import skills_of
 from lemming.commands.following import Follow, Ticks, journals_meant
+from lemming.commands.init import template_files
 from lemming.commands.options import AnyAgentName, AsJson, noun
 from lemming.commands.org import find_agent, find_org
-from lemming.commands.screen import counted, one_line, show, show_as_it_is, show_json, show_pretty, tell
+from lemming.commands.screen import (
+    counted,
+    one_line,
+    show,
+    show_as_it_is,
+    show_json,
+    show_pretty,
+    show_text,
+    tell,
+)
 from lemming.commands.trust import load_settings
-from lemming.errors import NotSent
+from lemming.errors import NotSent, UsageError
 from lemming.exchange.a2a import card_of, description_in
+from lemming.exchange.whole_org import document_of_org
 from lemming.files import fs
 from lemming.org.organisation import Organisation
 from lemming.redaction import without_userinfo
@@ -31,6 +42,35 @@ CARD_FILE = "agent-card.json"
 NO_SERVER = "https://localhost/agents"
 
 app = noun("Tell of agents, and of what they did, in the form of other programs.")
+
+
+@app.command("org")
+def export_org(
+    ctx: typer.Context,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write it there; not over a file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the organisation as one file, in YAML, which `lemming apply` takes: an idea to send to somebody.
+
+    Agents, models, settings, skills, tools, cases and the texts in shared/ are in it; what was said,
+    remembered and spent is not: `lemming backup` keeps all. Keys are in no file of an organisation.
+
+    \b
+    Examples:
+      lemming export org > changelog.yaml
+    """
+    from lemming.exchange.as_yaml import yaml_of
+
+    document, left = document_of_org(find_org(ctx), template_files("empty"))
+    text = pretty(document).decode() if as_json else yaml_of(document)
+    if output is None:
+        show_text(text.rstrip("\n"))
+    elif not fs.create(output.expanduser().absolute().parent, output.name, text.encode()):
+        raise UsageError("it is there already", where=str(output), hint="name another file")
+    for path in left:
+        tell(f"left out, no text or too long: {path}", style="yellow")
 
 
 @app.command("a2a")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import keyword
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from lemming.agents import RESUME_LIMIT_BYTES, decode_resume, load_agent
-from lemming.base import paths
-from lemming.base.jsontext import parse, pretty
+from lemming.agents import Agent, load_agent, survey_agents
 from lemming.base.patterns import is_named
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.files.lock import changing
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
+from lemming.service.add_item import add_to_resume, add_to_settings
+from lemming.tick.plan import takes_turns
 
 PATTERN = "tools/*.py"
 _TEXT = '''\
@@ -46,43 +45,36 @@ def {name}(text: str, times: int = 1) -> str:
 '''
 
 
-def new_tool(base: Organisation, name: str, agent: str | None) -> tuple[str, list[str]]:
-    """Write `tools/<name>.py`; return its path, and what is still missing for an agent to call it.
+class Written(NamedTuple):
+    """What was written: the file (empty: it was there already), and who may call the tool now, if anybody."""
 
-    With `agent`, that is added. Raises `UsageError` for a name that is none, and for a file that is there.
+    file: str
+    is_new: bool
+    agent: str
+
+
+def new_tool(base: Organisation, name: str, agent: str | None) -> Written:
+    """Write `tools/<name>.py`, have such files loaded, and let an agent call it: this one, or the only one.
+
+    Of a file that is there already, an agent that is named gets leave to call it. Raises `UsageError` for a
+    name that is none, and for a file that is there where no agent is named.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise UsageError(f'"{name}" is no name for a function', hint="letters, digits and _, a letter first")
     file = f"tools/{name}.py"
-    resume = None if agent is None else load_agent(base, agent)
-    if not fs.create(Path(base), file, _TEXT.format(name=name).encode()):
-        raise UsageError(f"{file} is there already", hint="take another name, or edit it")
-    missing = []
+    caller = load_agent(base, agent) if agent else _only_agent(base)
+    is_new = fs.create(Path(base), file, _TEXT.format(name=name).encode())
+    if not (is_new or agent):
+        hint = f"take another name; or let an agent call it: lemming tools new {name} --agent AGENT"
+        raise UsageError(f"{file} is there already", hint=hint)
     if not any(Path(file).match(pattern) for pattern in load_config(base).org.tool_files):
-        if resume is None:
-            missing.append(f'"tool_files": ["{PATTERN}"] in config/org.json')
-        else:
-            _add(base, "", paths.ORG_FILE, ("tool_files",), PATTERN)
-    if resume is None:
-        missing.append(f'"{name}" in permissions.tools of agents/NAME/resume.json')
-    elif not any(is_named(name, it) for it in resume.permissions.tools):
-        _add(base, resume.name, paths.resume_file(resume.name), ("permissions", "tools"), name)
-    return file, missing
+        add_to_settings(base, ("tool_files",), PATTERN)
+    if caller and not any(is_named(name, it) for it in caller.permissions.tools):
+        add_to_resume(base, caller.name, ("permissions", "tools"), name)
+    return Written(file, is_new, caller.name if caller else "")
 
 
-def _add(base: Organisation, agent: str, file: str, keys: tuple[str, ...], item: str) -> None:
-    """Add an item to a list in a file of settings, which stays as it was but for that."""
-    with changing(Path(base), paths.agent_folder(agent) if agent else "config"):
-        try:
-            raw = fs.read_bytes(base / file, RESUME_LIMIT_BYTES)
-        except FileNotFoundError:
-            raw = b"{}"
-        plain: dict[str, Any] = parse(raw, allow_bom=True)
-        inside = plain
-        for key in keys[:-1]:
-            inside = inside.setdefault(key, {})
-        inside[keys[-1]] = [*inside.get(keys[-1], []), item]
-        content = pretty(plain)
-        if agent:
-            decode_resume(agent, content)
-        fs.publish(Path(base), file, content)
+def _only_agent(base: Organisation) -> Agent | None:
+    config = load_config(base)
+    found = [agent for agent in survey_agents(base).agents.values() if takes_turns(agent, config)]
+    return found[0] if len(found) == 1 else None

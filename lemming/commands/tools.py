@@ -20,11 +20,12 @@ from lemming.errors import OUTCOME_CODES, UsageError
 from lemming.files.effects import apply_effect
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import send
-from lemming.org.config import Org
+from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
 from lemming.redaction import redact_values
 from lemming.tick.counter import load_tick
+from lemming.tick.plan import WITH_TOOLS, why_no_tools
 from lemming.tick.runtime import Runtime, open_org
 from lemming.tools import SHIPPED, Tool, ToolContext, ToolResult, toolset_of
 from lemming.tools.calls import call_tool
@@ -138,25 +139,35 @@ def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new tool's name.")],
     agent: Annotated[
         str | None,
-        typer.Option("--agent", metavar="AGENT", help="Let this agent call it, and have tool files loaded."),
+        typer.Option("--agent", metavar="AGENT", help="Let this agent call it. Default: the only one."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write tools/NAME.py, a function with @tool to begin with.
+    """Write tools/NAME.py, a function with @tool to begin with, and let an agent call it.
+
+    Without --agent that is the only agent that there is. A file that is there already stays as it is.
 
     \b
     Examples:
       lemming tools new forecast --agent planner
     """
     base = find_org(ctx)
-    file, missing = new_tool(base, name, agent)
+    written = new_tool(base, name, agent)
     if as_json:
-        show_json("tool_file", {"file": file, "missing": missing})
+        show_json("tool_file", {"file": written.file, "is_new": written.is_new, "agent": written.agent})
         return
-    show(str(Path(base) / file))
-    for line in missing:
-        tell(f"still missing: {line}")
-    tell(f"edit it; then `lemming tools call {name}{f' --agent {agent}' if agent else ''}`")
+    show(str(Path(base) / written.file))
+    if written.agent:
+        tell(f"{written.agent} may call it (permissions.tools of its resume)")
+        caller = load_agent(base, written.agent)
+        if why := why_no_tools(caller, load_config(base)):
+            tell(f"warning: {why}; {WITH_TOOLS}", style="yellow")
+    else:
+        agents = ", ".join(survey_agents(base).agents)
+        tell(f"nobody may call it yet: lemming tools new {name} --agent ONE of {agents}")
+    example = "" if not written.is_new else " text=hello"
+    called = f"lemming tools call {name}{f' --agent {written.agent}' if written.agent else ''}{example}"
+    tell(f"edit it; then `{called}`")
 
 
 def _opened(ctx: typer.Context) -> tuple[Organisation, Org]:

@@ -94,10 +94,10 @@ def _models(base: Path, taken: Taken, made: bytes | None) -> bytes | None:
         if plain[key].get("model") != taken.models[key]["model"]:
             taken.remark(MODELS_FILE, f'"{key}" is there already, for another model; it was left as it is')
     missing = {key: taken.models[key] for key in sorted(used & taken.models.keys()) if key not in plain}
-    return _with_keys(made or b"{}\n", plain, missing) if missing else None
+    return with_keys(made or b"{}\n", plain, missing) if missing else None
 
 
-def _with_keys(raw: bytes, plain: dict[str, Any], missing: dict[str, Any]) -> bytes:
+def with_keys(raw: bytes, plain: dict[str, Any], missing: dict[str, Any]) -> bytes:
     """Return a JSON object's file with more keys at its end; the rest stays as a person has laid it out."""
     wanted = {**plain, **missing}
     before, brace, after = raw.rstrip().rpartition(b"}")

@@ -195,6 +195,9 @@ def is_for_channels(model_key: str, config: Config) -> bool:
     return entry is not None and is_channel(entry.provider, config.org.plugins)
 
 
+WITH_TOOLS = "`lemming models list` has others, `lemming models use KEY` takes one"
+
+
 def why_no_tools(agent: Agent, config: Config) -> str:
     """Return why an agent cannot call the tools that its resume grants; empty when it can, or has none."""
     entry = config.models.get(agent.model.key)

@@ -19,6 +19,7 @@ from lemming.timeline.renaming import rename
 from lemming.timeline.repair.repair import find_repairs, make_repairs
 
 HUMAN = resume("human", model={"key": "human"})
+PERSON = {"human": {"provider": "human"}}
 
 
 def two_agents(base: Path) -> None:
@@ -43,6 +44,93 @@ def test_a_new_agent_takes_what_people_set_by_hand(base: Path, lemming: Lemming)
     assert clerk.schedule.wake == "always"
     assert lemming("agents", "new", "second", "--read", "ada", "--wake", "addressed").status == 0
     assert load_agent(base, "second").schedule.wake == "addressed"
+
+
+def test_a_team_is_one_flag_and_the_three_settings_that_agree_are_written(
+    base: Path, lemming: Lemming
+) -> None:
+    make_org(base, HUMAN, resume("lead", permissions={"read_outboxes": ["human"]}), models=PERSON)
+    assert lemming("agents", "new", "scout", "--asked-by", "lead", "--model", "scripted").status == 0
+    lead, scout = load_agent(base, "lead"), load_agent(base, "scout")
+    assert (lead.permissions.read_outboxes, scout.permissions.read_outboxes) == (["human", "scout"], ["lead"])
+    assert lead.team is not None
+    assert [member.agent for member in lead.team.members] == ["scout"]
+    assert scout.schedule.wake == "addressed"
+    ran = lemming("agents", "new", "chief", "--ask", "scout,lead", "--read", "human", "--model", "scripted")
+    assert ran.status == 0
+    assert "agents/scout/resume.json" in ran.out
+    assert load_agent(base, "scout").permissions.read_outboxes == ["lead", "chief"]
+    chief = load_agent(base, "chief")
+    assert chief.permissions.read_outboxes == ["human", "scout", "lead"]
+    assert chief.team is not None
+    assert [member.agent for member in chief.team.members] == ["scout", "lead"]
+    assert lemming("validate").status == 0
+
+
+def test_gates_budget_strategy_and_the_clock_are_flags(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, models=PERSON)
+    words = [
+        "--approve",
+        "execute,file_write",
+        "--budget",
+        "$2.50",
+        "--strategy",
+        "react",
+        "--tool",
+        "file_write",
+    ]
+    ran = lemming("agents", "new", "ops", *words, "--cron", "0 9 * * 1-5", "--model", "scripted")
+    assert ran.status == 0
+    ops = load_agent(base, "ops")
+    assert [gate.plain for gate in ops.gates] == [
+        {"at": "spend", "then": "block", "dollars": 2.5, "per": "agent"},
+        {"at": "call", "then": "ask", "class": ["execute"]},
+        {"at": "call", "then": "ask", "tool": ["file_write"]},
+    ]
+    assert ops.permissions.read_outboxes == ["human"]  # or nobody could answer
+    assert (ops.turn.strategy, ops.schedule.cron, ops.schedule.wake) == ("react", "0 9 * * 1-5", "always")
+    assert ops.schedule.timezone  # this machine's: without one it would never fire
+    assert "never" not in ran.err
+    ran = lemming("agents", "new", "far", "--cron", "@daily", "--timezone", "Asia/Tokyo", "--budget", "7")
+    far = load_agent(base, "far")
+    assert (far.schedule.timezone, far.credits.max_credits) == ("Asia/Tokyo", 7)
+    assert lemming("validate").status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "about"),
+    [
+        (["--ask", "adda"], 'did you mean "ada"?; or first: lemming agents new adda'),
+        (["--asked-by", "x"], "lemming agents new x"),
+        (["--budget", "lots"], '"lots" is no budget'),
+        (["--approve", "file_wrte"], "file_wrte"),
+        (["--strategy", "reakt"], "reakt"),
+        (["--cron", "@daily", "--timezone", "Tokyo"], 'did you mean "Asia/Tokyo"?'),
+        (["--tool", "forecast"], "lemming tools new NAME"),
+    ],
+)
+def test_a_flag_that_means_nothing_is_refused_and_nothing_is_written(
+    base: Path, lemming: Lemming, words: list[str], about: str
+) -> None:
+    make_org(base, HUMAN, resume("ada"), models=PERSON)
+    before = tree(base)
+    ran = lemming("agents", "new", "bob", "--model", "scripted", *words)
+    assert (ran.status != 0, about in ran.err) == (True, True), ran
+    assert tree(base) == before
+
+
+def test_who_reads_somebody_to_come_takes_his_turns_until_then(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, models=PERSON)
+    ran = lemming("agents", "new", "bob", "--read", "carol", "--model", "scripted")
+    assert "there is no such agent yet: lemming agents new carol" in ran.err
+    assert [turn.status for turn in run_once(base).turns if turn.agent == "bob"] == ["done"]
+
+
+def test_a_name_that_costs_a_tick_is_told(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, resume("writer", permissions={"read_outboxes": ["human"]}), models=PERSON)
+    ran = lemming("agents", "new", "publisher", "--read", "writer", "--model", "scripted")
+    assert "publisher comes before writer in a tick, by its name" in ran.err
+    assert "by its name" not in lemming("agents", "new", "z", "--read", "writer", "--model", "scripted").err
 
 
 def test_a_new_agent_that_has_nothing_new_to_read_costs_nothing(base: Path, lemming: Lemming) -> None:

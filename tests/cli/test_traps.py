@@ -28,7 +28,7 @@ LOOKS = [
     "requests", "waiting", "approvals",
     "agents list", "agents show ada", "memory list ada", "memory get ada key", "credits show", "skills list",
     "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",
-    "models show", "mcp list", "export a2a", "export otel", "export otel --content", "metrics",
+    "models show", "mcp list", "export a2a", "export org", "export otel", "export otel --content", "metrics",
     "events", "events --ticks 1..2",
     "history", "show 1", "diff 1 2", "compare . .", "validate", "validate ada",
     "doctor", "verify", "replay", "schema resume", "trust", "run-once --dry-run", "service --print", "repair",
@@ -47,12 +47,14 @@ NOT_LOOKING = {
     "init", "restore", "answer", "approve", "deny", "cancel", "pause", "resume", "backup", "send", "vouch",
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
     "tools new", "models use", "models pull", "models adopt", "import claude", "import openclaw",
-    "import company", "fork", "skills export", "report",  # they write files, and nothing else: `CHANGES`
+    "import company", "apply",
+    "fork", "skills export", "report",  # they write files, and nothing else: `CHANGES`
     "bisect",  # runs what a person types
 }  # fmt: skip
 CHANGES = [
     "pause ada", "resume ada", "send --to ada hello", "vouch ada", "agents new cyd --instructions x",
     "agents copy ada dan", "agents rename dan eve", "agents rm eve --yes", "memory set ada key 1",
+    "apply ../idea.yaml --yes",
     "memory rm ada key", "credits grant ada 5", "tools new other", "models use ada program", "fork 1 ../fork",
     "backup ../backup.tar.gz", "cancel abc", "answer abc x", "approve abc", "deny abc",
     "skills export ../skills", "report --html ../report",
@@ -82,6 +84,7 @@ def test_every_command_looks_or_is_known_not_to() -> None:
 def trapped(base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An organisation that leaves a word beside its folder for whatever of it is run."""
     sprung = base.parent / "sprung"
+    (base.parent / "idea.yaml").write_text("agents: {fay: {does: Sum up., tools: ['*']}}\n")
 
     def command(name: str) -> list[str]:
         return ["sh", "-c", f"echo {name} >> '{sprung}'"]

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from workshop import Workshop
 
+from lemming.agents import load_agent
 from lemming.cli import run
-from lemming.testing import make_org, tree
+from lemming.org.config import load_config
+from lemming.testing import make_org, resume, tree
 from lemming.tick.runtime import open_org
 
 CODE = '''
@@ -109,15 +111,36 @@ def test_mistakes_are_told_with_the_nearest_name(tools: Run) -> None:
         assert (status != 0, said in err) == (True, True), (words, err)
 
 
-def test_a_new_tool_says_what_is_missing_or_adds_it(
+def test_a_new_tool_is_loaded_and_may_be_called_by_whom_it_is_for(
     tools: Run, shop: Workshop, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_org(shop.base, shop.resume(), script=[], org={})
+    make_org(shop.base, shop.resume(), resume("bob"), script=[], org={})
     status, _, err = tools("new", "fresh")
-    assert (status, '"tool_files": ["tools/*.py"] in config/org.json' in err) == (0, True)
+    assert (status, "nobody may call it yet: lemming tools new fresh --agent ONE of ada, bob" in err) == (
+        0,
+        True,
+    )
+    assert load_config(shop.base).org.tool_files == ["tools/*.py"]
+    before = (shop.base / "tools/fresh.py").read_bytes()
+    assert tools("new", "fresh")[0] == 2
+    status, _, err = tools("new", "fresh", "--agent", "ada")
+    assert (status, "ada may call it" in err) == (0, True)
+    assert (shop.base / "tools/fresh.py").read_bytes() == before
     assert tools("new", "newer", "--agent", "ada")[0] == 0
     assert run(["-C", str(shop.base), "trust", "--yes"]) == 0  # it has changed
     capsys.readouterr()
     assert tools("call", "newer", "text=x", "times=2")[:2] == (0, "x x\n")
-    resume = json.loads((shop.base / "agents/ada/resume.json").read_text())
-    assert resume["permissions"]["tools"] == ["look", "send_off", "newer"]
+    assert load_agent(shop.base, "ada").permissions.tools == ["look", "send_off", "fresh", "newer"]
+
+
+def test_the_only_agent_gets_the_new_tool_and_a_model_that_is_told_of_none_is_named(
+    tools: Run, shop: Workshop
+) -> None:
+    brief = {"provider": "scripted", "prompt": "brief", "options": {"file": "config/answers.jsonl"}}
+    ada = {**shop.resume(), "model": {"key": "default"}}
+    make_org(shop.base, ada, script=[], org={}, models={"default": brief})
+    status, _, err = tools("new", "fresh")
+    assert (status, "ada may call it" in err) == (0, True)
+    assert "fresh" in load_agent(shop.base, "ada").permissions.tools
+    assert 'model "default" has "prompt": "brief" and is not told about tools' in err
+    assert "lemming models use KEY" in err

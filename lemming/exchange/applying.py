@@ -1,0 +1,127 @@
+"""Putting one document into an organisation: what would change, and writing that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from lemming.agents import RESUME_LIMIT_BYTES, decode_resume
+from lemming.base import paths
+from lemming.base.jsontext import parse, pretty, to_line
+from lemming.errors import ConfigError, UsageError
+from lemming.exchange.one_file import LIMIT_BYTES, TOOLS, OrgPieces
+from lemming.exchange.putting import with_keys
+from lemming.files import fs
+from lemming.org.config import ORG_FILE
+
+Json = dict[str, Any]
+
+
+class Change(NamedTuple):
+    """A file that is not as the document wants it: what it is to hold, and whether there is one now."""
+
+    path: str
+    content: bytes
+    kind: Literal["new", "changed"]
+
+
+def changes_of(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -> list[Change]:
+    """Return what has to be written, resumes last; `template` is what a new organisation begins with.
+
+    Raises `ConfigError` for a file that is there and broken.
+    """
+    found = [
+        *_of_settings(base, wanted, template),
+        *_of_files(base, wanted),
+        *_of_resumes(base, wanted, template),
+    ]
+    written = {change.path for change in found}
+    left = [Change(path, raw, "new") for path, raw in template.items() if path not in written]
+    return [*left, *found]
+
+
+def write(base: Path, changes: list[Change]) -> None:
+    """Write them, resumes last, so that no agent takes a turn before its files and its model are there."""
+    fs.make_root(base)
+    for change in sorted(changes, key=lambda it: it.path.endswith("/resume.json")):
+        if change.kind == "changed":
+            fs.publish(base, change.path, change.content)
+        elif not fs.create(base, change.path, change.content):
+            raise UsageError(f"{change.path} came meanwhile; the rest was not written", where=str(base))
+
+
+def _of_settings(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -> Iterator[Change]:
+    for path, said in wanted.settings.items():
+        there = _read(base, path)
+        raw = there if there is not None else template.get(path, b"{}\n")
+        plain = _object(raw, path)
+        if path == ORG_FILE and said.get("tool_files") == [TOOLS]:
+            said = {**said, "tool_files": [*dict.fromkeys([*plain.get("tool_files", []), TOOLS])]}
+        if plain | said != plain:
+            added = {key: value for key, value in said.items() if key not in plain}
+            replaced = {key for key, value in said.items() if key in plain and plain[key] != value}
+            content = _lines_of(plain | said) if replaced else with_keys(raw, plain, added)
+            yield Change(path, content, "new" if there is None else "changed")
+        elif there is None:
+            yield Change(path, raw, "new")
+
+
+def _lines_of(plain: Json) -> bytes:
+    """Return settings with a line for each key, as the templates have them."""
+    lines = [f"  {to_line(key)}: {to_line(value)}" for key, value in plain.items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _of_files(base: Path, wanted: OrgPieces) -> Iterator[Change]:
+    for path, content in wanted.files.items():
+        there = _read(base, path)
+        if there != content:
+            yield Change(path, content, "new" if there is None else "changed")
+
+
+def _of_resumes(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -> Iterator[Change]:
+    for name, plain in wanted.resumes.items():
+        path = paths.resume_file(name)
+        there, content = _read(base, path), pretty(plain)
+        if there is None or not _says_the_same(name, there, content):
+            yield Change(path, content, "new" if there is None else "changed")
+    readers: dict[str, list[str]] = {}
+    for reader, read in wanted.read_by:
+        readers.setdefault(reader, []).append(read)
+    for reader, names in readers.items():
+        path = paths.resume_file(reader)
+        there = _read(base, path)
+        plain = _object(there or template.get(path, b"{}"), path)
+        permissions = dict(plain.get("permissions") or {})
+        before = permissions.get("read_outboxes", [])
+        after = [*dict.fromkeys([*before, *names])]
+        if "*" not in before and after != before:
+            permissions["read_outboxes"] = after
+            yield Change(path, pretty({**plain, "permissions": permissions}), "changed" if there else "new")
+
+
+def _says_the_same(name: str, there: bytes, wanted: bytes) -> bool:
+    try:
+        return decode_resume(name, there).value == decode_resume(name, wanted).value
+    except ConfigError:  # a broken one is mended
+        return False
+
+
+def _read(base: Path, path: str) -> bytes | None:
+    try:
+        return fs.read_bytes(base / path, max(LIMIT_BYTES, RESUME_LIMIT_BYTES))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=path) from error
+
+
+def _object(raw: bytes, path: str) -> Json:
+    try:
+        plain = parse(raw, allow_bom=True)
+    except ValueError as error:
+        raise ConfigError(f"it is no JSON: {error}", where=path, hint="`lemming validate`") from error
+    if not isinstance(plain, dict):
+        raise ConfigError("expected an object", where=path, hint="`lemming validate`")
+    return plain

@@ -1,0 +1,195 @@
+"""An organisation as one document: agents in few words, models, settings, and the files that they need.
+
+    agents:
+      writer: {does: Write the changelog., read: [collector]}
+    models:
+      default: {provider: openai, model: gpt-6-luna}
+    files:
+      tools/commits.py: ...
+
+The files of the organisation are what comes out; whatever the document does not name stays as it is.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from lemming.agents import decode_resume
+from lemming.base import paths
+from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
+from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
+from lemming.errors import ConfigError, UsageError
+from lemming.exchange.shorthand import WordDefaults, resume_of
+from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+
+LIMIT_BYTES = 1 << 20
+TOOLS = "tools/*.py"
+PARTS = ("agents", "models", "settings", "credits", "files")
+IN_PARTS = {"models": MODELS_FILE, "settings": ORG_FILE, "credits": CREDITS_FILE}
+FILES = (
+    "AGENTS.md",
+    "agents/*/AGENTS.md",
+    "agents/*/plan.json",
+    "agents/*/skills/**",
+    "agents/*/tools/*.py",
+    "config/calendar.json",
+    "config/mcp.json",
+    "config/answers.jsonl",
+    "evals/**",
+    "shared/**",
+    "skills/**",
+    TOOLS,
+)
+"""What `files` may hold, beside what the other parts are written into."""
+
+Json = dict[str, Any]
+
+
+class OrgPieces(NamedTuple):
+    """What a document wants written: resumes by agent, keys of settings by file, other files by path.
+
+    `read_by`: who is to read whom, of agents that the document does not hold.
+    """
+
+    resumes: dict[str, Json]
+    settings: dict[str, Json]
+    files: dict[str, bytes]
+    read_by: list[tuple[str, str]]
+
+
+def document_of(raw: bytes, file: str) -> Json:
+    """Return what a file says: YAML, TOML (`.toml`) or JSON (`.json`). Raises `ConfigError` with the line."""
+    try:
+        text = raw.decode()
+        if file.endswith(".toml"):
+            found: Any = tomllib.loads(text)
+        elif file.endswith(".json"):
+            found = parse(text, allow_bom=True, limit_bytes=LIMIT_BYTES)
+        else:
+            found = load_yaml(text, LIMIT_BYTES)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"it is no UTF-8 text (at byte {error.start})", where=file) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"it is no TOML: {error}", where=file) from error
+    except (JsonProblem, NotFrontMatter) as error:
+        place = f"{file}:{error.line}" if error.line else file
+        raise ConfigError(f"it cannot be read: {error}", where=place) from error
+    if not isinstance(found, dict):
+        raise ConfigError("it holds no organisation", where=file, hint=f"keys: {', '.join(PARTS)}")
+    return found
+
+
+def wanted_of(document: Json, file: str, known: Iterable[str], around: WordDefaults) -> OrgPieces:
+    """Return what a document wants written; `known` are agents that are there.
+
+    Raises `ConfigError` and `UsageError`, with the place in the document, for what is wrong with it.
+    """
+    for part in document:
+        if part not in PARTS:
+            hint = nearest(part, list(PARTS)) or f"keys: {', '.join(PARTS)}"
+            raise ConfigError(f'"{part}" is no part of an organisation', where=file, hint=hint)
+    agents = _object(document, "agents", file)
+    if "timezone" in _object(document, "settings", file):
+        around = around._replace(zone="")
+    resumes, read_by = _resumes(agents, file, {*known}, around)
+    files = dict(_files(_object(document, "files", file), file))
+    settings = {IN_PARTS[part]: _object(document, part, file) for part in IN_PARTS if part in document}
+    if any(PurePosixPath(path).match(TOOLS) and path.count("/") == 1 for path in files):
+        own = settings.setdefault(ORG_FILE, {})
+        own.setdefault("tool_files", [TOOLS])
+    return OrgPieces(resumes, settings, files, read_by)
+
+
+def _object(document: Json, part: str, file: str) -> Json:
+    found = document.get(part)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ConfigError(f'"{part}" must hold names, each with what it is', where=file)
+    return found
+
+
+def _resumes(
+    agents: Json, file: str, known: set[str], around: WordDefaults
+) -> tuple[dict[str, Json], list[tuple[str, str]]]:
+    there = known | agents.keys()
+    asked = {name: _asked(said) for name, said in agents.items()}
+    asked_by = {name: [it for it, names in asked.items() if name in names] for name in there}
+    resumes = {}
+    for name, said in agents.items():
+        place = f"{file}: agents.{name}"
+        if not paths.AGENT_NAME.match(name):
+            raise ConfigError(f'"{name}" is no name of an agent', where=place, hint=paths.AGENT_NAME_RULE)
+        if not isinstance(said, dict | str):
+            raise ConfigError("an agent is what it does, or words", where=place, hint='"does: ..."')
+        words: Json = {"does": said} if isinstance(said, str) else dict(said)
+        hears = [*dict.fromkeys([*_listed(words.get("read")), *asked[name], *asked_by[name]])]
+        if hears and "*" not in hears:
+            words["read"] = hears
+        if asked_by[name] and "wake" not in words and "schedule" not in words and "cron" not in words:
+            words["wake"] = "addressed"
+        for other in {*_listed(words.get("read")), *asked[name]} - {"*"} - there:
+            hint = nearest(str(other), sorted(there)) or f"agents: {', '.join(sorted(there))}"
+            raise ConfigError(f'there is no agent "{other}"', where=place, hint=hint)
+        resumes[name] = _decoded(name, words, place, around)
+    outside = [(it, name) for name, names in asked.items() for it in names if it not in agents]
+    return resumes, outside
+
+
+def _decoded(name: str, words: Json, place: str, around: WordDefaults) -> Json:
+    try:
+        plain = resume_of(name, words, around)
+        decode_resume(name, pretty(plain))
+    except UsageError as error:
+        raise UsageError(error.message, where=place, hint=error.hint) from error
+    except ConfigError as error:
+        said = "; ".join(f"{it.pointer or '/'}: {it.message}" for it in error.problems[:3])
+        raise ConfigError(said, where=place, hint=error.problems[0].hint) from error
+    return plain
+
+
+def _asked(said: Any) -> list[str]:
+    if not isinstance(said, dict):
+        return []
+    team = said.get("team") if isinstance(said.get("team"), dict) else {}
+    named = [*_listed(said.get("ask")), *_listed((team or {}).get("ask"))]
+    return [it["agent"] if isinstance(it, dict) and "agent" in it else str(it) for it in named]
+
+
+def _files(given: Json, file: str) -> Iterator[tuple[str, bytes]]:
+    for path, content in given.items():
+        place = f"{file}: files.{path}"
+        if not is_taken(path):
+            raise ConfigError("no file of an organisation", where=place, hint=f"such as {', '.join(FILES)}")
+        if isinstance(content, str):
+            yield path, content.encode()
+        elif isinstance(content, dict | list) and path.endswith(".json"):
+            yield path, pretty(content)
+        else:
+            raise ConfigError("a file is its text, or JSON under a name that ends so", where=place)
+
+
+def is_taken(path: str) -> bool:
+    """Return whether a document may hold the file."""
+    is_plain = path == str(PurePosixPath(path)) and ".." not in path.split("/")
+    return is_plain and any(_fits(path, pattern) for pattern in FILES)
+
+
+def _fits(path: str, pattern: str) -> bool:
+    """
+    >>> _fits("shared/a/b.txt", "shared/**"), _fits("tools/x/y.py", "tools/*.py")
+    (True, False)
+    """
+    if pattern.endswith("/**"):
+        head, depth = pattern.removesuffix("/**"), pattern.count("/")
+        return path.count("/") >= depth and _fits("/".join(path.split("/")[:depth]), head)
+    return path.count("/") == pattern.count("/") and PurePosixPath(path).match(pattern)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]

@@ -1,0 +1,87 @@
+"""An organisation as one document, which `lemming apply` takes back. What was said in it is no part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lemming.agents import RESUME_LIMIT_BYTES, decode_resume, survey_agents
+from lemming.base import paths
+from lemming.base.jsontext import parse, pretty
+from lemming.exchange.one_file import IN_PARTS, LIMIT_BYTES, is_taken
+from lemming.exchange.shorthand import resume_of, words_of
+from lemming.files import fs
+from lemming.org.organisation import Organisation
+
+Json = dict[str, Any]
+LARGEST_BYTES = 64 << 10
+_TOPS = ("AGENTS.md", "agents", "config", "evals", "shared", "skills", "tools")
+_DONE = "done"  # what a folder channel has taken
+
+
+def document_of_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:
+    """Return the document, and the files that have no place in it: no text, too long, too many.
+
+    What stands in the `template` that a new organisation begins with need not be said.
+
+    Raises `ConfigError` for a resume that is broken.
+    """
+    base = org.base
+    survey = survey_agents(org)
+    for error in survey.broken.values():
+        raise error
+    agents = {}
+    for name in survey.agents:
+        raw = fs.read_bytes(base / paths.resume_file(name), RESUME_LIMIT_BYTES)
+        if template.get(paths.resume_file(name)) != raw:
+            agents[name] = _in_words(name, parse(raw, allow_bom=True))
+    parts = {part: _settings(base, file, template) for part, file in IN_PARTS.items()}
+    files, left = _files(base, template)
+    document = {"agents": agents, **parts, "files": files}
+    return {part: value for part, value in document.items() if value}, left
+
+
+def _in_words(name: str, plain: Json) -> Json:
+    plain.pop("$schema", None)
+    words = words_of(plain)
+    meant = pretty(resume_of(name, words))
+    if decode_resume(name, meant).value == decode_resume(name, pretty(plain)).value:
+        return words
+    return {key: value for key, value in plain.items() if key != "name"}
+
+
+def _settings(base: Path, file: str, template: Mapping[str, bytes]) -> Json:
+    try:
+        plain: Json = parse(fs.read_bytes(base / file, LIMIT_BYTES), allow_bom=True)
+    except FileNotFoundError:
+        return {}
+    usual: Json = parse(template.get(file, b"{}"))
+    return {key: value for key, value in plain.items() if key not in usual or usual[key] != value}
+
+
+def _files(base: Path, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:
+    found: Json = {}
+    left, total = [], 0
+    for path in _paths(base):
+        raw = fs.read_bytes(base / path, LARGEST_BYTES + 1)
+        total += len(raw)
+        text = raw.decode("utf-8", "replace")
+        if template.get(path) == raw:
+            continue
+        if len(raw) > LARGEST_BYTES or text.encode() != raw or total > LIMIT_BYTES // 2:
+            left.append(path)
+        else:
+            found[path] = text
+    return found, left
+
+
+def _paths(base: Path) -> Iterator[str]:
+    for top in _TOPS:
+        place = base / top
+        below = sorted(place.rglob("*")) if place.is_dir() and not place.is_symlink() else [place]
+        for file in below:
+            path = file.relative_to(base).as_posix()
+            is_ours = not any(part.startswith(".") or part == _DONE for part in Path(path).parts)
+            if is_ours and file.is_file() and not file.is_symlink() and is_taken(path):
+                yield path

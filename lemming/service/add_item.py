@@ -1,0 +1,48 @@
+"""One more item in a list of a resume or of `config/org.json`, which stay as they were but for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lemming.agents import RESUME_LIMIT_BYTES, decode_resume
+from lemming.base import paths
+from lemming.base.jsontext import parse, pretty
+from lemming.files import fs
+from lemming.files.lock import changing
+from lemming.org.config import ORG_FILE
+from lemming.org.organisation import OrgPath
+
+
+def add_to_resume(base: OrgPath, agent: str, keys: tuple[str, ...], item: str) -> str:
+    """Add an item to a list of a resume, unless it is there or `*` is; return the file, empty for no change.
+
+    Raises `ConfigError` where the resume would be none.
+    """
+    return _add(base, agent, paths.resume_file(agent), keys, item)
+
+
+def add_to_settings(base: OrgPath, keys: tuple[str, ...], item: str) -> str:
+    """Do the same for a list of `config/org.json`."""
+    return _add(base, "", ORG_FILE, keys, item)
+
+
+def _add(base: OrgPath, agent: str, file: str, keys: tuple[str, ...], item: str) -> str:
+    with changing(Path(base), paths.agent_folder(agent) if agent else "config"):
+        try:
+            raw = fs.read_bytes(base / file, RESUME_LIMIT_BYTES)
+        except FileNotFoundError:
+            raw = b"{}"
+        plain: dict[str, Any] = parse(raw, allow_bom=True)
+        inside = plain
+        for key in keys[:-1]:
+            inside[key] = inside = dict(inside.get(key) or {})
+        before = inside.get(keys[-1]) or []
+        if item in before or "*" in before:
+            return ""
+        inside[keys[-1]] = [*before, item]
+        content = pretty(plain)
+        if agent:
+            decode_resume(agent, content)
+        fs.publish(Path(base), file, content)
+    return file
