@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from lemming.access.trust import Agreement
+from lemming.commands.beginning import FIRST, Beginning, ask_what_for, make_so
 from lemming.commands.dash import INSTALL, is_installed
 from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import is_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import DiskError, UsageError
-from lemming.facts.readiness import readiness_of
+from lemming.facts.checks import WITH_TOOLS
+from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.files import fs
 from lemming.org.config import load_config
+from lemming.service.models_here import models_here
 
 BUILT_ON = {"recorded": "newsroom"}
 """Templates that add to another, or replace files of it."""
@@ -32,9 +36,11 @@ def init(
         typer.Argument(metavar="DIR", help="Made if need be; none: the current folder.", show_default=False),
     ] = Path("."),
     template: Annotated[
-        Literal["newsroom", "recorded", "empty", "desk", "research", "watch", "review", "game"],
-        typer.Option("--template", metavar="NAME", help="What to begin with; see above."),
-    ] = "newsroom",
+        Literal["newsroom", "recorded", "empty", "desk", "research", "watch", "review", "game"] | None,
+        typer.Option(
+            "--template", metavar="NAME", help="What to begin with; see above. Default: asks, or newsroom."
+        ),
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -46,6 +52,10 @@ def init(
     nothing is published without a person's approval; game, two players and a referee; recorded, 20 ticks of
     the newsroom. The README.md of each says how it goes on, and how it gets a model.
 
+    Without --template, on a terminal, three questions are asked: what for, with which of the models that are
+    here (keys in the environment, servers on this machine), and whether a person is asked before things are
+    sent or run. Elsewhere it is the newsroom.
+
     \b
     Examples:
       lemming init
@@ -55,21 +65,28 @@ def init(
     """
     base = folder.expanduser().absolute()
     _refuse_what_is_not_meant(base, folder)
-    files = template_files(template)
+    wish = Beginning(template or "newsroom")
+    is_asking = template is None and not (as_json or quiet) and sys.stdin.isatty() and sys.stderr.isatty()
+    if is_asking:
+        _refuse_to_overwrite(base, folder, [])
+        wish = ask_what_for(lambda words: str(typer.prompt(words, "", err=True, show_default=False,
+                            prompt_suffix=" ")), tell, models_here())  # fmt: skip
+    files = template_files(wish.template)
     _refuse_to_overwrite(base, folder, list(files))
     fs.make_root(base)
     for relative, content in files.items():
         fs.publish(base, relative, content)
+    made = [*files, *make_so(base, wish)]
     with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
         Agreement(base).note_maker()
     if as_json:
-        show_json("org", {"org": str(base), "template": template, "files": list(files)})
+        show_json("org", {"org": str(base), "template": wish.template, "files": made})
         return
     if quiet:
         return
-    for relative in files:
+    for relative in made:
         show(str(folder / relative))
-    _tell_next(base, folder, template)
+    _tell_next(base, folder, wish)
 
 
 def template_files(template: str) -> dict[str, bytes]:
@@ -112,11 +129,14 @@ def _refuse_to_overwrite(base: Path, folder: Path, files: list[str]) -> None:
         )
 
 
-def _tell_next(base: Path, folder: Path, template: str) -> None:
+def _tell_next(base: Path, folder: Path, wish: Beginning) -> None:
     """Say which three commands come next: into the folder, what is missing, run."""
     steps = [] if base == Path.cwd() else [f"cd {folder}"]
-    missing = readiness_of(load_config(base).models["default"], base)
-    if template == "empty":
+    template, entry = wish.template, load_config(base).models["default"]
+    missing = readiness_of(entry, base)
+    if wish.does:
+        steps.append(f'lemming ask {FIRST} "..."')
+    elif template == "empty":
         steps.append('lemming agents new planner --read human --instructions "Plan what the human asks for."')
     if missing.is_ready is False:
         steps.append(missing.fix)
@@ -130,5 +150,7 @@ def _tell_next(base: Path, folder: Path, template: str) -> None:
             f"this is the {template}; `lemming init DIR --template {folder.name}` makes the other",
             style="yellow",
         )
-    if (base / "README.md").exists():
+    if entry.provider == "scripted":
         tell("its answers are recorded: README.md says more; `lemming models use gpt` gives it a model")
+    elif template == "empty" and (limits := what_it_cannot(entry)):
+        tell(f"its model is {entry.model}, which {limits}: {WITH_TOOLS}")

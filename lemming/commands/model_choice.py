@@ -16,7 +16,10 @@ from lemming.commands.org import describe_engine, find_agent, find_org, running_
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.errors import UsageError
-from lemming.org.config import MODELS_FILE
+from lemming.facts.checks import why_no_tools
+from lemming.facts.readiness import readiness_of, what_it_cannot
+from lemming.org.config import MODELS_FILE, load_config
+from lemming.org.organisation import Organisation
 
 Agents = Annotated[
     list[str] | None,
@@ -66,9 +69,24 @@ def use_model(
         _tell_of_others(base, DEFAULT_KEY)
     if changed and (engine := running_engine(base)):
         tell(f"from its next tick on, of {describe_engine(engine)}")
+    _tell_what_is_missing(base, key, names)
     if changed and back:
         tell(f"back: `lemming models use {back}`")
     tell(f"`lemming models test {key}` tries it out")
+
+
+def _tell_what_is_missing(base: Organisation, key: str, names: list[str]) -> None:
+    """Say what keeps the model from answering, and from doing what those are for who use it."""
+    config = load_config(base)
+    entry, agents = config.model(key), survey_agents(base).agents
+    found = readiness_of(entry, Path(base), config.org.plugins)
+    if found.is_ready is False:
+        tell(f"not ready: {found.remark}: {found.fix}", style="yellow")
+    if limits := what_it_cannot(entry):
+        tell(f"{entry.model} {limits}", style="yellow")
+    using = [it for it in agents.values() if it.name in names or (not names and it.model.key == "default")]
+    for why in [why for agent in using if (why := why_no_tools(agent, config))][:3]:
+        tell(f"warning: {why}", style="yellow")
 
 
 def _tell_of_others(base: Any, default: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from lemming.base.model_servers import SERVERS
 from lemming.errors import LemmingError
 from lemming.facts.reach import is_this_machine
-from lemming.org.models import ModelEntry
+from lemming.org.models import LOCAL_MODEL, ModelEntry
 from lemming.providers import is_channel, is_person, make_provider
 from lemming.redaction import without_userinfo
 
@@ -55,6 +55,13 @@ def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | 
     hosted = dict.fromkeys((*_KEYS, *SERVERS), _hosted)
     look = {"local": _local, "cli": _cli, "ollama": _ollama, **hosted}
     return look.get(entry.provider, _unknown)(entry)
+
+
+def what_it_cannot(entry: ModelEntry) -> str:
+    """Return what is beyond a very small model, as a part of a sentence; empty where nobody knows of any."""
+    if entry.provider == "local" and entry.model == LOCAL_MODEL:
+        return "restates, asks and titles, and cannot sort, plan, check or call tools"
+    return ""
 
 
 def seen_on_the_way(entry: ModelEntry) -> str:

@@ -48,6 +48,24 @@ def test_the_default_becomes_another_model_and_the_rest_of_the_file_stays(
     assert "it is so already" in lemming("models", "use", "fast").err
 
 
+def test_what_keeps_a_model_from_answering_and_what_it_cannot_do_is_told_at_once(
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    models = {
+        "default": {"provider": "scripted", "options": {"file": "config/answers.jsonl"}},
+        "gpt": {"provider": "openai", "model": "gpt-6-luna"},
+        "small": {"provider": "local", "model": "smollm2-135m-instruct", "prompt": "brief"},
+    }
+    ada = resume("ada", model={"key": "default"}, permissions={"read_outboxes": [], "tools": ["file_read"]})
+    make_org(base, ada, models=models)
+    told = lemming("models", "use", "gpt").err
+    assert "not ready: OPENAI_API_KEY is not set: export OPENAI_API_KEY=..." in told
+    told = lemming("models", "use", "small").err
+    assert "smollm2-135m-instruct restates, asks and titles, and cannot sort" in told
+    assert "is not told about tools: file_read cannot be called" in told
+
+
 def test_named_agents_get_the_key_and_nobody_else(org: Path, lemming: Lemming) -> None:
     before = (org / "agents/ada/resume.json").read_text()
     assert lemming("models", "use", "default", "--agents", "bob").status == 0
