@@ -9,7 +9,7 @@ import pytest
 
 from lemming.errors import DiskError
 from lemming.files import fs
-from lemming.files.openat2 import WORTHWHILE_AFTER
+from lemming.files.folder import WORTHWHILE_AFTER
 
 
 @pytest.fixture(params=["walked", "at once"])

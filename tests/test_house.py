@@ -112,7 +112,7 @@ STARTS_PROCESSES = {
 # of an organisation's folder is kept by its `Organisation` (lemming/org/organisation.py).
 OF_THE_PROCESS = {
     ("files/disk.py", "_in_place"): "the disk that tests put in the place of the real one, for a block",
-    ("files/mutations.py", "_observers"): "who is told of changes while a block runs; each may name a root",
+    ("files/disk.py", "_observers"): "who is told of changes while a block runs; each may name a root",
     ("files/stamps.py", "_exact"): "what was learned of devices, which is so for all that is on them",
     (
         "logging_config.py",
@@ -417,7 +417,7 @@ def test_commands_print_through_the_screen_only() -> None:
 
 # Where a function searches by a pattern that does not stand there as it is, and whose it is.
 SEARCHES = {
-    "files/check_schema.py": "the tables of our own formats",
+    "files/fields.py": "the tables of our own formats",
     "llm/backends/http.py": "our own words, put together",
     "timeline/renaming.py": "a name, escaped",
     "capabilities/toolbox/functions/files.py": "a name, escaped",

@@ -11,8 +11,7 @@ import pytest
 
 from lemming.agents import survey_agents
 from lemming.engine import load_tick, run_once
-from lemming.files.cache import KEPT_BYTES, FileCache
-from lemming.files.stamps import has_rested, identity_of
+from lemming.files.stamps import KEPT_BYTES, FileCache, has_rested, identity_of
 from lemming.memory import load_memory
 from lemming.messages import read_outbox_entries
 from lemming.org.config import load_config

@@ -13,7 +13,7 @@ from lemming.access.plugin_files import files_of_module
 from lemming.access.trust import Reach
 from lemming.base.jsontext import compact
 from lemming.errors import LemmingError
-from lemming.files.cache import FileCache
+from lemming.files.stamps import FileCache
 from lemming.org.organisation import Organisation, OrgPath
 
 LIMIT_BYTES = 64 << 20

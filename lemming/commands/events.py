@@ -16,7 +16,7 @@ from lemming.commands.screen import show_json, tell
 from lemming.errors import UsageError
 from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.journal.records import RECORDS
-from lemming.telemetry.events import events_in
+from lemming.telemetry.readings import events_in
 
 _KINDS: tuple[type[Event], ...] = (*RECORDS.values(), TickBegins, TickEnds)
 TYPES = sorted({NAMES.get(kind, kind.kind) for kind in _KINDS} - {""})

@@ -7,8 +7,7 @@ import typer
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import show_json, show_text
-from lemming.telemetry.exposition import text_of
-from lemming.telemetry.metrics import families_of
+from lemming.telemetry.metrics import families_of, text_of
 
 
 def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:

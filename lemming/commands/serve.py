@@ -70,8 +70,7 @@ def serve(
 
 def _metrics(host: str) -> Metrics:
     """Return what GET /metrics answers; raise `UsageError` where strangers could ask for it."""
-    from lemming.telemetry.exposition import CONTENT_TYPE
-    from lemming.telemetry.metrics import metrics_of
+    from lemming.telemetry.metrics import CONTENT_TYPE, metrics_of
 
     if host not in OWN_NAMES and not os.environ.get(METRICS_TOKEN_ENV):
         hint = f"set {METRICS_TOKEN_ENV}, or leave out --host"

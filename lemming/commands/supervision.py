@@ -14,8 +14,7 @@ from lemming.facts.standing import standing_of
 from lemming.journal.events import Event, Observer
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.service.health import HOST, PATH, Health, health_server
-from lemming.service.notify import Reports, Supervisor, watched
-from lemming.service.progress import Progress
+from lemming.service.notify import Progress, Reports, Supervisor, watched
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lemming.evals.kept import Kept
+from lemming.evals.answering import Kept
 from lemming.evals.suite import Manner, run_of
 from lemming.org.cases import chosen, load_case
 from lemming.org.organisation import Organisation

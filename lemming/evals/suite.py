@@ -11,10 +11,9 @@ from itertools import product
 from pathlib import Path
 
 from lemming.errors import LemmingError, NotTrusted, UsageError
-from lemming.evals.answering import Answering
+from lemming.evals.answering import Answering, Kept
 from lemming.evals.checks import verdict_on
 from lemming.evals.copies import make_copy
-from lemming.evals.kept import Kept
 from lemming.evals.results import Failure, Result
 from lemming.evals.run import Ran, opened, run_case
 from lemming.files import fs

@@ -6,8 +6,7 @@ from functools import cache, partial
 
 from lemming.base import paths
 from lemming.errors import CorruptState
-from lemming.files.check_schema import Check, check_of, shown
-from lemming.files.fields import Count, Json, schema_of
+from lemming.files.fields import Check, Count, Json, check_of, schema_of, shown
 from lemming.journal.prompts import NoPrompt, PromptReader, SpelledOut, is_referring, referring_schema
 from lemming.journal.records import (
     RECORDS,

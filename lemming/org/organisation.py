@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lemming.base import paths
-from lemming.files.cache import FileCache
+from lemming.files.stamps import FileCache
 
 T = TypeVar("T")
 

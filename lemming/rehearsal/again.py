@@ -24,7 +24,7 @@ from lemming.tick.recorded import recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.timeline.record import RecordedTick
-from lemming.timeline.replay.outside import moved_inside
+from lemming.timeline.replay.recording import moved_inside
 from lemming.tools import EngineTool, ToolContext, ToolResult
 
 NOT_MADE = "not made: this is a rehearsal, and no such call is in the record (`--tools` makes it)"

@@ -1,20 +1,18 @@
-"""What was asked in a recorded tick, so that what is asked in its rehearsal can be held against it.
-
-When two questions are the very same: `lemming.rehearsal.answers`.
-"""
+"""What was asked in a recorded tick, so that what is asked in its rehearsal can be held against it."""
 
 from __future__ import annotations
 
 import threading
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from lemming.base.jsontext import compact
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.providers import Message, Request
-from lemming.rehearsal.answers import question_of
 from lemming.tick.edge import tried
 from lemming.tick.fallback import entry_for
 from lemming.tick.questions import question
@@ -84,3 +82,26 @@ class _Noting(RecordedAnswers):
             request = request._replace(images=images, images_with=inputs.prompt[-1]["content"])
         self.asked[call] = question_of(entry, request)
         return super().ask(call, messages, model, schema)
+
+
+def question_of(entry: ModelEntry, request: Request) -> str:
+    """Return what names a question, in hex: SHA-256 over all of it that can decide the answer.
+
+    That is who is asked (provider, its options, the model) and what: messages, images, schema, temperature,
+    seed, the length allowed, further fields. How long one waits, what it costs, and in which tick and for
+    which agent it is asked do not count; the seed follows from those.
+    """
+    asked = {
+        "provider": entry.provider,
+        "options": entry.options,
+        "model": request.model_name,
+        "messages": request.messages,
+        "images": [[image.media_type, image.base64] for image in request.images],
+        "images_with": request.images_with if request.images else "",
+        "schema": request.schema,
+        "temperature": request.temperature,
+        "seed": request.seed,
+        "max_output_tokens": request.max_output_tokens,
+        "extra": request.extra,
+    }
+    return sha256(compact(asked)).hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import get_args
+from typing import Literal, NamedTuple, get_args
 
 from lemming.base.version import __version__
 from lemming.errors import code_of
@@ -21,7 +21,6 @@ from lemming.journal.records import ModelReplied, ToolFinished, TurnEnded
 from lemming.journal.report import STATUSES, Why
 from lemming.org.organisation import Organisation
 from lemming.org.verification import JUDGES
-from lemming.telemetry.exposition import Family, Sample, text_of
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """How long things take is told of so many journals, or of fewer that have so many answers."""
@@ -29,27 +28,27 @@ RECENT_TICKS, RECENT_ANSWERS = 20, 200
 QUANTILES = (0.5, 0.9, 1.0)
 
 _COUNTERS: Mapping[str, tuple[str, Callable[[AgentState], float | int | None]]] = {
-    "lemming_turns_total": ("Turns of the agent that were done.", lambda state: state.turns),
-    "lemming_failed_turns_total": ("Turns of the agent that failed.", lambda state: state.failed),
-    "lemming_credits_total": ("Credits the agent has spent.", lambda state: state.credits),
+    "lemming_turns_total": ("Turns of the agent that were done.", lambda it: it.turns),
+    "lemming_failed_turns_total": ("Turns of the agent that failed.", lambda it: it.failed),
+    "lemming_credits_total": ("Credits the agent has spent.", lambda it: it.credits),
     "lemming_judging_credits_total": (
         "Of the credits, those of judges.",
-        lambda state: state.aside.get(JUDGES, 0.0),
+        lambda it: it.aside.get(JUDGES, 0.0),
     ),
     "lemming_credits_passed_on_total": (
         "Credits that agents it created got out of its own.",
-        lambda state: state.passed_on,
+        lambda it: it.passed_on,
     ),
     "lemming_cost_dollars_total": (
         "What the agent's calls cost, as far as prices are known.",
-        lambda state: state.cost_usd,
+        lambda it: it.cost_usd,
     ),
     "lemming_unpriced_calls_total": (
         "Calls of models whose price is not known.",
-        lambda state: state.unpriced_calls,
+        lambda it: it.unpriced_calls,
     ),
-    "lemming_input_tokens_total": ("Tokens sent to models.", lambda state: state.input_tokens),
-    "lemming_output_tokens_total": ("Tokens that models wrote.", lambda state: state.output_tokens),
+    "lemming_input_tokens_total": ("Tokens sent to models.", lambda it: it.input_tokens),
+    "lemming_output_tokens_total": ("Tokens that models wrote.", lambda it: it.output_tokens),
 }
 
 
@@ -69,52 +68,34 @@ def families_of(org: Organisation) -> Iterator[Family]:
 
 
 def _of_engine(org: Organisation, found: Standing) -> Iterator[Family]:
-    age = seconds_since_tick(org)
-    yield Family("lemming_tick", "gauge", "The tick that runs next.", [({}, found.tick)])
-    yield Family(
-        "lemming_engine_up", "gauge", "Whether an engine runs here.", [({}, int(found.engine is not None))]
-    )
-    interrupted = int(found.is_interrupted and found.engine is None)
-    yield Family(
-        "lemming_interrupted",
-        "gauge",
-        "Whether a tick was interrupted and nobody goes on with it.",
-        [({}, interrupted)],
-    )
-    yield Family(
-        "lemming_last_tick_age_seconds",
-        "gauge",
-        "How long ago the tick counter moved.",
-        [] if age is None else [({}, round(age, 3))],
-    )
-    yield Family(
-        "lemming_troubles", "gauge", "Things that a person should see to.", [({}, len(found.troubles))]
-    )
-    yield Family("lemming_waiting", "gauge", "What waits for a person.", [({}, len(found.waiting))])
+    age, is_up = seconds_since_tick(org), found.engine is not None
+    yield _gauge("lemming_tick", "The tick that runs next.", found.tick)
+    yield _gauge("lemming_engine_up", "Whether an engine runs here.", int(is_up))
+    about = "Whether a tick was interrupted and nobody goes on with it."
+    yield _gauge("lemming_interrupted", about, int(found.is_interrupted and not is_up))
+    about = "How long ago the tick counter moved."
+    yield _gauge("lemming_last_tick_age_seconds", about, None if age is None else round(age, 3))
+    yield _gauge("lemming_troubles", "Things that a person should see to.", len(found.troubles))
+    yield _gauge("lemming_waiting", "What waits for a person.", len(found.waiting))
+
+
+def _gauge(name: str, about: str, value: float | int | None) -> Family:
+    return Family(name, "gauge", about, [] if value is None else [({}, value)])
 
 
 def _of_agents(found: Standing) -> Iterator[Family]:
-    counts = {why: sum(line.why == why for line in found.lines) for why in get_args(Why)}
-    yield Family(
-        "lemming_agents",
-        "gauge",
-        "Agents by whether they take a turn in the next tick, and why not.",
-        [({"state": why}, count) for why, count in counts.items()],
-    )
-    yield Family(
-        "lemming_agent_info",
-        "gauge",
-        "The model key of the agent's resume.",
-        [({"agent": line.agent, "model_key": line.model}, 1) for line in found.lines],
-    )
+    counts: list[Sample] = [
+        ({"state": why}, sum(line.why == why for line in found.lines)) for why in get_args(Why)
+    ]
+    about = "Agents by whether they take a turn in the next tick, and why not."
+    yield Family("lemming_agents", "gauge", about, counts)
+    keys: list[Sample] = [({"agent": line.agent, "model_key": line.model}, 1) for line in found.lines]
+    yield Family("lemming_agent_info", "gauge", "The model key of the agent's resume.", keys)
     troubled = found.in_trouble
-    yield _by_agent(
-        found, "lemming_agent_trouble", "Whether it fails or is out of service.",
-        lambda line: int(line.agent in troubled),
-    )  # fmt: skip
-    yield _by_agent(
-        found, "lemming_credits_limit", "Credits the agent may spend in all.", lambda line: line.max_credits
-    )
+    trouble = _samples((line.agent, int(line.agent in troubled)) for line in found.lines)
+    yield Family("lemming_agent_trouble", "gauge", "Whether it fails or is out of service.", trouble)
+    limits = _samples((line.agent, line.max_credits) for line in found.lines)
+    yield Family("lemming_credits_limit", "gauge", "Credits the agent may spend in all.", limits)
     for name, (about, total) in _COUNTERS.items():
         totals = ((line.agent, total(line.state)) for line in found.lines if _is_known(line))
         yield Family(name, "counter", about, _samples(totals))
@@ -123,10 +104,6 @@ def _of_agents(found: Standing) -> Iterator[Family]:
 def _is_known(line: Line) -> bool:
     """Return whether the agent's ledger was read: totals of nothing would count as a new beginning."""
     return not line.problem or line.state.tick >= 0
-
-
-def _by_agent(found: Standing, name: str, about: str, value: Callable[[Line], float | int | None]) -> Family:
-    return Family(name, "gauge", about, _samples((line.agent, value(line)) for line in found.lines))
 
 
 def _samples(values: Iterable[tuple[str, float | int | None]]) -> list[Sample]:
@@ -140,7 +117,7 @@ def _of_last_tick(found: Standing) -> Iterator[Family]:
     turns: list[Sample] = [({"status": status}, totals[status]) for status in STATUSES]
     yield Family("lemming_last_tick_turns", "gauge", f"Turns {about}.", turns)
     for key in ("calls", "entries", "credits"):
-        yield Family(f"lemming_last_tick_{key}", "gauge", f"The {key} of those turns.", [({}, totals[key])])
+        yield _gauge(f"lemming_last_tick_{key}", f"The {key} of those turns.", totals[key])
 
 
 class _Recent:
@@ -232,3 +209,46 @@ def _quantile(ascending: list[int], quantile: float) -> int:
     """
     place = -(-len(ascending) * quantile // 1) - 1  # rounded up
     return ascending[max(0, int(place))]
+
+
+# --- Prometheus's text format --------------------------------------------------------------------
+# prometheus.io, "Exposition formats", version 0.0.4.
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_IN_HELP = str.maketrans({"\\": "\\\\", "\n": "\\n"})
+_IN_LABEL = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+
+Sample = tuple[Mapping[str, str], float | int]
+
+
+class Family(NamedTuple):
+    """Samples of one name, each with its labels; `help` is a sentence."""
+
+    name: str
+    type: Literal["counter", "gauge", "summary"]
+    help: str
+    samples: Iterable[Sample]
+
+
+def text_of(families: Iterable[Family]) -> str:
+    r"""Return families as the text that Prometheus reads; one without samples is left out.
+
+    >>> print(text_of([Family("a_total", "counter", "How many.", [({"b": 'x"y'}, 3)])]), end="")
+    # HELP a_total How many.
+    # TYPE a_total counter
+    a_total{b="x\"y"} 3
+    """
+    lines = []
+    for family in families:
+        samples = [_line(family.name, *sample) for sample in family.samples]
+        if samples:
+            lines.append(f"# HELP {family.name} {family.help.translate(_IN_HELP)}")
+            lines += [f"# TYPE {family.name} {family.type}", *samples]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(name: str, labels: Mapping[str, str], value: float | int) -> str:
+    shown = ",".join(f'{key}="{text.translate(_IN_LABEL)}"' for key, text in labels.items())
+    return f"{name}{{{shown}}} {value!r}" if shown else f"{name} {value!r}"

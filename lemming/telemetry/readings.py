@@ -1,17 +1,25 @@
-"""The journals of some ticks one after another, and those to come: how traces and events follow an engine."""
+"""The journals of some ticks one after another, and those to come: how traces and events follow an engine.
+
+Events are the values that observers of the engine were told. What no journal keeps is missing:
+problems, sleep, how far a batch has come, answers as they were written.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from lemming.base import paths
+from lemming.engine import report_of
+from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.journal.file import JournalContents, journal_ticks, newest_journals, prompts_in, reading_of
-from lemming.journal.records import TickCommitted
+from lemming.journal.records import Record, TickCommitted, TickStarted
 from lemming.org.organisation import Organisation
+from lemming.tick.plan import Plan
 from lemming.timeline import TickSpan
 
 LOOK_S = 0.5
@@ -83,3 +91,20 @@ def _stamp(org: Organisation, tick: int) -> Stamp:
     except FileNotFoundError:
         return PACKED
     return Stamp(found.st_ino, found.st_size)
+
+
+def events_in(tick: int, records: Sequence[Record], *, told: int = 0) -> Iterator[Event]:
+    """Yield the events of a tick in their order; `told`: so many of its records have been told before.
+
+    A tick that was interrupted begins once here, and its length is that of its answers.
+    """
+    for record in records[told:]:
+        match record:
+            case TickStarted():
+                yield TickBegins(**Plan.of(record).as_json())
+                yield record
+            case TickCommitted():
+                yield record
+                yield TickEnds(report=replace(report_of(tick, records), was_recorded=False))
+            case _:
+                yield record

@@ -6,18 +6,19 @@ left out unless they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from lemming.base.jsontext import compact
 from lemming.capabilities.judges.judge import VERDICT_SCHEMA
 from lemming.errors import OUTCOME_CODES, ConfigError
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
 from lemming.mail.kept import notes_of
+from lemming.providers import Message
 from lemming.redaction import without_userinfo
 from lemming.telemetry import semconv as names
-from lemming.telemetry.content import arguments_of, instructions_in, messages_in, reply_in
 from lemming.telemetry.laps import Lap, Laps, laps_of, moment_ms
 from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, ended, event_of, span_of
 from lemming.telemetry.sources import Sources, span_id_of, trace_id_of
@@ -294,3 +295,54 @@ def _server(address: str) -> Json:
     except ValueError:
         return {}
     return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port} if parts.hostname else {}
+
+
+# --- prompts and answers, only where somebody asks for them --------------------------------------
+# In the form of the conventions: gen-ai-input-messages.json and its neighbours.
+
+
+_FINISH = {"stop": "stop", "length": "length", "refusal": "content_filter", "too_large": "length"}
+
+
+def instructions_in(messages: Sequence[Message]) -> str:
+    """Return the system's messages of a prompt as parts."""
+    return _text([_said(it["content"]) for it in messages if it["role"] == "system"])
+
+
+def messages_in(messages: Sequence[Message]) -> str:
+    """Return the other messages of a prompt: role and parts of each."""
+    return _text([{"role": it["role"], "parts": [*_parts(it)]} for it in messages if it["role"] != "system"])
+
+
+def reply_in(record: ModelReplied) -> str:
+    """Return a model's answer: what it said, what it thought, the calls that it made."""
+    thought = [{"type": "reasoning", "content": record.thinking}] if record.thinking else []
+    said = [_said(record.text)] if record.text else []
+    parts = [*thought, *said, *map(_call, record.calls)]
+    return _text([{"role": "assistant", "parts": parts, "finish_reason": _FINISH[record.finish]}])
+
+
+def arguments_of(args: Any) -> str:
+    """Return the arguments of a call of a tool; empty when nothing tells them."""
+    return "" if args is None else compact(args).decode()
+
+
+def _parts(message: Message) -> Iterator[dict[str, Any]]:
+    if message["role"] == "tool":
+        yield {"type": "tool_call_response", "id": message.get("call"), "response": message["content"]}
+        return
+    if message["content"]:
+        yield _said(message["content"])
+    yield from map(_call, message.get("calls", ()))
+
+
+def _said(text: str) -> dict[str, Any]:
+    return {"type": "text", "content": text}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call["id"], "name": call["tool"], "arguments": call["args"]}
+
+
+def _text(plain: list[dict[str, Any]]) -> str:
+    return compact(plain).decode() if plain else ""

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from terminal import Lemming, read_until, start
 
-from lemming.access.fetched import has_fetched
-from lemming.access.trust import Agreement
+from lemming.access.trust import Agreement, has_fetched
 from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs

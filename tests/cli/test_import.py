@@ -11,7 +11,7 @@ from sources import CLAUDE, COMPANY, OPENCLAW, made
 from terminal import Lemming, Ran
 
 from lemming.capabilities.skills.front_matter import load_yaml, split, values_of
-from lemming.exchange.json5 import load_json5
+from lemming.exchange.openclaw import load_json5
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 
 SOURCES = {"claude": CLAUDE, "company": COMPANY, "openclaw": OPENCLAW}

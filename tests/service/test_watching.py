@@ -16,8 +16,7 @@ from terminal import PROGRAM
 from lemming.engine import ticks
 from lemming.journal.events import Event, Sleeping, TickBegins
 from lemming.org.organisation import Organisation
-from lemming.service.notify import ALIVE, READY, STOPPING, Reports, Supervisor, Watchdog
-from lemming.service.progress import MARGIN_S, Progress
+from lemming.service.notify import ALIVE, MARGIN_S, READY, STOPPING, Progress, Reports, Supervisor, Watchdog
 from lemming.testing import make_org, resume
 
 DEADLINE_S = 120.0  # of a model's call, as the settings have it by default

@@ -16,7 +16,7 @@ from lemming.engine import run_once
 from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.journal.file import read_journal
 from lemming.journal.records import Record
-from lemming.telemetry.events import events_in
+from lemming.telemetry.readings import events_in
 from lemming.testing import Crash, make_org, resume
 
 NOT_IN_JOURNALS = {"model_asked", "problem"}

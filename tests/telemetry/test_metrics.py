@@ -19,8 +19,7 @@ from lemming.capabilities.serving.serve import serving
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
 from lemming.org.organisation import Organisation
-from lemming.telemetry.exposition import CONTENT_TYPE, Family, text_of
-from lemming.telemetry.metrics import families_of, metrics_of
+from lemming.telemetry.metrics import CONTENT_TYPE, Family, families_of, metrics_of, text_of
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 PROMTOOL = shutil.which("promtool")

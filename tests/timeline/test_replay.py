@@ -21,8 +21,7 @@ from lemming.files.fields import Json
 from lemming.journal.file import journal_ticks
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree, write_script
-from lemming.timeline.replay.outside import OUTSIDE
-from lemming.timeline.replay.recording import Difference
+from lemming.timeline.replay.recording import OUTSIDE, Difference
 from lemming.timeline.replay.replay import Replayed, replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.root import state_root
 from lemming.tools import ToolRegistry

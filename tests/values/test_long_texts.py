@@ -20,8 +20,8 @@ from lemming.capabilities.judges.judge import verdict_in
 from lemming.capabilities.plans.references import filled, references_in
 from lemming.capabilities.skills.front_matter import NotFrontMatter
 from lemming.errors import LemmingError
-from lemming.exchange.json5 import load_json5
 from lemming.exchange.mapping import words_in
+from lemming.exchange.openclaw import load_json5
 from lemming.facts.findings.claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
 from lemming.redaction import redact_content
 from lemming.turn.actions import as_reply

@@ -30,7 +30,7 @@ from lemming.errors import (
 from lemming.files.documents import adapter
 from lemming.llm.backends.background import AsyncClient, SharedClient, run
 from lemming.llm.backends.bounded import host_of
-from lemming.llm.in_words import in_words
+from lemming.llm.calls import in_words
 from lemming.llm.streaming import Hear, WholeWords
 from lemming.plugins.errors import told_by_class, told_by_status
 from lemming.providers import Backend, Message, Reply, Request

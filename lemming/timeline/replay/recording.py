@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import unified_diff
+from pathlib import Path
 from typing import Any
 
 from lemming.base.jsontext import compact, parse, pretty
 from lemming.errors import LemmingError
+from lemming.files import fs
+from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.providers import Message
 from lemming.timeline.record import RecordedTick
@@ -79,3 +82,16 @@ def without_question(asked: list[Message], prompt: list[Message]) -> list[Messag
     if not prompt or len(shared) < len(prompt) or not shared[-1]["content"].startswith(prompt[-1]["content"]):
         return asked
     return [*shared[:-1], {**shared[-1], "content": prompt[-1]["content"]}]
+
+
+OUTSIDE = ".lemming/outside"
+"""Where ticks that are run again put them."""
+
+
+def moved_inside(base: Path, effect: FileEffect) -> FileEffect:
+    """Return an effect that changes nothing outside the organisation in `base`."""
+    if not effect.root:
+        return effect
+    root = Path(f"{base}/{OUTSIDE}{effect.root}")
+    fs.make_root(root)
+    return effect._replace(root=str(root))

@@ -38,13 +38,14 @@ from lemming.tick.snapshot import Snapshot
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.repair.unknown import without_words
 from lemming.timeline.replay.arrivals import Arrivals, find_arrivals
-from lemming.timeline.replay.outside import OUTSIDE, moved_inside
 from lemming.timeline.replay.recording import (
     NOT_REPEATABLE,
+    OUTSIDE,
     Difference,
     as_text,
     diff_of,
     missing,
+    moved_inside,
     require_same,
     without_question,
 )
