@@ -19,7 +19,6 @@ from typing import Any
 
 MAX_DEPTH = 64
 MAX_INTEGER = 2**53
-_N, _I = b"NI"
 MAX_DIGITS = 4300  # Python reads and writes no longer integer as text
 DEFAULT_LIMIT_BYTES = 1 << 20
 _N, _I = b"NI"
@@ -86,6 +85,14 @@ def parse(
 def pretty(value: Any) -> bytes:
     """Return the bytes of a file that people read: two spaces, key order kept, one line end."""
     return _dump(value, indent=2) + b"\n"
+
+
+def as_laid_out(raw: bytes, wanted: Any) -> bytes:
+    """Return a file that keeps how a person has laid it out if it says what is wanted, else that anew."""
+    try:
+        return raw if parse(raw, allow_bom=True) == wanted else pretty(wanted)
+    except JsonProblem:
+        return pretty(wanted)
 
 
 def compact(value: Any) -> bytes:

@@ -29,6 +29,7 @@ LOCK_FILE = ".lemming/lock"
 CIRCUITS_FILE = ".lemming/circuits.json"
 SERVERS_FILE = ".lemming/servers.json"
 THREADS = ".lemming/threads"
+ASIDE = "aside"
 TOLD = "logs/told.json"
 TURNS_NOT_DONE = "logs/turns_not_done.jsonl"
 

@@ -15,12 +15,12 @@ from lemming.commands.org import find_agent, find_org, has_been_interrupted, pat
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import UsageError
 from lemming.files import fs
+from lemming.history.rewind import place_aside
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.tick.rename_begun import rename_begun, require_no_rename
 from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import creator_replaced, rename
-from lemming.timeline.repair.repair import place_aside
 
 NewName = Annotated[str, typer.Argument(metavar="NEW", help=f"{paths.AGENT_NAME_RULE.capitalize()}.")]
 

@@ -119,14 +119,14 @@ def model_key(said: str, taken: Taken, file: str) -> str:
 _BY_NAME = {"claude-": "anthropic", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai"}
 
 
-def seconds_of(every: Any, unit: str = "m") -> float | None:
-    """Return how long an interval such as `30m` is; None for what is none. A bare number is of `unit`.
+def seconds_of(every: Any) -> float | None:
+    """Return how long an interval such as `30m` is; None for what is none. A bare number is of minutes.
 
     >>> seconds_of("30m"), seconds_of("1h"), seconds_of("0"), seconds_of("soon")
     (1800.0, 3600.0, 0.0, None)
     """
     found = _INTERVAL.match(str(every).strip().lower())
-    return float(found[1]) * _SECONDS[found[2] or unit] if found else None
+    return float(found[1]) * _SECONDS[found[2] or "m"] if found else None
 
 
 def cron_of(seconds: float, hours: str = "*") -> str:

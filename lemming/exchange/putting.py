@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lemming.agents import decode_resume
 from lemming.base import paths
-from lemming.base.jsontext import JsonProblem, compact, parse, pretty
+from lemming.base.jsontext import as_laid_out, compact, parse, pretty
 from lemming.errors import ConfigError, UsageError
 from lemming.exchange.taken import Taken
 from lemming.files import fs
@@ -103,11 +103,7 @@ def with_keys(raw: bytes, plain: dict[str, Any], missing: dict[str, Any]) -> byt
     before, brace, after = raw.rstrip().rpartition(b"}")
     lines = [f"  {compact(key).decode()}: {compact(value).decode()}" for key, value in missing.items()]
     text = b"," * bool(plain) + ("\n" + ",\n".join(lines) + "\n").encode()
-    found = before.rstrip() + text + brace + after + b"\n"
-    try:
-        return found if parse(found, allow_bom=True) == wanted else pretty(wanted)
-    except JsonProblem:
-        return pretty(wanted)
+    return as_laid_out(before.rstrip() + text + brace + after + b"\n", wanted)
 
 
 def _keys_of(model: dict[str, Any]) -> list[str]:

@@ -117,7 +117,7 @@ class Recorder:
         self._repository.drop_index()
         if not self._repository.is_damaged():
             return
-        aside = f"aside/{timestamp(self._runtime.clock.now()).replace(':', '')}/history.git"
+        aside = f"{paths.ASIDE}/{timestamp(self._runtime.clock.now()).replace(':', '')}/history.git"
         self._repository.set_aside(aside)
         self.open()
         hint = f"nothing else is lost; the old one is in {aside}, and git may still read some of it"

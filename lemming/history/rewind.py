@@ -8,10 +8,9 @@ A rewind that was interrupted is finished by doing it again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from lemming.base.clock import timestamp
+from lemming.base import paths
 from lemming.files import fs
 from lemming.history.read import NOW, Changes, History, State
 from lemming.history.recorder import Recorder
@@ -19,8 +18,6 @@ from lemming.journal.copy import set_journals_aside
 from lemming.journal.file import journal_ticks
 from lemming.tick.counter import load_tick, persist_tick
 from lemming.tick.runtime import Runtime
-
-ASIDE = "aside"
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def rewind(runtime: Runtime, history: History, state: State) -> Rewind:
     recorder.keep_pending(next_tick)
     kept, aside = repository.head(), ""
     if planned.journals:
-        aside = _unused(base, f"{ASIDE}/{timestamp(runtime.clock.now()).replace(':', '')}")
+        aside = place_aside(runtime)
         set_journals_aside(base, after=tick, folder=aside)
     repository.run("read-tree", "--reset", "-u", state.commit.id)
     persist_tick(base, tick + 1)
@@ -72,9 +69,10 @@ def rewind(runtime: Runtime, history: History, state: State) -> Rewind:
     return Rewind(state, planned.changes, planned.journals, aside, kept)
 
 
-def _unused(base: Path, folder: str) -> str:
-    """Return the folder, or the first numbered one beside it that is not there: nothing is written over."""
+def place_aside(runtime: Runtime) -> str:
+    """Return a folder that is not there yet, for what is moved out of the way now."""
+    folder = f"{paths.ASIDE}/{runtime.now().replace(':', '')}"
     number, free = 1, folder
-    while (base / free).exists():
+    while (runtime.base / free).exists():
         number, free = number + 1, f"{folder}-{number + 1}"
     return free

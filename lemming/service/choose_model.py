@@ -10,12 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import RESUME_LIMIT_BYTES, load_agent
+from lemming.agents import load_agent
 from lemming.base import paths
-from lemming.base.jsontext import locate, parse, pretty, to_line
-from lemming.errors import ConfigError
+from lemming.base.jsontext import as_laid_out, locate, parse, to_line
 from lemming.files import fs
-from lemming.files.lock import changing
+from lemming.files.lock import changing, read_to_change
 from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.organisation import OrgPath
 
@@ -32,7 +31,7 @@ def use_by_default(base: OrgPath, key: str) -> tuple[bool, str]:
     """
     load_config(base).model(key)
     with changing(Path(base), "config"):
-        raw = _read(base, MODELS_FILE)
+        raw = read_to_change(base, MODELS_FILE)
         plain = parse(raw, allow_bom=True)
         entry = plain.get(key) or _built_in(base, key)
         before = plain.get(DEFAULT_KEY)
@@ -57,7 +56,7 @@ def use_for_agent(base: OrgPath, agent: str, key: str) -> bool:
         return False
     with changing(Path(base), paths.agent_folder(agent)):
         file = paths.resume_file(agent)
-        fs.publish(Path(base), file, with_value(_read(base, file), ["model", "key"], key))
+        fs.publish(Path(base), file, with_value(read_to_change(base, file), ["model", "key"], key))
     return True
 
 
@@ -70,7 +69,7 @@ def with_value(raw: bytes, keys: list[str], value: Any) -> bytes:
     wanted = _with(parse(raw, allow_bom=True), keys, value)
     text = raw.decode("utf-8", "surrogateescape")
     changed = _replaced(text, keys, value).encode("utf-8", "surrogateescape")
-    return changed if _says(changed, wanted) else pretty(wanted)
+    return as_laid_out(changed, wanted)
 
 
 def _replaced(text: str, keys: list[str], value: Any) -> str:
@@ -97,19 +96,12 @@ def _with_line_before(raw: bytes, key: str, value: Any) -> bytes:
         lines[line - 1] = f'{head}"{key}": {to_line(value)},\n{place}'
     changed = "".join(lines).encode("utf-8", "surrogateescape")
     wanted = {**parse(raw, allow_bom=True), key: value}
-    return changed if _says(changed, wanted) else pretty(wanted)
+    return as_laid_out(changed, wanted)
 
 
 def _with(plain: Any, keys: list[str], value: Any) -> Any:
     first, *rest = keys
     return {**plain, first: _with(plain.get(first, {}), rest, value) if rest else value}
-
-
-def _says(raw: bytes, wanted: Any) -> bool:
-    try:
-        return bool(parse(raw, allow_bom=True) == wanted)
-    except ValueError:
-        return False
 
 
 def _built_in(base: OrgPath, key: str) -> dict[str, Any]:
@@ -122,12 +114,3 @@ def _built_in(base: OrgPath, key: str) -> dict[str, Any]:
         for field in fields(entry)
         if (value := getattr(entry, field.name)) != (field.default if field.default is not MISSING else {})
     }
-
-
-def _read(base: OrgPath, file: str) -> bytes:
-    try:
-        return fs.read_bytes(base / file, RESUME_LIMIT_BYTES)
-    except FileNotFoundError:
-        return b"{}\n"
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error

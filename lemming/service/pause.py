@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
-from lemming.agents import RESUME_LIMIT_BYTES, load_agent
+from lemming.agents import load_agent
 from lemming.base import paths
-from lemming.base.jsontext import compact, parse, pretty
-from lemming.errors import ConfigError
+from lemming.base.jsontext import as_laid_out, compact, parse, pretty
 from lemming.files import fs
-from lemming.files.lock import changing
+from lemming.files.lock import changing, read_to_change
 from lemming.org.config import ORG_FILE, load_config
 from lemming.org.organisation import OrgPath
 
 KEY = "paused"
-_LIMIT_BYTES = 1 << 20
 _PUT_IN = re.compile(r'\n  "paused": "(?:[^"\\\n]|\\.)*",')
 
 
@@ -50,7 +47,7 @@ def pause(base: OrgPath, agent: str | None, text: str) -> str:
     with changing(Path(base), _folder_of(agent)):
         if not (found := paused_text(base, agent)):
             file = _file_of(agent)
-            fs.publish(Path(base), file, with_pause(_read(base, file), text))
+            fs.publish(Path(base), file, with_pause(read_to_change(base, file), text))
         return found or text
 
 
@@ -60,7 +57,7 @@ def resume(base: OrgPath, agent: str | None) -> str:
     with changing(Path(base), _folder_of(agent)):
         if found := paused_text(base, agent):
             file = _file_of(agent)
-            fs.publish(Path(base), file, without_pause(_read(base, file)))
+            fs.publish(Path(base), file, without_pause(read_to_change(base, file)))
         return found
 
 
@@ -74,7 +71,7 @@ def with_pause(raw: bytes, text: str) -> bytes:
     wanted = {**plain, KEY: text}
     before, brace, after = raw.partition(b"{")
     put_in = before + brace + f'\n  "{KEY}": '.encode() + compact(text) + b"," + after
-    return put_in if KEY not in plain and _says(put_in, wanted) else pretty(wanted)
+    return as_laid_out(put_in, wanted) if KEY not in plain else pretty(wanted)
 
 
 def without_pause(raw: bytes) -> bytes:
@@ -86,15 +83,7 @@ def without_pause(raw: bytes) -> bytes:
     wanted = parse(raw, allow_bom=True)
     wanted.pop(KEY, None)
     taken_out = _PUT_IN.sub("", raw.decode("utf-8", "surrogateescape"), count=1)
-    found = taken_out.encode("utf-8", "surrogateescape")
-    return found if _says(found, wanted) else pretty(wanted)
-
-
-def _says(raw: bytes, wanted: Any) -> bool:
-    try:
-        return bool(parse(raw, allow_bom=True) == wanted)
-    except ValueError:
-        return False
+    return as_laid_out(taken_out.encode("utf-8", "surrogateescape"), wanted)
 
 
 def _folder_of(agent: str | None) -> str:
@@ -103,12 +92,3 @@ def _folder_of(agent: str | None) -> str:
 
 def _file_of(agent: str | None) -> str:
     return ORG_FILE if agent is None else paths.resume_file(agent)
-
-
-def _read(base: OrgPath, file: str) -> bytes:
-    try:
-        return fs.read_bytes(base / file, max(_LIMIT_BYTES, RESUME_LIMIT_BYTES))
-    except FileNotFoundError:
-        return b"{}\n"
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error

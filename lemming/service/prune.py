@@ -22,7 +22,6 @@ from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
 
-ASIDE = "aside"
 Kind = Literal["journals", "log", "aside"]
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d{6})[.\d]*Z")
 
@@ -86,13 +85,13 @@ def _logs(base: OrgPath, before: float) -> Iterator[Surplus]:
 
 def _set_aside(base: OrgPath, before: float) -> Iterator[Surplus]:
     """Yield what repairs, rewinds and removals moved away, by the time in the folder's name."""
-    for name in fs.list_names(base / ASIDE):
+    for name in fs.list_names(base / paths.ASIDE):
         at = _TIME.match(name)
-        if at is None or (base / ASIDE / name).is_symlink():
+        if at is None or (base / paths.ASIDE / name).is_symlink():
             continue
         moment = datetime.strptime(at[1], "%Y-%m-%dT%H%M%S").replace(tzinfo=UTC).timestamp()
         if moment < before:
-            path = f"{ASIDE}/{name}"
+            path = f"{paths.ASIDE}/{name}"
             yield Surplus("aside", path, _size(base, path), f"set aside on {_day(moment)}")
 
 

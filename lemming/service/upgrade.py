@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.jsontext import parse, pretty
-from lemming.errors import DiskError
 from lemming.files import fs
-from lemming.files.lock import changing
+from lemming.files.lock import changing, read_to_change
 from lemming.journal.sealing import SEALED, repack_segment, segments
 from lemming.org.config import ORG_FILE, load_config
 from lemming.org.format import NEWEST_FORMAT
 from lemming.org.organisation import OrgPath
-
-_LIMIT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -54,10 +51,5 @@ def upgrade(base: OrgPath, steps: list[Step]) -> None:
 
 def _write_format(base: OrgPath) -> None:
     with changing(Path(base), "config"):
-        try:
-            plain: dict[str, Any] = parse(fs.read_bytes(base / ORG_FILE, _LIMIT_BYTES), allow_bom=True)
-        except FileNotFoundError:
-            plain = {}
-        except OSError as error:
-            raise DiskError(f"cannot read: {error.strerror}", where=str(base / ORG_FILE)) from error
+        plain: dict[str, Any] = parse(read_to_change(base, ORG_FILE), allow_bom=True)
         fs.publish(Path(base), ORG_FILE, pretty({**plain, "format": NEWEST_FORMAT}), sync=True)

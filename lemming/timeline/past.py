@@ -19,6 +19,7 @@ from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.descriptors import walk
+from lemming.files.temporary import is_temporary
 from lemming.journal.file import prompts_in
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import counter
@@ -147,8 +148,7 @@ def files_of(base: OrgPath) -> Iterator[str]:
             if Path(folder).parent == Path(base) / "agents" and "logs" in inner:
                 inner.remove("logs")
             for file in files:
-                is_temporary = file.name.startswith(".") and file.name.endswith(".tmp")
-                if not is_temporary and file.is_file(follow_symlinks=False):
+                if not is_temporary(file.name) and file.is_file(follow_symlinks=False):
                     yield file.path[above:]
 
 

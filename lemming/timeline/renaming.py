@@ -11,7 +11,7 @@ from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base import paths
-from lemming.base.jsontext import JsonProblem, compact, parse, pretty
+from lemming.base.jsontext import JsonProblem, as_laid_out, compact, parse
 from lemming.errors import ConfigError, CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.stamps import is_there
@@ -130,11 +130,7 @@ def _rewritten(
     if wanted == plain:
         return False
     text = replaced(raw.decode("utf-8-sig"))
-    try:
-        is_right = parse(text) == wanted
-    except JsonProblem:
-        is_right = False
-    fs.publish(Path(base), file, text.encode() if is_right else pretty(wanted))
+    fs.publish(Path(base), file, as_laid_out(text.encode(), wanted))
     return True
 
 

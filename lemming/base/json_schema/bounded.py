@@ -32,15 +32,15 @@ class UnusableSchema(Exception):
 class Steps:
     """How many steps are left, and the patterns that were made ready."""
 
-    def __init__(self, most: int = MOST_STEPS) -> None:
-        self._left, self._most = most, most
+    def __init__(self) -> None:
+        self._left = MOST_STEPS
         self._patterns: dict[str, SchemaPattern | NoExpression] = {}
 
     def take(self, count: int) -> None:
         """Raise `UnusableSchema` when more than all steps were taken."""
         self._left -= count
         if self._left < 0:
-            raise UnusableSchema(f"it takes more than {self._most} steps")
+            raise UnusableSchema(f"it takes more than {MOST_STEPS} steps")
 
     def ready(self, pattern: str) -> SchemaPattern:
         """Return a pattern ready to search. Raises `NoExpression`."""

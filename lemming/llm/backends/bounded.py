@@ -60,7 +60,8 @@ def rewritten(stream: Any, rewrite: Callable[[bytes], bytes]) -> Any:
 
     What `rewrite` raises, the caller of the SDK gets.
     """
-    return _in_place_of(stream, _Rewritten, rewrite)
+    body = bytearray()
+    return listened_to(stream, body.extend, lambda: rewrite(bytes(body)))
 
 
 def listened_to(stream: Any, listen: Callable[[bytes], None], whole: Callable[[], bytes]) -> Any:
@@ -119,19 +120,6 @@ class _Bounded:
                 chunk = self._unpacker.unconsumed_tail
         except zlib.error as error:
             raise Unavailable(f"not an answer: it cannot be unpacked ({error})") from error
-
-
-class _Rewritten:
-    """The bytes of an answer, put right."""
-
-    def __init__(self, source: Any, rewrite: Callable[[bytes], bytes]) -> None:
-        self._source, self._rewrite = source, rewrite
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._rewrite(b"".join([piece async for piece in self._source]))
-
-    async def aclose(self) -> None:
-        await self._source.aclose()
 
 
 class _Listened:

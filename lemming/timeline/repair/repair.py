@@ -21,6 +21,7 @@ from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.temporary import is_left_over, is_temporary
+from lemming.history.rewind import place_aside
 from lemming.journal.copy import set_journals_aside
 from lemming.journal.file import is_committed, journal_ticks, last_record, read_journal
 from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
@@ -39,7 +40,6 @@ from lemming.timeline.verify.lost import LastWrites, LostFile
 
 Kind = Literal["rename", "tick", "journal", "ledger", "lost", "leftover", "outbox", "call"]
 
-ASIDE = "aside"
 FILE_LIMIT_BYTES = 1 << 30
 WHERE_THE_ENGINE_WRITES = ("agents", "config", "logs", "shared", "trust", ".lemming")
 
@@ -120,11 +120,6 @@ def make_repairs(runtime: Runtime, repairs: list[Repair]) -> str:
     return aside if (base / aside).exists() else ""
 
 
-def place_aside(runtime: Runtime) -> str:
-    """Return a folder that is not there yet, for what is moved out of the way now."""
-    return _unused(runtime.base, f"{ASIDE}/{runtime.now().replace(':', '')}")
-
-
 def _take(base: OrgPath, step: Step, aside: str) -> None:
     if step.does == "move":
         fs.move(Path(base), step.file, aside)
@@ -139,14 +134,6 @@ def _take(base: OrgPath, step: Step, aside: str) -> None:
             rename(base, *names)
     else:
         persist_tick(base, step.number, sync=True)
-
-
-def _unused(base: OrgPath, folder: str) -> str:
-    """Return the folder, or the first numbered one beside it that is not there: nothing is written over."""
-    number, free = 1, folder
-    while (base / free).exists():
-        number, free = number + 1, f"{folder}-{number + 1}"
-    return free
 
 
 # --- the tick counter ----------------------------------------------------------------------------

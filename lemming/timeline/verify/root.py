@@ -24,6 +24,7 @@ from lemming.base import paths
 from lemming.errors import DiskError
 from lemming.files.descriptors import require_regular, walk
 from lemming.files.documents import why_unreadable
+from lemming.files.temporary import is_temporary
 from lemming.org.organisation import OrgPath
 
 FOLDERS = ("agents", "config", "shared", paths.TRUST)
@@ -72,8 +73,7 @@ def _regular_files(base: OrgPath) -> Iterator[str]:
         for _, inner, files in () if os.path.islink(base / top) else walk(f"{base}/{top}"):
             inner[:] = [name for name in inner if name != LEFT_OUT]
             for file in files:
-                is_temporary = file.name.startswith(".") and file.name.endswith(".tmp")
-                if not is_temporary and file.is_file(follow_symlinks=False):
+                if not is_temporary(file.name) and file.is_file(follow_symlinks=False):
                     yield file.path[above:]
     if os.path.isfile(base / paths.TICK_FILE) and not os.path.islink(base / paths.TICK_FILE):
         yield paths.TICK_FILE
