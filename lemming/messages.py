@@ -8,12 +8,12 @@ sends, the engine sets `id`, `tick`, `agent` and `created_at`.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from lemming.agents import AgentPermissions, agent_folders
 from lemming.base import paths
@@ -40,6 +40,20 @@ EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
 
 
+T = TypeVar("T")
+
+
+class once(Generic[T]):  # noqa: N801 - used like `functools.cached_property`, which takes a lock for each value
+    """A property that is worked out when it is first asked for, and then kept."""
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work, self._name, self.__doc__ = work, work.__name__, work.__doc__
+
+    def __get__(self, instance: Any, _: type[Any] | None = None) -> T:
+        value = instance.__dict__[self._name] = self._work(instance)
+        return value
+
+
 @dataclass  # made for every turn, and a frozen one takes three times as long
 class OutboxEntry:
     """One message, as it stands in its author's outbox. Nobody changes it."""
@@ -52,7 +66,7 @@ class OutboxEntry:
     tags: list[str] = field(default_factory=list)
     created_at: str = field(default="", metadata=about("UTC time, for people; nothing is ordered by it."))
 
-    @property
+    @once
     def file(self) -> str:
         """The entry's path in the organisation."""
         return paths.entry_file(self.agent, self.tick, self.id)
@@ -79,7 +93,7 @@ class OutboxEntry:
         """The bytes of its file."""
         return pretty(self.as_json())
 
-    @cached_property
+    @once
     def line(self) -> str:
         """The entry on one line, as prompts show it; worked out once for all its readers.
 
@@ -92,17 +106,17 @@ class OutboxEntry:
             return line
         return f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)"
 
-    @cached_property
+    @once
     def line_digest(self) -> bytes:
         """What stands for the line in the mark of a prompt; worked out once for all its readers."""
         return digest_of(self.line)
 
-    @cached_property
+    @once
     def payload_chars(self) -> int:
         """How many characters the payload has, about: what it takes of a prompt's room."""
         return len(str(self.payload))
 
-    @cached_property
+    @once
     def targets(self) -> frozenset[str]:
         """Whom `payload.target` names, in lower case: one name or a list; empty when it is for everybody."""
         return targets_in(self.payload)

@@ -115,7 +115,11 @@ def identity_of(path: str, folder: int | None = None) -> Identity:
 
     `path` may be relative to an open `folder`: of many files that is found sooner.
     """
-    return identity_in(status_of(path, folder))
+    try:
+        return identity_in(os.lstat(path, dir_fd=folder))
+    except OSError as error:
+        require_about_one_file(path, error)
+        raise
 
 
 def status_of(path: str, folder: int | None = None) -> os.stat_result:

@@ -119,6 +119,13 @@ class AgentState:
                     plain[key] = _PLAIN[key](value) if key in _PLAIN else value
         return plain
 
+    def copy(self) -> AgentState:
+        """Return the same state as another value, which may be changed: it is not in a ledger yet."""
+        other = object.__new__(AgentState)
+        vars(other).update(vars(self))
+        vars(other).pop("written", None)
+        return other
+
     def having_spent(self, other: AgentState) -> AgentState:
         """Return this state, with what another one says was spent where that is more."""
         spent = {name: max(getattr(self, name), getattr(other, name)) for name in _SPENT}

@@ -121,9 +121,9 @@ class TurnStarted(Record):
     repairs: Annotated[int, {"minimum": 0, "maximum": 5}]
     state: State
     read: Read
-    warned: bool
-    inputs: Inputs | None
-    damaged: list[str]
+    warned: bool = False
+    inputs: Inputs | None = None
+    damaged: list[str] = []  # noqa: RUF012
     task: Annotated[Json, TaskJson] | None = None
     out_of_reach: dict[str, str] = {}  # noqa: RUF012
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
@@ -189,15 +189,15 @@ class ModelReplied(Record):
     call: Count
     at: str
     text: str
-    finish: Literal["stop", "length", "refusal", "too_large"]
-    model: str
+    finish: Literal["stop", "length", "refusal", "too_large"] = "stop"
+    model: str = ""
     input_tokens: Count
     output_tokens: Count
-    cached_tokens: Count
-    is_estimated: bool
+    cached_tokens: Count = 0
+    is_estimated: bool = False
     credits: Amount
-    cost_usd: Price
-    duration_ms: int
+    cost_usd: Price = None
+    duration_ms: int = 0
     calls: Annotated[list[Json], list[CallJson]] = []  # noqa: RUF012
     thinking: str = ""
     kept: Any = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args
 
 from lemming.errors import Outcome, code_of
@@ -117,7 +116,7 @@ NOT_IN_EVERY_LINE = (
     "reason", "error", "model", "tools", "written_ahead", "remarks", "notes", "duration_ms", *MAY_SAY_NOTHING,
 )  # fmt: skip
 """Those that are left out of a journal's line where they are empty or 0, as mostly all of them are."""
-_perhaps_nothing, _perhaps_not_in_line = attrgetter(*MAY_SAY_NOTHING), attrgetter(*NOT_IN_EVERY_LINE)
+_MAY_SAY_NOTHING, _NOT_IN_EVERY_LINE = frozenset(MAY_SAY_NOTHING), frozenset(NOT_IN_EVERY_LINE)
 
 
 @dataclass(kw_only=True)  # made for every turn, and a frozen one takes three times as long
@@ -164,50 +163,16 @@ class TurnReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""
-        plain: dict[str, Any] = {
-            "agent": self.agent,
-            "status": self.status,
-            "end": self.end or USUAL_ENDS[self.status],
-            "reason": self.reason,
-            "error": self.error,
-            "model": self.model,
-            "entries": self.entries,
-            "tools": self.tools,
-            "memory": self.memory,
-            "files": self.files,
-            "written_ahead": self.written_ahead,
-            "remarks": self.remarks,
-            "notes": self.notes,
-            "calls": self.calls,
-            "credits": self.credits,
-            "cost_usd": self.cost_usd,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "duration_ms": self.duration_ms,
-        }
-        return self._with(MAY_SAY_NOTHING, _perhaps_nothing(self), plain)
+        return self._without(_MAY_SAY_NOTHING)
 
     def for_line(self) -> dict[str, Any]:
         """Return what a journal's line holds of the report: without what is empty or 0."""
-        plain: dict[str, Any] = {
-            "agent": self.agent,
-            "status": self.status,
-            "end": self.end or USUAL_ENDS[self.status],
-            "entries": self.entries,
-            "memory": self.memory,
-            "files": self.files,
-            "calls": self.calls,
-            "credits": self.credits,
-            "cost_usd": self.cost_usd,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-        }
-        return self._with(NOT_IN_EVERY_LINE, _perhaps_not_in_line(self), plain)
+        return self._without(_NOT_IN_EVERY_LINE)
 
-    def _with(self, keys: tuple[str, ...], values: tuple[Any, ...], plain: dict[str, Any]) -> dict[str, Any]:
-        """Return JSON with those of the values that say something, and the code of an error."""
-        if any(values):
-            plain |= {key: value for key, value in zip(keys, values, strict=True) if value}
+    def _without(self, where_empty: frozenset[str]) -> dict[str, Any]:
+        """Return JSON without those of these keys that say nothing, and with the code of an error."""
+        plain = {key: value for key, value in vars(self).items() if value or key not in where_empty}
+        plain["end"] = self.end or USUAL_ENDS[self.status]
         if self.error:
             plain["code"] = code_of(self.error)
         return plain

@@ -117,9 +117,10 @@ class SpentReader:
                 found.turns[plain["agent"]].settle(plain)
             case "model_replied":
                 found.turns[plain["agent"]].settle(plain)
-                key = plain.get("key") or self._keys.get(plain["agent"]) or plain["model"]
-                amounts = (plain[name] for name in CallSpent._fields[1:])
-                found.turns[plain["agent"]].calls.append(CallSpent(key, *amounts))
+                key = plain.get("key") or self._keys.get(plain["agent"]) or plain.get("model", "")
+                tokens = plain["input_tokens"], plain["output_tokens"]
+                spent = CallSpent(key, plain["credits"], plain.get("cost_usd"), *tokens)
+                found.turns[plain["agent"]].calls.append(spent)
 
 
 def _damaged(tick: int, why: str) -> CorruptState:

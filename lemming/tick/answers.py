@@ -72,7 +72,8 @@ class JournaledAnswers:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
         self._snapshot, self._config, self._settings = snapshot, snapshot.config, snapshot.config.org
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
-        self._started, self._finished = dict[int, ToolStarted](), dict[int, ToolFinished]()
+        self._started: dict[int, ToolStarted] = {}
+        self._finished: dict[int, ToolFinished] = {}
         self._checked: dict[int, GateAsked] = {}
         self._worked: defaultdict[str, int] = defaultdict(int)
         self._verdicts: list[GateVerdict] = []  # of the question under way
@@ -252,9 +253,20 @@ class JournaledAnswers:
         except (OutOfCredits, ProviderError) as error:
             return self._no_answer(call, error, elapsed_ms(started))
         usage = usage_of(entry, messages, reply)
-        optional: dict[str, Any] = {"batched": True} if reply.batched else {}
-        optional |= {"key": key} if key else {}
-        optional |= {"written_tokens": usage.written_tokens} if usage.written_tokens else {}
+        perhaps_nothing = {
+            "model": redact_values(str(reply.model or entry.model))[:200],
+            "cached_tokens": usage.cached_tokens,
+            "is_estimated": usage.is_estimated,
+            "duration_ms": elapsed_ms(started + reply.waited_s),
+            "batched": reply.batched,
+            "written_tokens": usage.written_tokens,
+            "key": key,
+        }
+        optional: dict[str, Any] = {name: value for name, value in perhaps_nothing.items() if value}
+        if reply.finish != "stop" and reply.finish in FINISHES:
+            optional["finish"] = reply.finish
+        if usage.cost_usd is not None:
+            optional["cost_usd"] = usage.cost_usd
         optional |= self._said_by_gates() if self._verdicts else {}
         optional |= self._lost(self._limits, call) if self._limits else {}
         if reply.calls or reply.thinking or reply.kept:
@@ -268,16 +280,10 @@ class JournaledAnswers:
             at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
             text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES]),
-            finish=reply.finish if reply.finish in FINISHES else "stop",
-            model=redact_values(str(reply.model or entry.model))[:200],
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
-            cached_tokens=usage.cached_tokens,
-            is_estimated=usage.is_estimated,
             credits=usage.credits,
-            cost_usd=usage.cost_usd,
             **optional,
-            duration_ms=elapsed_ms(started + reply.waited_s),
         )
 
     def _reply(

@@ -98,6 +98,8 @@ def _report(
 
 def _model(draft: Draft) -> str:
     """Return the model that replied last."""
+    if not draft.aside:
+        return draft.answers[-1].model if draft.answers else ""
     aside = {id(answer) for answers in draft.aside.values() for answer in answers}
     return next((answer.model for answer in reversed(draft.answers) if id(answer) not in aside), "")
 
@@ -190,14 +192,22 @@ def _fingerprint_after(draft: Draft) -> dict[str, Any] | None:
 
 def spending(answers: Sequence[Answer]) -> dict[str, Any]:
     """Return what answers used and cost, as keys of a `TurnReport`."""
-    costs = _known_costs(answers)
+    credits, tokens_in, tokens_out, took_ms = 0.0, 0, 0, 0
+    dollars: float | None = 0.0 if answers else None
+    for answer in answers:
+        credits += answer.credits
+        tokens_in += answer.input_tokens
+        tokens_out += answer.output_tokens
+        took_ms += answer.duration_ms
+        if dollars is not None:
+            dollars = None if answer.cost_usd is None else dollars + answer.cost_usd
     return {
         "calls": len(answers),
-        "credits": sum([answer.credits for answer in answers]),
-        "cost_usd": sum(costs) if costs and len(costs) == len(answers) else None,
-        "input_tokens": sum([answer.input_tokens for answer in answers]),
-        "output_tokens": sum([answer.output_tokens for answer in answers]),
-        "duration_ms": sum([answer.duration_ms for answer in answers]),
+        "credits": credits,
+        "cost_usd": dollars,
+        "input_tokens": tokens_in,
+        "output_tokens": tokens_out,
+        "duration_ms": took_ms,
     }
 
 
@@ -205,29 +215,16 @@ def state_after_spending(
     inputs: TurnInputs, answers: Sequence[Answer], used: dict[str, Any], status: Status
 ) -> AgentState:
     """Return an agent's state with what this turn `used`, and nothing else that is new."""
-    before, costs = inputs.state, _known_costs(answers)
-    return AgentState(
-        tick=inputs.tick,
-        status=status,
-        turns=before.turns,
-        credits=round(min(before.credits + used["credits"], LARGEST_AMOUNT), 6),
-        cost_usd=min((before.cost_usd or 0.0) + sum(costs), LARGEST_AMOUNT) if costs else before.cost_usd,
-        unpriced_calls=before.unpriced_calls + len(answers) - len(costs),
-        input_tokens=min(before.input_tokens + used["input_tokens"], int(LARGEST_AMOUNT)),
-        output_tokens=min(before.output_tokens + used["output_tokens"], int(LARGEST_AMOUNT)),
-        soft_cap_warned=before.soft_cap_warned,
-        read=before.read,
-        results=before.results,
-        inputs=before.inputs,
-        expired_unread=before.expired_unread,
-        passed_on=before.passed_on,
-        serving=before.serving,
-        requests=before.requests,
-        aside=before.aside,
-        lost=before.lost,
-        kept=before.kept,
-        failed=before.failed + (status == "failed"),
-    )
+    after, costs = inputs.state.copy(), _known_costs(answers)
+    after.tick, after.status, after.end, after.in_vain = inputs.tick, status, "", {}
+    after.credits = round(min(after.credits + used["credits"], LARGEST_AMOUNT), 6)
+    if costs:
+        after.cost_usd = min((after.cost_usd or 0.0) + sum(costs), LARGEST_AMOUNT)
+    after.unpriced_calls += len(answers) - len(costs)
+    after.input_tokens = min(after.input_tokens + used["input_tokens"], int(LARGEST_AMOUNT))
+    after.output_tokens = min(after.output_tokens + used["output_tokens"], int(LARGEST_AMOUNT))
+    after.failed += status == "failed"
+    return after
 
 
 def _known_costs(answers: Sequence[Answer]) -> list[float]:

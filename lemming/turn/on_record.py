@@ -17,7 +17,7 @@ from lemming.turn.inputs import Gathered
 from lemming.turn.serving import Serving
 from lemming.turn.values import TurnInputs
 
-MAY_BE_EMPTY = ("out_of_reach", "open_requests", "images", "given", "wanted")
+MAY_BE_EMPTY = ("warned", "out_of_reach", "open_requests", "images", "given", "wanted")
 """Of `TurnInputs`, what a record holds where it says anything."""
 
 
@@ -45,10 +45,11 @@ def _rest_of(gathered: Gathered) -> dict[str, Any]:
         "agent": inputs.agent.name,
         "entries": gathered.entries,
         "read": inputs.read.as_json(),
-        "warned": inputs.warned,
-        "inputs": inputs.fingerprint,
-        "damaged": sorted(inputs.damaged),
     }
+    if inputs.fingerprint is not None:
+        rest["inputs"] = inputs.fingerprint
+    if inputs.damaged:
+        rest["damaged"] = sorted(inputs.damaged)
     if inputs.task:
         rest["task"] = inputs.task.as_json()
     for key in MAY_BE_EMPTY:
@@ -70,7 +71,6 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         schema=record.schema,
         state=AgentState.from_json(record.state),
         read=ReadMark.from_json(record.read),
-        warned=record.warned,
         fingerprint=record.inputs,
         damaged=frozenset(record.damaged),
         task=Serving.from_json(record.task) if record.task else None,

@@ -81,8 +81,10 @@ class Prepared:
 
     def wakes(self, view: View, *, is_alone: bool) -> bool:
         """Return whether there is something to take a turn for. All are asked."""
-        found = [it.wakes(view, is_alone=is_alone) for it in self._all]
-        return any(found)
+        found = False
+        for it in self._all:
+            found |= it.wakes(view, is_alone=is_alone)
+        return found
 
     def ends(self, begun: Begun, read: Read, entries_of: EntriesOf, is_heard: Callable[[str], bool]) -> Ends:
         """Return how what holds something has ended."""
@@ -111,7 +113,10 @@ class Prepared:
 
     def labels(self) -> Labels:
         """Return how the parts of the prompt are told apart."""
-        return next((found for it in self._all if (found := it.labels()) is not PLAIN), PLAIN)
+        for it in self._all:
+            if (found := it.labels()) is not PLAIN:
+                return found
+        return PLAIN
 
     def tells(self, seen: Seen, shown: Showing) -> None:
         """Have the prompt say what parts have to say of it."""
