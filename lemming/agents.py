@@ -40,7 +40,7 @@ from lemming.org.resume import (
     TurnLimits,
 )
 from lemming.org.schedule import AgentSchedule, in_order, is_due, wrong_times
-from lemming.plugins.capabilities import PREFIXES
+from lemming.plugins.shipped import PREFIXES
 
 RESUME_LIMIT_BYTES = 256 << 10
 __all__ = [

@@ -1,24 +1,24 @@
 """Outbox entries: the only way agents talk. One immutable file each, in the author's own outbox.
 
 Format: architecture guide, "Outbox Entry Format". The file's name and folder are the identity: an entry
-that claims another id, tick or author than its place says is ignored, with a reason. Whatever a model
-sends, the engine sets `id`, `tick`, `agent` and `created_at`.
+that claims another is ignored, with a reason. `id`, `tick`, `agent` and `created_at` are the engine's to set.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from lemming.agents import AgentPermissions, agent_folders
 from lemming.base import paths
 from lemming.base.jsontext import compact, pretty, to_line
 from lemming.base.kinds import MessageKind
+from lemming.base.once import once
 from lemming.base.quoting import digest_of, quoted
 from lemming.base.times.spoken import moment_of
 from lemming.errors import ConfigError, Problem
@@ -38,20 +38,6 @@ DECISIONS_PER_TICK = 10_000
 LINE_CHARS = 70_000
 EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
-
-
-T = TypeVar("T")
-
-
-class once(Generic[T]):  # noqa: N801 - used like `functools.cached_property`, which takes a lock for each value
-    """A property that is worked out when it is first asked for, and then kept."""
-
-    def __init__(self, work: Callable[[Any], T]) -> None:
-        self._work, self._name, self.__doc__ = work, work.__name__, work.__doc__
-
-    def __get__(self, instance: Any, _: type[Any] | None = None) -> T:
-        value = instance.__dict__[self._name] = self._work(instance)
-        return value
 
 
 @dataclass  # made for every turn, and a frozen one takes three times as long

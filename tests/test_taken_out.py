@@ -13,7 +13,7 @@ import pytest
 from package import PACKAGE
 
 from lemming.engine import run_once
-from lemming.plugins.capabilities import SHIPPED
+from lemming.plugins.shipped import SHIPPED
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.root import state_root
 

@@ -16,11 +16,11 @@ from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import is_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import DiskError, UsageError
-from lemming.facts.checks import WITH_TOOLS
 from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.service.models_here import models_here
+from lemming.tick.plan import WITH_TOOLS
 
 BUILT_ON = {"recorded": "newsroom"}
 """Templates that add to another, or replace files of it."""

@@ -16,10 +16,10 @@ from lemming.commands.org import describe_engine, find_agent, find_org, running_
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.errors import UsageError
-from lemming.facts.checks import why_no_tools
 from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.organisation import Organisation
+from lemming.tick.plan import why_no_tools
 
 Agents = Annotated[
     list[str] | None,

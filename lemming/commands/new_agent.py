@@ -33,7 +33,7 @@ from lemming.facts.strategy_checks import problems_of_strategy
 from lemming.files import fs
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import PREFIXES
+from lemming.plugins.shipped import PREFIXES
 from lemming.service.add_item import add_to_resume
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import WITH_TOOLS, is_for_a_person, takes_turns, why_no_tools

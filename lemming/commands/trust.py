@@ -22,7 +22,7 @@ from lemming.facts.reach import reaches
 from lemming.files.documents import once_saved
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import PREFIXES
+from lemming.plugins.shipped import PREFIXES
 from lemming.tick.runtime import Runtime
 from lemming.tools import server_sources
 

@@ -16,8 +16,9 @@ from lemming.files.fields import Json
 from lemming.journal.ledger import read_state
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import SHIPPED, capability
+from lemming.plugins.capabilities import capability
 from lemming.plugins.errors import place_of, words_of
+from lemming.plugins.shipped import SHIPPED
 from lemming.tick.edge import tried
 from lemming.tick.plan import takes_turns
 from lemming.turn.parts import named_by

@@ -39,8 +39,8 @@ from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.memory import read_memories
 from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import PREFIXES
 from lemming.plugins.registry import not_imported
+from lemming.plugins.shipped import PREFIXES
 from lemming.providers import make_provider
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns, why_no_tools

@@ -19,7 +19,8 @@ from lemming.facts.judge_checks import programs_that_judge
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import LISTED, capability, why_missing
+from lemming.plugins.capabilities import capability, why_missing
+from lemming.plugins.shipped import LISTED
 from lemming.redaction import without_userinfo
 from lemming.tools import shipped_tools
 

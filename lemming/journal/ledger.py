@@ -27,7 +27,8 @@ from lemming.journal.begun import Begun
 from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.read_mark import ReadMark
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import SHIPPED, capability_here
+from lemming.plugins.capabilities import capability_here
+from lemming.plugins.shipped import SHIPPED
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20

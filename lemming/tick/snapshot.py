@@ -23,8 +23,9 @@ from lemming.journal.report import Reason, TurnReport
 from lemming.mail.visibility import Mail
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
-from lemming.plugins.capabilities import PREFIXES, missing_for_tool
+from lemming.plugins.capabilities import missing_for_tool
 from lemming.plugins.errors import words_of
+from lemming.plugins.shipped import PREFIXES
 from lemming.tick.edge import tried
 from lemming.tick.idle import IdleAgents, waits_for_others
 from lemming.tick.pausing import Pauses

@@ -28,7 +28,6 @@ from lemming.journal.verdicts import GateVerdict
 from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.capabilities import (
-    SOURCES,
     missing_for_tool,
     source_class,
     source_of,
@@ -37,6 +36,7 @@ from lemming.plugins.capabilities import (
     why_missing,
 )
 from lemming.plugins.registry import offered, register, unregister
+from lemming.plugins.shipped import SOURCES
 from lemming.redaction import redact_content
 from lemming.tools.arguments import Arguments, WrongArguments, arguments_of, require_fitting
 from lemming.tools.classes import require_usable

@@ -35,9 +35,10 @@ from lemming.turn.beforehand import memory_shown, time_lines, warnings_of
 from lemming.turn.labels import Labels
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
-from lemming.turn.parts import Prepared, prepared_for
+from lemming.turn.parts import prepared_for
 from lemming.turn.places import ToShow
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
+from lemming.turn.prepared import Prepared
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.reach import out_of_reach
 from lemming.turn.seams import Moment, Showing

@@ -60,19 +60,9 @@ if TYPE_CHECKING:
     from lemming.turn.strategy import Steps, Turn
 
 __all__ = [
-    "Capability",
-    "Drive",
-    "Fact",
-    "Held",
-    "Holder",
-    "InUse",
-    "Moment",
-    "No",
-    "NoSettings",
-    "Preparation",
-    "Showing",
-    "TurnPart",
-]
+    "Capability", "Drive", "Fact", "Held", "Holder", "InUse", "Moment",
+    "No", "NoSettings", "Preparation", "Showing", "TurnPart",
+]  # fmt: skip
 
 
 class Preparation:

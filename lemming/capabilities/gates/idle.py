@@ -21,8 +21,8 @@ from lemming.capabilities.gates.keys import gates_in, rules_in
 from lemming.errors import ConfigError, Problem
 from lemming.org.config import ORG_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import PREFIXES
 from lemming.plugins.registry import not_imported
+from lemming.plugins.shipped import PREFIXES
 from lemming.tools import Tool, toolset_of, why_no_server
 from lemming.tools.toolset import Toolset
 

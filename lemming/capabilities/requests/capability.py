@@ -12,7 +12,7 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.report import End, Status
 from lemming.mail.references import named_in
 from lemming.messages import OutboxEntry
-from lemming.plugins.capabilities import REQUESTS
+from lemming.plugins.shipped import REQUESTS
 from lemming.turn.delegating import delegate
 from lemming.turn.draft import Draft
 from lemming.turn.ending import GOES_ROUND, is_applied, last_round

@@ -20,7 +20,7 @@ from lemming.capabilities.trust.turn import TurnTrust
 from lemming.files.effects import apply_effect
 from lemming.files.opened import opened_place
 from lemming.memory import decode_record, read_memories, trust_in
-from lemming.plugins.capabilities import PREFIXES
+from lemming.plugins.shipped import PREFIXES
 from lemming.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult
 from lemming.turn.opening import Surroundings
 from lemming.turn.values import TurnInputs

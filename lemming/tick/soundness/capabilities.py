@@ -10,8 +10,9 @@ from lemming.base.jsontext import escaped, nearest
 from lemming.errors import ConfigError
 from lemming.files.documents import problems_of, value_of
 from lemming.files.unknown import unknown_keys
-from lemming.plugins.capabilities import LISTED, in_order
+from lemming.plugins.capabilities import in_order
 from lemming.plugins.registry import not_imported
+from lemming.plugins.shipped import LISTED
 from lemming.tick.soundness.known import WhatIsThere, Wrong
 
 

@@ -18,8 +18,9 @@ from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.org.config import CREDITS_FILE, ORG_FILE, Config, Org, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import PREFIXES, brought
+from lemming.plugins.capabilities import brought
 from lemming.plugins.registry import load_installed_plugins, not_imported
+from lemming.plugins.shipped import PREFIXES
 from lemming.tick.soundness.capabilities import wrong_with_blocks, wrong_with_order
 from lemming.tick.soundness.known import WhatIsThere, Wrong
 from lemming.tick.soundness.rules import (

@@ -14,7 +14,8 @@ from lemming.base.patterns import is_named
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.verification import WhoJudges, judge_named
-from lemming.plugins.capabilities import PREFIXES, missing_for_tool
+from lemming.plugins.capabilities import missing_for_tool
+from lemming.plugins.shipped import PREFIXES
 from lemming.providers import is_channel, is_person
 from lemming.tools import Tool, why_no_server
 from lemming.tools.toolset import Toolset, names_of_team

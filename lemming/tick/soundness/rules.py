@@ -12,7 +12,8 @@ from lemming.base.jsontext import meant, nearest
 from lemming.base.patterns import is_named
 from lemming.org.blocks import TRUST_OF_TOOLS, Trust, TrustRule
 from lemming.org.when import fields_in
-from lemming.plugins.capabilities import PREFIXES, missing_for_turn
+from lemming.plugins.capabilities import missing_for_turn
+from lemming.plugins.shipped import PREFIXES
 from lemming.tick.soundness.known import WhatIsThere, Wrong, slips_in
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}

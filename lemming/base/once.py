@@ -1,0 +1,19 @@
+"""A property that is worked out once: `functools.cached_property`, without its lock for each value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class once(Generic[T]):  # noqa: N801 - used like a decorator
+    """A property that is worked out when it is first asked for, and then kept."""
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work, self._name, self.__doc__ = work, work.__name__, work.__doc__
+
+    def __get__(self, instance: Any, _: type[Any] | None = None) -> T:
+        value = instance.__dict__[self._name] = self._work(instance)
+        return value

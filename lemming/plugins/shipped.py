@@ -1,0 +1,201 @@
+"""The table of capabilities: where each lives, and which keys of people's files are its own.
+
+A capability is a folder, and the folder can be deleted: nothing imports one by name but this table, and it is
+loaded where an organisation uses it: `lemming.plugins.capabilities`. What it may take part in:
+`lemming.turn.seams`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+REQUESTS = "requests"
+NO_KEYS: Mapping[str, str] = {}
+
+
+class TableLine(NamedTuple):
+    """A line of the table. `resume`: the keys of a resume that it reads, each with the class that has it as a
+    field; `org`: likewise of `config/org.json`.
+
+    `place`, and each class, are a module and a name in it. `gates`: the words of a gate's `then` that it
+    answers, `turn` the keys of a resume's `turn` that are its own, `commands` those that need it.
+    `requests`: a path in the payload of a request; who writes there makes a request of its. `needs`: others
+    that have to be here too. `begins`: it may ask, or show, before a turn's own first question. `after`:
+    those that are asked before it, at every moment at which both take part. `used` says of an agent and the
+    settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
+    payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
+
+    `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
+    `of_functions` what makes one of a function. `brings` says of the settings and the resumes whether there
+    may be any of the source's; names of a server's begin with `prefix`. `carrier` carries messages in and out
+    between ticks. `reaches` says of all settings and the agents whether it may do something outside the
+    organisation's folder.
+    """
+
+    name: str
+    place: str
+    resume: Mapping[str, str] = NO_KEYS
+    org: Mapping[str, str] = NO_KEYS
+    gates: frozenset[str] = frozenset()
+    turn: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    begins: bool = False
+    after: tuple[str, ...] = ()
+    used: Callable[[Any, Any], Any] | None = None
+    is_asked_for: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    takes_part: Callable[[Any], Any] | None = None
+    tools: Mapping[str, str] = NO_KEYS
+    source: str = ""
+    prefix: str = ""
+    brings: Callable[[Any, Any], Any] | None = None
+    of_functions: str = ""
+    carrier: str = ""
+    reaches: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def folder(self) -> str:
+        """The package that holds all of it."""
+        return self.place.rpartition(":")[0].rpartition(".")[0]
+
+
+def _asks_persons(agent: Any, settings: Any) -> bool:
+    rules = (rule for it in (settings, agent) for rule in it.further.get("gates", ()))
+    return any(rule.then == "ask" for rule in rules)
+
+
+def names_servers(agent: Any) -> bool:
+    """Return whether an agent's resume names tools that servers have."""
+    return any(tool.startswith(PREFIXES) for tool in agent.permissions.tools)
+
+
+SHIPPED: Mapping[str, TableLine] = {
+    it.name: it
+    for it in (
+        TableLine(
+            "approvals",
+            "lemming.capabilities.approvals.capability:Approvals",
+            gates=frozenset({"ask"}),
+            turn=("max_approvals",),
+            commands=("approvals", "approve", "deny"),
+            requests=("call", "gate"),
+            needs=("gates",),
+            begins=True,
+            used=_asks_persons,
+        ),
+        TableLine(
+            "gates",
+            "lemming.capabilities.gates.capability:Gates",
+            resume={"gates": "lemming.capabilities.gates.keys:OfResume"},
+            org={"gates": "lemming.capabilities.gates.keys:OfOrg"},
+            commands=("gates",),
+        ),
+        TableLine(
+            "mcp",
+            "lemming.capabilities.mcp.capability:Mcp",
+            commands=("mcp",),
+            source="lemming.capabilities.mcp.offered:McpTools",
+            prefix="mcp.",
+            brings=lambda _, survey: survey.names_servers,
+            reaches=lambda _, agents: any(map(names_servers, agents)),
+        ),
+        TableLine(
+            "windows",
+            "lemming.capabilities.windows.capability:Windows",
+            resume={"memory": "lemming.capabilities.windows.settings:OfResume"},
+            begins=True,
+            # a turn that only makes calls sums up nothing; a strategy may look at what is not shown
+            after=("approvals", "strategies"),
+        ),
+    )
+}
+"""Those that are a folder each, which may be absent."""
+
+
+def _has_judges(asker: Any, payload: Mapping[str, Any]) -> bool:
+    return "verify" in payload or (asker.team is not None and any(it.verify for it in asker.team.members))
+
+
+def _may_ask(inputs: Any) -> Any:
+    """Return whether a turn is asked for something, was, or may ask: its team, or persons for a part."""
+    is_begun = inputs.task or inputs.open_requests or inputs.state.requests
+    return is_begun or inputs.agent.team or inputs.given
+
+
+WITHIN: Mapping[str, TableLine] = {
+    it.name: it
+    for it in (
+        TableLine(
+            "judges",
+            "lemming.capabilities.judges.capability:Judges",
+            used=lambda agent, _: agent.verify,
+            is_asked_for=_has_judges,
+        ),
+        TableLine(
+            "forms",
+            "lemming.capabilities.answers.capability:Forms",
+            takes_part=lambda inputs: inputs.wanted or inputs.agent.output,
+        ),
+        TableLine(REQUESTS, "lemming.capabilities.requests.capability:Requests", takes_part=_may_ask),
+        TableLine(
+            "strategies",
+            "lemming.capabilities.strategies.capability:Strategies",
+            used=lambda agent, _: agent.turn.strategy,
+        ),
+        TableLine(
+            "trust",
+            "lemming.capabilities.trust.capability:TrustOfTurns",
+            used=lambda _, settings: settings.trust is not None,
+        ),
+        TableLine(
+            "channels",
+            "lemming.capabilities.channels.capability:ChannelsInUse",
+            commands=("channels",),
+            carrier="lemming.capabilities.channels.between:Channels",
+            reaches=lambda config, _: config.has_channels,
+        ),
+        TableLine(
+            "toolbox",
+            "lemming.capabilities.toolbox.capability:Toolbox",
+            tools={
+                "file_read": "lemming.capabilities.toolbox.files:FileRead",
+                "file_write": "lemming.capabilities.toolbox.files:FileWrite",
+                "file_list": "lemming.capabilities.toolbox.files:FileList",
+                "file_edit": "lemming.capabilities.toolbox.edits:FileEdit",
+                "file_append": "lemming.capabilities.toolbox.edits:FileAppend",
+                "file_move": "lemming.capabilities.toolbox.edits:FileMove",
+                "file_search": "lemming.capabilities.toolbox.file_search:FileSearch",
+                "search": "lemming.capabilities.toolbox.search:Search",
+                "shell": "lemming.capabilities.toolbox.shell:Shell",
+                "memory_read": "lemming.capabilities.toolbox.memories:MemoryRead",
+                "memory_write": "lemming.capabilities.toolbox.memories:MemoryWrite",
+                "store_read": "lemming.capabilities.toolbox.store:StoreRead",
+                "store_write": "lemming.capabilities.toolbox.store:StoreWrite",
+                "attach": "lemming.capabilities.toolbox.attachments:Attach",
+                "read_document": "lemming.capabilities.toolbox.documents:ReadDocument",
+                "http_get": "lemming.capabilities.toolbox.web:HttpGet",
+                "http_post": "lemming.capabilities.toolbox.web:HttpPost",
+                "remind_me": "lemming.capabilities.toolbox.reminders:RemindMe",
+                "keep_job": "lemming.capabilities.toolbox.jobs:KeepJob",
+                "create_agent": "lemming.capabilities.toolbox.staff:CreateAgent",
+                "plan_propose": "lemming.capabilities.toolbox.propose:PlanPropose",
+                "list_agents": "lemming.capabilities.toolbox.staff:ListAgents",
+                "skill_read": "lemming.capabilities.toolbox.skills:SkillRead",
+            },
+            source="lemming.capabilities.toolbox.functions.files:ToolFiles",
+            brings=lambda settings, _: settings.tool_files,
+            reaches=lambda config, _: config.org.tool_files,
+            of_functions="lemming.capabilities.toolbox.functions.tool:FunctionTool",
+        ),
+    )
+}
+"""Those that take part in turns as the others do, and whose files and keys are still the engine's own."""
+LISTED = {**SHIPPED, **WITHIN}
+SOURCES = {name: it for name, it in LISTED.items() if it.source}
+"""Those from which an organisation may have further tools."""
+PREFIXES = tuple(it.prefix for it in SOURCES.values() if it.prefix)
+"""How the names of those tools begin of which only a server knows which there are."""
+TAKING_PART = {name: it.takes_part for name, it in LISTED.items() if it.takes_part}
+ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked_for}
