@@ -88,9 +88,8 @@ class OutboxEntry:
         told = f'"id": "{self.id}", "from": "{self.agent}", "tick": {self.tick}, "kind": "{self.kind}"'
         tags = f', "tags": {to_line(self.tags)}' if self.tags else ""
         line = quoted(f'{{{told}, "payload": {to_line(self.payload)}{tags}}}')  # the others are plain words
-        if len(line) <= LINE_CHARS:
-            return line
-        return f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)"
+        is_cut = len(line) > LINE_CHARS
+        return f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)" if is_cut else line
 
     @once
     def line_digest(self) -> bytes:
