@@ -139,7 +139,7 @@ def test_gates_of_all_agents_stop_the_run_where_nobody_reads_them(tmp_path: Path
     gate = {"at": "call", "class": "execute", "then": "block"}
     (base / "config/org.json").write_text(json.dumps({"gates": [gate]}))
     (tmp_path / "taken").mkdir()
-    found = python(without("gates", tmp_path / "taken"), "-c", RUN.format(base=str(base)))
+    found = python(without("gates", tmp_path / "taken"), "-c", RUN, str(base))
     assert found.returncode != 0
     assert 'nobody here reads "gates": the capability "gates" is not installed' in found.stderr
     assert not [*base.glob("agents/*/outbox/*")]

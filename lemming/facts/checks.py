@@ -46,8 +46,8 @@ from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns, why_no_tools
 from lemming.tick.retention import longest_kept
 from lemming.tick.soundness.judged import judged
+from lemming.tick.soundness.readers import readers_of
 from lemming.tools import toolset_of, why_no_server
-from lemming.turn.parts import readers_of
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
 """How many entries are opened where not all are wanted, and how many of each outbox at least."""

@@ -220,11 +220,6 @@ def org_keys() -> Mapping[str, Load]:
     }
 
 
-def of_resume_key(key: str) -> str:
-    """Return the capability that reads a key of a resume; raise `LookupError` for none."""
-    return next(it.name for it in SHIPPED.values() if key in it.resume)
-
-
 def _class_of(name: str, place: str) -> Any:
     if why := why_missing(name):
         raise ConfigError(why, hint="install lemming-engine again, or take the key out")

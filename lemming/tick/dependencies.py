@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.access.context_files import read_for
 from lemming.access.grants import resolve
@@ -23,7 +23,9 @@ from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.edge import tried
 from lemming.tools import Places
 from lemming.tools.toolset import Toolset
-from lemming.turn.places import Shared
+
+if TYPE_CHECKING:
+    from lemming.turn.places import Shared
 
 LookedAt = Mapping[str, Sequence[str]]
 NOT_LOOKED_AT: LookedAt = {}

@@ -16,7 +16,7 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.journal.report import End, Status
 from lemming.messages import OutboxEntry, entry_id
-from lemming.org.config import Config, Org
+from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import capability, in_order
 from lemming.plugins.shipped import LISTED, REQUESTS, SHIPPED, TAKING_PART
@@ -164,14 +164,6 @@ def named_by(agent: Agent, config: Config) -> AbstractSet[str]:
         for it in SHIPPED.values()
         if not (it.resume.keys().isdisjoint(agent.further) and it.org.keys().isdisjoint(config.org.further))
     }
-
-
-def readers_of(said: Org | Agent) -> list[Capability]:
-    """Return the capabilities that ship whose keys the settings, or a resume, have."""
-    if not said.further:
-        return []
-    keys = ((it.name, it.resume if isinstance(said, Agent) else it.org) for it in SHIPPED.values())
-    return [capability(name) for name, own in keys if not own.keys().isdisjoint(said.further)]
 
 
 def in_use(config: Config, survey: Survey) -> list[Capability]:

@@ -230,7 +230,7 @@ def test_status_loads_what_takes_turns_only_where_tools_were_called(base: Path, 
     code = "import sys; from lemming.cli import run; run(['status']); print(*sys.modules, file=sys.stderr)"
     ran = subprocess.run([sys.executable, "-c", code], cwd=base, capture_output=True, text=True, check=False)
     loaded = {name.partition("lemming.")[2].split(".")[0] for name in ran.stderr.split()}
-    assert "findings" in loaded
+    assert "lemming.facts.findings" in ran.stderr.split()
     assert ("turn" in loaded) == bool(change)
 
 

@@ -12,9 +12,9 @@ from lemming.access.named import as_opened, opened_in_gate, places_among
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.contract import ToolCall
-from lemming.capabilities.gates.asked import heard_by
+from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.checks import asking
-from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Check, Facts, Looked, look, nobody_judged, rules_at
 from lemming.capabilities.gates.placed import placed
@@ -184,3 +184,10 @@ def planned_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEf
     if isinstance(found, Exception):
         raise CannotTell(f"{tool.name} failed: {words_of(found)}") from found
     return found.effects
+
+
+def heard_by(gates: Sequence[Gate]) -> tuple[frozenset[str] | None, tuple[Expires, ...]]:
+    """Return the persons whom each of these gates would hear (None: any), and how long each waits."""
+    named = [frozenset(gate.persons) for gate in gates if gate.persons]
+    expires = tuple(gate.expires for gate in gates if gate.expires is not None)
+    return (frozenset.intersection(*named) if named else None), expires

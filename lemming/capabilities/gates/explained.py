@@ -10,8 +10,7 @@ from lemming.agents import Agent, Survey, nearest_agent
 from lemming.base.contract import ToolCall
 from lemming.base.jsontext import nearest
 from lemming.base.times.spoken import Expires
-from lemming.capabilities.gates.asked import heard_by
-from lemming.capabilities.gates.calls import CallGates
+from lemming.capabilities.gates.calls import CallGates, heard_by
 from lemming.capabilities.gates.gate import SETTLES, Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Facts, look

@@ -28,10 +28,6 @@ class Amount(NamedTuple):
         """Return both together."""
         return Amount(self.credits + other.credits, self.dollars + other.dollars, self.calls + other.calls)
 
-    def times(self, number: int) -> Amount:
-        """Return so many of it."""
-        return Amount(self.credits * number, self.dollars * number, self.calls * number)
-
 
 NOTHING = Amount()
 

@@ -23,6 +23,7 @@ from lemming.plugins.registry import load_installed_plugins, not_imported
 from lemming.plugins.shipped import PREFIXES
 from lemming.tick.soundness.capabilities import wrong_with_blocks, wrong_with_order
 from lemming.tick.soundness.known import WhatIsThere, Wrong
+from lemming.tick.soundness.readers import readers_of
 from lemming.tick.soundness.rules import (
     wrong_with_agent,
     wrong_with_allocations,
@@ -31,7 +32,6 @@ from lemming.tick.soundness.rules import (
 )
 from lemming.tools import server_sources, toolset_of
 from lemming.tools.toolset import OwnToolset, Toolset
-from lemming.turn.parts import readers_of
 
 CODE = "LMG-308"
 NONE_NAMED: Mapping[str, Any] = {}
