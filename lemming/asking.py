@@ -19,7 +19,7 @@ from lemming.capabilities.answers.payloads import answer_in
 from lemming.capabilities.requests.entries import write_request
 from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, note_as_read, person_for
-from lemming.capabilities.requests.rest import Rest, goes_on, rest_of
+from lemming.capabilities.requests.rest import goes_on, rest_of
 from lemming.capabilities.requests.typed import Schema, schema_of
 from lemming.errors import OrgBusy, UsageError
 from lemming.journal.events import Event, Observer, TickBegins, ignore
@@ -29,6 +29,7 @@ from lemming.mail.requests import End, Requests, RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.tick.under_way import running_engine
+from lemming.turn.seams import Rest
 
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.05, 1.0, 1.3
 

@@ -24,9 +24,11 @@ from lemming.errors import (
     UnknownModel,
 )
 from lemming.files.documents import value_of
+from lemming.plugins.capabilities import missing_for_provider
 from lemming.plugins.errors import place_of
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
+from lemming.plugins.shipped import PROVIDERS
 from lemming.redaction import name_variables, redact
 
 __all__ = [
@@ -211,13 +213,12 @@ _BUILT_IN = {
     "cli": "lemming.llm.backends.cli:CliProvider",
     "scripted": "lemming.llm.backends.scripted:ScriptedProvider",
     "human": "lemming.llm.backends.human:HumanProvider",
-    "plan": "lemming.capabilities.plans.backend:PlanProvider",
-    "clock": "lemming.llm.backends.clock:ClockProvider",
     "folder": "lemming.capabilities.channels.folder:FolderChannel",
     "http": "lemming.capabilities.channels.http:HttpChannel",
     "mail": "lemming.capabilities.channels.mail:MailChannel",
     "command": "lemming.capabilities.channels.command:CommandChannel",
     "replay": "lemming.llm.backends.replay:ReplayProvider",
+    **PROVIDERS,
 }
 _CHANNELS = frozenset({"folder", "http", "mail", "command"})
 _LAZY = {
@@ -260,6 +261,8 @@ def _with_shipped(registered: Mapping[str, type[LLMProvider]]) -> Offered[type[L
 
 def provider_class(name: str, plugins: Sequence[str] | None = None) -> type[LLMProvider]:
     """Return the class registered under a name; raise `UnknownModel` with the nearest name."""
+    if why := missing_for_provider(name):
+        raise UnknownModel(why, where=_MODELS_FILE, hint="install lemming-engine again")
     providers = _providers(plugins)
     if name in providers:
         return providers[name]

@@ -23,9 +23,7 @@ import typer
 
 import lemming.journal.events
 from lemming.agents import Agent
-from lemming.capabilities.calendars.calendar import Calendar
 from lemming.capabilities.mcp.settings import McpSettings
-from lemming.capabilities.plans.format import AgentPlan
 from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
 from lemming.commands.screen import tell
 from lemming.facts.findings.rules import RULES
@@ -38,6 +36,7 @@ from lemming.org.blocks import FindingSettings
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
 from lemming.org.resume import Allocation
+from lemming.plugins.capabilities import class_of_format
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
 
@@ -59,7 +58,7 @@ def pages(folder: Path) -> dict[str, str]:
         "settings.md": settings(),
         "glossary.md": types(),
         "findings.md": findings(),
-        "plans.md": "## Keys\n\n" + _table_of_keys(AgentPlan),
+        "plans.md": "## Keys\n\n" + _table_of_keys(class_of_format("plan")),
     }
     marked = {name: f"{_by_people(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
     return {**marked, "llms.txt": for_models((folder / "README.md").read_text("utf-8"))}
@@ -198,7 +197,7 @@ def resume() -> str:
 def settings() -> str:
     """Return a table of the keys of each file of `config/`."""
     tables: dict[str, Any] = {"config/models.json": ModelEntry, "config/org.json": Org}
-    tables |= {"config/credits.json": Allocation, "config/calendar.json": Calendar}
+    tables |= {"config/credits.json": Allocation, "config/calendar.json": class_of_format("calendar")}
     tables |= {"config/mcp.json": McpSettings}
     return "\n".join(f"## {file}\n\n{_table_of_keys(kind)}" for file, kind in tables.items())
 

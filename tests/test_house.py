@@ -52,22 +52,22 @@ NEEDS = {
     "calendars": set(),
     "channels": set(),
     "gates": {"judges", "trust"},
-    "judges": {"plans", "requests"},
+    "judges": {"requests"},
     "mcp": {"answers"},
-    "plans": {"answers"},
-    "requests": {"answers", "plans"},
+    "plans": {"answers", "requests"},
+    "requests": {"answers"},
     "serving": {"answers", "channels", "requests"},
     "skills": set(),
     "store": set(),
     "strategies": set(),
-    "toolbox": {"calendars", "plans", "skills", "store"},
-    "trust": {"calendars", "skills"},
+    "toolbox": {"store"},
+    "trust": set(),
     "windows": set(),
 }
 # What the engine still knows by name. Nothing is added here.
 STILL_BY_NAME = {
-    "tick": {"calendars", "plans", "skills", "trust"},
-    "turn": {"answers", "calendars", "plans", "skills"},
+    "tick": {"trust"},
+    "turn": {"answers"},
 }
 SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
@@ -98,7 +98,7 @@ SDKS: dict[str, str | set[str]] = {
     "starlette": "dashboard/server.py",
     "structlog": "logging_config.py",
     "tenacity": {"llm/retrying.py", "telemetry/post.py"},
-    "yaml": {"capabilities/skills/front_matter.py", "exchange/as_yaml.py"},
+    "yaml": {"base/front_matter.py", "exchange/as_yaml.py"},
     "xllamacpp": "llm/backends/local.py",
 }
 

@@ -37,11 +37,15 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
         {"gates": []},
     ],
     "mcp": [{"permissions": {"tools": ["mcp.files.*"]}}, {"permissions": {"tools": ["mcp.files.read"]}}],
+    "calendars": [{"model": {"key": "clock"}}],
+    "plans": [{"model": {"key": "plan"}}],
+    "skills": [{"skills": ["*"]}, {"guides": True}],
     "windows": [{"memory": {"max_tokens": 100}}],
 }
 """What a resume says that uses a capability."""
 
 PEOPLE = {"human": {"provider": "human"}}
+PROGRAMS = {name: {"provider": name, "prompt": "values"} for name in ("clock", "plan")}
 
 RUN = """
 import sys
@@ -85,7 +89,7 @@ def pytest_in(place: Path, *paths: str) -> subprocess.CompletedProcess[str]:
 def plain(base: Path, **ada: Any) -> Path:
     """Return an organisation of two, of whom one may use a capability."""
     script = [{"reply": say("hello", memory_updates=[{"key": "seen", "value": 1}])}]
-    return make_org(base, resume("ada", **ada), resume("bob"), script=script)
+    return make_org(base, resume("ada", **ada), resume("bob"), models=PROGRAMS, script=script)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -160,6 +164,16 @@ def test_what_waits_for_a_person_stops_its_agent_where_nobody_is_asked(tmp_path:
     assert found.returncode == 0, found.stderr
     assert 'the capability "approvals" is not installed' in found.stdout
     assert "('bob', 'done', '')" in found.stdout
+
+
+def test_a_file_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
+    base = plain(tmp_path / "org")
+    (base / "config/calendar.json").write_text("{}")
+    (tmp_path / "taken").mkdir()
+    found = python(without("calendars", tmp_path / "taken"), "-m", "lemming", "-C", str(base), "validate")
+    assert found.returncode != 0
+    assert "config/calendar.json" in found.stderr
+    assert 'the capability "calendars" is not installed' in found.stderr
 
 
 def test_each_capability_is_named_by_something() -> None:

@@ -23,11 +23,11 @@ from lemming.capabilities.calendars.calendar import (
     load_calendar,
     problems_of_calendar,
 )
+from lemming.capabilities.calendars.coming import jobs_now
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, show_table, tell
 from lemming.errors import UsageError
-from lemming.facts.coming import jobs_now
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath

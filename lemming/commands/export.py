@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +12,6 @@ import typer
 from lemming.agents import RESUME_LIMIT_BYTES, survey_agents
 from lemming.base.jsontext import parse, pretty
 from lemming.base.paths import resume_file
-from lemming.capabilities.skills.finding import skills_of
 from lemming.commands.following import Follow, Ticks, journals_meant
 from lemming.commands.init import template_files
 from lemming.commands.options import AnyAgentName, AsJson, noun
@@ -36,6 +36,7 @@ from lemming.redaction import without_userinfo
 from lemming.tick.plan import takes_turns
 
 if TYPE_CHECKING:
+    from lemming.capabilities.skills.skill import Skill
     from lemming.telemetry.post import Collector
 
 CARD_FILE = "agent-card.json"
@@ -136,10 +137,15 @@ def export_a2a(
 def _card(base: Organisation, name: str, url: str, binding: str) -> dict[str, Any]:
     survey = survey_agents(base)
     agent = survey.agents[name]
+    skills: Iterable[Skill] = ()
+    if "skills" in agent.further:
+        from lemming.capabilities.skills.finding import skills_of  # who has none does without
+
+        skills = skills_of(agent, base).by_name.values()
     resume = parse(fs.read_bytes(base / resume_file(name), RESUME_LIMIT_BYTES), allow_bom=True)
     return card_of(
         agent,
-        skills_of(agent, base).by_name.values() if agent.skills else (),
+        skills,
         description=description_in(resume),
         version=survey.digests[name][:12],
         url=url,

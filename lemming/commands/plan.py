@@ -27,7 +27,7 @@ from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_wait
 from lemming.tick.looked_at import looked_at_by
 from lemming.tick.plan import Plan, make_plan, takes_turns
 from lemming.tools import toolset_of
-from lemming.turn.parts import shared_by
+from lemming.turn.prepared import shared_by
 
 NAMES_SHOWN = 6
 

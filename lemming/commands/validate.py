@@ -84,7 +84,7 @@ def problems_in(base: OrgPath, agent: str | None = None, opened: Opened | None =
         found += problems_of_cases(base)
     if config:
         found += problems_of_strangers(base, config, agent)
-        found += capability_problems_of_org(base, config, agent)
+        found += capability_problems_of_org(base, config, agent) if agent else []
         found += problems_of_structure(base, config, agent)
     try:
         return [*found, *problems_of_requests(base, agent)]

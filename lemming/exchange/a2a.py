@@ -6,10 +6,12 @@ What a card tells is for strangers: name, title, description and skills, never i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.skills.skill import Skill
 from lemming.org.resume import Agent
+
+if TYPE_CHECKING:
+    from lemming.capabilities.skills.skill import Skill
 
 PROTOCOL_VERSION = "1.0"
 _MODES = ["text/plain", "application/json"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.capabilities.skills.guides import GUIDE
-from lemming.capabilities.skills.skill import SKILL_FILE
+from lemming.base.paths import GUIDE, SKILL_FILE
 from lemming.exchange.mapping import (
     HARMLESS,
     agent_name,

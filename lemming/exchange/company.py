@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
-from lemming.capabilities.skills.guides import GUIDE
-from lemming.capabilities.skills.skill import SKILL_FILE
+from lemming.base.front_matter import NotFrontMatter, load_yaml
+from lemming.base.paths import GUIDE, SKILL_FILE
 from lemming.exchange.mapping import (
     agent_name,
     copy_folder,

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
+from lemming.base.front_matter import NotFrontMatter, load_yaml
 from lemming.errors import ToolError
 from lemming.exchange.mapping import (
     HARMLESS,

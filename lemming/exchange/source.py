@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.skills.front_matter import NotFrontMatter, split, values_of
+from lemming.base.front_matter import NotFrontMatter, split, values_of
 from lemming.errors import UsageError
 from lemming.exchange.taken import Remark
 from lemming.files import fs

@@ -13,15 +13,16 @@ from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
 from lemming.errors import ConfigError, CorruptState, Problem
 from lemming.files.fields import Json
+from lemming.files.stamps import is_there
 from lemming.journal.ledger import read_state
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import capability
+from lemming.plugins.capabilities import capability, why_missing
 from lemming.plugins.errors import place_of, words_of
 from lemming.plugins.shipped import SHIPPED
 from lemming.tick.edge import tried
 from lemming.tick.plan import takes_turns
-from lemming.turn.parts import named_by
+from lemming.turn.prepared import named_by
 from lemming.turn.seams import Capability, Fact, InUse
 
 T = TypeVar("T")
@@ -34,8 +35,20 @@ def problems_of_capabilities(agent: Agent, config: Config) -> Iterator[Problem]:
         yield from _problems(name, found, paths.resume_file(agent.name))
 
 
+def problems_of_files(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+    """Yield what capabilities find wrong with files of theirs, of an agent that uses them or not."""
+    for name in SHIPPED:
+        found = _told(name, config, lambda asked: [*asked.problems_of_files(base, agent, config)])
+        yield from _problems(name, found, paths.resume_file(agent.name))
+
+
 def capability_problems_of_org(base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
     """Yield what capabilities find wrong with how the organisation uses them; `only`: about one agent."""
+    for name, listed in SHIPPED.items():
+        for file in listed.files if only is None and why_missing(name) else ():
+            if is_there(f"{base}/{file}"):
+                hint = "install lemming-engine again, or take the file away"
+                yield Problem(f"nobody here reads it: {why_missing(name)}", file, hint=hint)
     for name in {**SHIPPED, **config.org.capabilities}:
         found = _told(name, config, lambda asked: [*asked.problems_of_org(base, config, only)])
         yield from _problems(name, found, ORG_FILE)

@@ -22,23 +22,28 @@ from lemming.agents import (
 from lemming.base import paths
 from lemming.base.jsontext import locate, meant
 from lemming.base.patterns import is_named
-from lemming.capabilities.calendars.calendar import problems_of_calendar
 from lemming.capabilities.store.values import store_problems
-from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
-from lemming.facts.capabilities import problems_of_capabilities
-from lemming.facts.judge_checks import problems_of_gates_judges, problems_of_judges, problems_of_plans_judges
+from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
+from lemming.facts.capabilities import (
+    capability_problems_of_org,
+    problems_of_capabilities,
+    problems_of_files,
+)
+from lemming.facts.judge_checks import (
+    problems_of_gates_judges,
+    problems_of_judges,
+    problems_of_judges_in_files,
+)
 from lemming.facts.model_checks import READ_VALUES, fallbacks_that_help_nobody
 from lemming.facts.output_checks import problems_of_output
-from lemming.facts.plan_checks import problems_of_plan
 from lemming.facts.readiness import seen_on_the_way
-from lemming.facts.skill_checks import problems_of_skills
 from lemming.facts.strategy_checks import problems_of_strategy
 from lemming.files import fs
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.memory import read_memories
 from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.plugins.registry import not_imported
 from lemming.plugins.shipped import PREFIXES
 from lemming.providers import make_provider
@@ -95,7 +100,7 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
     yield from problems_of_gates_judges(base, config.org.further.get("gates", ()), ORG_FILE, config)
     yield from judged(base, config, survey_agents(base)).stops
-    yield from _about_calendar(base, config)
+    yield from capability_problems_of_org(base, config, None)
     yield from _about_allocations(base, config)
     for reader in readers_of(config.org):
         yield from reader.problems_of_key(base, None, config)
@@ -104,13 +109,6 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
 def _is_program(base: OrgPath, word: str) -> bool:
     """Return whether there is a program of this name, or at this place as seen from the folder."""
     return os.access(base / word, os.X_OK) if "/" in word else bool(shutil.which(word))
-
-
-def _about_calendar(base: OrgPath, config: Config) -> Iterator[Problem]:
-    try:
-        yield from problems_of_calendar(Organisation.at(base), survey_agents(base).agents, config)
-    except ConfigError as error:
-        yield from error.problems
 
 
 def _about_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
@@ -215,16 +213,15 @@ def problems_of_resume(
     yield from _about_time(place, agent, config)
     yield from _about_tools(place, agent, config, base)
     yield from _about_files(place, agent, base)
-    yield from problems_of_plan(base, agent, config)
+    yield from problems_of_files(base, agent, config)
     yield from problems_of_strategy(base, agent, config)
     yield from problems_of_judges(base, agent, config)
     for reader in readers_of(agent):
         yield from reader.problems_of_key(base, agent, config)
     yield from problems_of_gates_judges(base, agent.further.get("gates", ()), place.file, config)
-    yield from problems_of_plans_judges(base, agent, config)
+    yield from problems_of_judges_in_files(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
-        yield from problems_of_skills(base, agent, config)
         yield from problems_of_output(agent, config)
         yield from problems_of_capabilities(agent, config)
 

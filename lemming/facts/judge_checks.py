@@ -13,14 +13,16 @@ from lemming.access.trust import Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
 from lemming.base.jsontext import nearest
-from lemming.capabilities.calendars.calendar import is_clock
-from lemming.capabilities.plans.format import is_planner, plan_file, read_plan
-from lemming.errors import ConfigError, DiskError, LemmingError, PermissionDenied, Problem
+from lemming.errors import DiskError, LemmingError, PermissionDenied, Problem
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.organisation import OrgPath
 from lemming.org.verification import JudgedBy, judge_named
+from lemming.plugins.capabilities import capability_here
+from lemming.plugins.shipped import SHIPPED
 from lemming.providers import is_channel, is_person
+from lemming.turn.moments import Judging
+from lemming.turn.prepared import habits_of, named_by
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.gate import Gate
@@ -47,14 +49,14 @@ def problems_of_judges(base: OrgPath, agent: Agent, config: Config) -> Iterator[
                 yield Problem(message, file, pointer=pointer, hint=hint)
 
 
-def problems_of_plans_judges(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
-    """Yield what keeps those from judging whom the steps of an agent's plan name."""
+def problems_of_judges_in_files(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+    """Yield what keeps those from judging whom files of capabilities name, of an agent that goes by them."""
     agents = survey_agents(base).agents
-    for verification, asked, pointer in _in_plan(base, agent, config):
-        yield from _about(base, verification, plan_file(agent.name), pointer, config, of_plan=True)
+    for said, asked, file, pointer in _in_files(base, agent, config):
+        yield from _about(base, said, file, pointer, config, is_new=True)
         if asked in agents:
-            yield from _about_author(agents[asked], plan_file(agent.name), pointer, config)
-            yield from _about_policy(base, agent, agents[asked], verification, plan_file(agent.name), pointer)
+            yield from _about_author(agents[asked], file, pointer, config)
+            yield from _about_policy(base, agent, agents[asked], said, file, pointer)
 
 
 def problems_of_gates_judges(
@@ -85,8 +87,8 @@ def programs_that_judge(base: OrgPath, config: Config, agents: Iterable[Agent]) 
             said += (
                 [(member.verify, member.agent, f"{file}#/team/ask/{index}/verify")] if member.verify else []
             )
-        for judged_by, asked, pointer in _in_plan(base, agent, config):
-            said.append((judged_by, asked, f"{plan_file(agent.name)}#{pointer}"))
+        for it in _in_files(base, agent, config):
+            said.append((it.by, it.asked, f"{it.file}#{it.pointer}"))
         for judged_by, author, place in said:
             if judged_by.who.kind == "command":
                 words = [*judged_by.who.command]
@@ -104,21 +106,15 @@ def _at_gates(base: OrgPath, gates: Iterable[Gate], file: str) -> Iterator[Reach
             yield Reach(does, bound_to, needs_leave=True)
 
 
-def _in_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator[tuple[JudgedBy, str, str]]:
-    """Yield each judge of a plan's steps, whose answers it judges, and where it stands."""
-    if not is_planner(agent, config):
-        return
-    try:
-        plan = read_plan(Organisation.at(base), agent.name).value
-    except ConfigError:
-        return  # told elsewhere
-    for member, _, place in plan.members():
-        if member.verify and (verification := member.verify.judge):
-            yield verification, member.ask, f"{place}/verify"
+def _in_files(base: OrgPath, agent: Agent, config: Config) -> Iterator[Judging]:
+    """Yield who judges by what files of capabilities say."""
+    for name in sorted(named_by(agent, config) & SHIPPED.keys()):
+        if (asked := capability_here(name)) is not None:
+            yield from asked.judges(base, agent)
 
 
 def _about(
-    base: OrgPath, said: JudgedBy, file: str, pointer: str, config: Config, *, of_plan: bool = False
+    base: OrgPath, said: JudgedBy, file: str, pointer: str, config: Config, *, is_new: bool = False
 ) -> Iterator[Problem]:
     """Yield a problem where nobody of that name can judge; `soundness` tells most, but of plans."""
     by, survey = judge_named(said.by), survey_agents(base)
@@ -131,7 +127,7 @@ def _about(
     elif by.kind != "agent" and by.name in config.models:
         key, who = by.name, ""
     else:
-        if not of_plan and (by.name not in survey.broken or by.kind == "model"):
+        if not is_new and (by.name not in survey.broken or by.kind == "model"):
             return
         known = [*(agents if by.kind != "model" else ()), *(config.models if by.kind != "agent" else ())]
         what = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
@@ -155,10 +151,10 @@ def _speaks_for_others(entry: ModelEntry, config: Config) -> bool:
 def _about_author(author: Agent, file: str, pointer: str, config: Config) -> Iterator[Problem]:
     """Yield a problem where nothing is judged, because no model writes."""
     entry = config.models.get(author.model.key)
-    if (entry and _speaks_for_others(entry, config)) or is_clock(author.model.key, config):
+    if (entry and _speaks_for_others(entry, config)) or not habits_of(author, config).is_asked:
         hint = "take it out; what a person or a channel says is not judged"
         yield Problem(f"{author.name} takes no turns: nothing is judged", file, pointer=pointer, hint=hint)
-    elif is_planner(author, config):
+    elif habits_of(author, config).is_written:
         message = f"{author.name} follows a plan, which writes no other draft: the first one is judged alone"
         hint = "have the steps' answers judged"
         yield Problem(message, file, pointer=pointer, hint=hint, severity="warning")

@@ -10,12 +10,12 @@ from lemming.agents import Agent, survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.base.times.cron import next_occurrence
 from lemming.base.times.words import said, said_until
-from lemming.capabilities.calendars.calendar import is_clock
-from lemming.capabilities.calendars.jobs import next_moment
 from lemming.errors import ConfigError
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.schedule import due_by_clock, next_due
+from lemming.tick.seams import TickLook, next_moment, parts_in
+from lemming.turn.prepared import habits_of
 
 
 class NextTurn(NamedTuple):
@@ -53,10 +53,13 @@ def next_turn(
     With `base`, the folder of the organisation, also when one whose brain is the clock is.
     """
     schedule, now = agent.schedule, SystemClock().now()
-    if base is not None and is_clock(agent.model.key, config):
+    if base is not None and not habits_of(agent, config).is_asked:
         org = Organisation.at(base)
+        survey = survey_agents(org)
+        look = TickLook(org, config, survey, tick, timestamp(now), since)
         with contextlib.suppress(ConfigError):
-            return NextTurn(now, at=next_moment(org, survey_agents(org), config, now))
+            parts = [it for it in parts_in(org, survey, config) if agent.name in it.agents]
+            return NextTurn(now, at=next_moment(parts, look, now))
     zone_name = schedule.timezone or config.org.timezone
     if schedule.cron is None:
         return NextTurn(now, tick=next_due(schedule, tick))

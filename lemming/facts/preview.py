@@ -21,7 +21,7 @@ from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading
 from lemming.tick.snapshot import Snapshot, take_snapshot
 from lemming.turn.on_record import from_record
-from lemming.turn.parts import named_by
+from lemming.turn.prepared import named_by
 from lemming.turn.values import TurnInputs
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.base.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
-from lemming.capabilities.calendars.calendar import Calendar
-from lemming.capabilities.plans.format import AgentPlan
 from lemming.files.documents import adapter
 from lemming.files.fields import Count
 from lemming.files.fields import schema_of as schema_of_type
@@ -27,6 +25,7 @@ from lemming.org.cases import Case
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
 from lemming.org.resume import Allocation
+from lemming.plugins.capabilities import class_of_format
 
 Schema = dict[str, Any]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -113,7 +112,7 @@ def _tick() -> Schema:
 
 
 def _calendar() -> Schema:
-    return _of_a_file(Calendar)
+    return _of_a_file(class_of_format("calendar"))
 
 
 def _mcp() -> Schema:
@@ -172,7 +171,7 @@ def _record(kind: type[Record], fields: Schema) -> Schema:
 
 def _plan() -> Schema:
     """Return the schema of a plan, whose conditions are an object of their own form."""
-    schema = _of_a_file(AgentPlan)
+    schema = _of_a_file(class_of_format("plan"))
     schema["$defs"]["Route"]["properties"]["when"] = _CONDITION
     return _with_conditions(schema)
 

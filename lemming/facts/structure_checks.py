@@ -10,12 +10,12 @@ from pathlib import PurePosixPath
 
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
-from lemming.capabilities.plans.format import wake_of
 from lemming.errors import Problem
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.plan import people_in, takes_turns
 from lemming.tools import Tool, toolset_of
+from lemming.turn.prepared import habits_of
 
 Agents = Mapping[str, Agent]
 
@@ -69,7 +69,7 @@ def _about_cycles(working: Agents, config: Config) -> Iterator[Problem]:
     waking = {
         name: agent
         for name, agent in working.items()
-        if wake_of(agent, config) == "changed" and not _is_bounded(agent, config)
+        if habits_of(agent, config).wake == "changed" and not _is_bounded(agent, config)
     }
     while waking:
         reads = {name: [other for other in waking if agent.may_read(other)] for name, agent in waking.items()}

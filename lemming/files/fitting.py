@@ -82,10 +82,13 @@ def further_keys(kind: Any) -> Iterator[tuple[str, Key]]:
 
 
 def written(value: Any) -> Any:
-    """Return the value of such a key as files write it: `plain` of what has that, else all its fields."""
+    """Return the value of such a key as files write it: `plain` of what has that, all fields of a class."""
     if isinstance(value, list):
         return [*map(written, value)]
-    return value.plain if hasattr(value, "plain") else dataclasses.asdict(value)
+    if hasattr(value, "plain"):
+        return value.plain
+    is_object = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return dataclasses.asdict(value) if is_object else value
 
 
 def fields_of(kind: Any) -> list[dataclasses.Field[Any]]:

@@ -16,11 +16,11 @@ from lemming.base import paths
 from lemming.base.contract import TurnReply, parse_reply
 from lemming.base.jsontext import JsonProblem, compact, parse, pretty
 from lemming.base.kinds import MessageKind
-from lemming.capabilities.skills.outside import outside_files
 from lemming.errors import ContractError
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.fitting import written
+from lemming.history.outside import outside_files
 from lemming.journal.file import begun_journals, read_journal
 from lemming.journal.records import ModelReplied
 from lemming.org.config import MODELS_FILE, ORG_FILE, Config, load_config

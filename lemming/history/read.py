@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.clock import timestamp
-from lemming.capabilities.skills.outside import outside_roots
 from lemming.errors import UsageError
 from lemming.history.git import BRANCH, EMPTY_TREE, FOLDER, Repository
+from lemming.history.outside import outside_roots
 from lemming.history.recorder import not_ours, ticks_with_turns, trailers_of
 from lemming.org.config import load_config
 from lemming.tick.counter import load_tick

@@ -14,9 +14,9 @@ from pathlib import Path
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.clock import timestamp
-from lemming.capabilities.skills.outside import outside_roots
 from lemming.errors import GitFailed, LemmingError
 from lemming.history.git import BRANCH, FOLDER, Repository
+from lemming.history.outside import outside_roots
 from lemming.journal.events import Event, HistoryNotKept, TickBegins, TickEnds
 from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.records import Record, TickCommitted, TurnCommitted

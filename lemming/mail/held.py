@@ -24,6 +24,14 @@ class Holds(Protocol):
         """Whether any entry may be withheld or refused."""
         ...
 
+    def rests(self, begun: Begun) -> bool:
+        """Return whether a request does not go on yet, though nothing that was asked for it is open."""
+        ...
+
+    def is_led(self, begun: Begun) -> bool:
+        """Return whether a request goes on now, though something that was asked for it is open."""
+        ...
+
     def ends(self, begun: Begun, read: Read, entries_of: EntriesOf, is_heard: Callable[[str], bool]) -> Ends:
         """Return how what holds something has ended, of what is open; what still waits is left out.
 

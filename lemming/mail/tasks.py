@@ -33,7 +33,6 @@ from lemming.plugins.capabilities import made_by
 
 TICKS_EACH = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""
-NONE = frozenset[str]()
 THREAD_ENTRIES = 200
 """So many entries of each side are looked through for those of a conversation."""
 
@@ -78,8 +77,6 @@ def tasks_of(
     begun: Sequence[Begun],
     wake: str,
     *,
-    resting: frozenset[str] = NONE,
-    led: frozenset[str] = NONE,
     holds: Holds | None = None,
 ) -> Tasks | None:
     """Return what is asked of an agent; None when nothing is, and nobody's requests would be taken."""
@@ -89,16 +86,15 @@ def tasks_of(
     )
     if begun or agent.turn.take or is_asked or wake == "addressed" or (holds and holds.may_withhold):
         is_quiet = wake == "addressed"
-        return Tasks(view, agent, begun, only_addressed=is_quiet, resting=resting, led=led, holds=holds)
+        return Tasks(view, agent, begun, only_addressed=is_quiet, holds=holds)
     return None
 
 
 class Tasks:
     """What is asked of one agent as it stands in a tick, and which entries belong to it.
 
-    `only_addressed`: entries that do not name the agent are nothing new to it. `resting`: requests, by
-    identity, that do not go on yet though nothing that was asked for them is open; `led`: those that go on
-    though something is. `holds`: which entries wait, and how what capabilities asked has ended.
+    `only_addressed`: entries that do not name the agent are nothing new to it. `holds`: which entries wait,
+    which requests go on, and how what capabilities asked has ended.
     """
 
     def __init__(
@@ -108,15 +104,19 @@ class Tasks:
         begun: Sequence[Begun],
         *,
         only_addressed: bool,
-        resting: frozenset[str] = NONE,
-        led: frozenset[str] = NONE,
         holds: Holds | None = None,
     ) -> None:
         self._view, self._mail, self._name, self._agent = view, view.mail, agent.name, agent
         self._begun, self.only_addressed = begun, only_addressed
         self._callers = view.mail.callers_of(agent.name)
-        self._resting, self._led, self._holds = resting, led, holds
+        self._holds = holds
         self._moving: dict[str, tuple[int, list[OutboxEntry]]] = {}
+
+    def _goes_on(self, begun: Begun) -> bool:
+        holds = self._holds
+        if not holds:
+            return begun.goes_on
+        return (begun.goes_on or holds.is_led(begun)) and not holds.rests(begun)
 
     def next(self, last: str) -> Task | None:
         """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
@@ -125,8 +125,7 @@ class Tasks:
         last. Requests do not keep an older entry from being shown for longer than one turn, and those that
         stand still keep none.
         """
-        going = [it for it in self._standing if it.goes_on or it.request in self._led]
-        going = [it for it in going if it.request not in self._resting]
+        going = [it for it in self._standing if self._goes_on(it)]
         if begun := next((it for it in going if not it.stands_still), None):
             return self._task(self._read(begun.request), begun)
         for name, request in self._requests():

@@ -16,6 +16,7 @@ from lemming.org.verification import JudgedBy, judged_by_in
 from lemming.org.when import problems_of
 from lemming.plugins.capabilities import resume_keys
 
+Take = Literal["one", "all"] | None
 _TOOL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
 
 
@@ -135,7 +136,7 @@ class TurnLimits:
         default_factory=lambda: list(MESSAGE_KINDS),
         metadata=about("Kinds of entries the agent may write.", min_length=1),
     )
-    take: Literal["one", "all"] | None = field(
+    take: Take = field(
         default=None,
         metadata=about(
             '"one": a turn is for one request that is open, and shows that and what belongs to it; "all": '
@@ -301,17 +302,6 @@ class Agent:
     context: list[ContextFile] = field(
         default_factory=list, metadata=about("Files that are put into every prompt.")
     )
-    skills: list[str] = field(
-        default_factory=list,
-        metadata=about(
-            'Skills it is told of and may read: names or patterns such as "pdf-*", looked for in its own '
-            'skills/ and in the organisation\'s, or with a folder in front: ".claude/skills/*".'
-        ),
-    )
-    guides: bool = field(
-        default=False,
-        metadata=about("Put AGENTS.md of the organisation's folder, and of its own, after the instructions."),
-    )
     clock: bool = field(
         default=False, metadata=about("Put date, time, weekday and time zone into every prompt of the agent.")
     )
@@ -334,11 +324,6 @@ class Agent:
 
     FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = resume_keys()
 
-    def __post_init__(self) -> None:
-        for pattern in self.skills:
-            if why := _why_no_skills(pattern):
-                raise Misfit(f'skills: "{pattern}" {why}')
-
     def may_read(self, author: str) -> bool:
         """Return whether entries of `author` may reach this agent's inbox."""
         readable = self.permissions.read_outboxes
@@ -357,26 +342,14 @@ class Agent:
         return values
 
 
-def _why_no_skills(pattern: str) -> str:
-    """Return why a pattern leads to no skills; empty when it may."""
-    *folders, name = pattern.removeprefix("./").split("/")
-    if not name or pattern.startswith(("/", "~")) or not {"", ".", ".."}.isdisjoint(folders):
-        return "must be a name or a pattern, or one below a folder of the organisation: .claude/skills/*"
-    if any(mark in folder for folder in folders for mark in "*?["):
-        return "may have * and ? in its last part only"
-    return "has characters that no path has" if not pattern.isprintable() or "\\" in pattern else ""
-
-
 _BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
 LATER_KEYS: dict[str, dict[str, Any]] = {
     "": {
         "capabilities": {},
         "clock": False,
         "created_by": "",
-        "guides": False,
         "output": None,
         "paused": "",
-        "skills": [],
         "team": None,
         "verify": None,
     },

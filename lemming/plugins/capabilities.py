@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +16,16 @@ from typing import Any
 
 from lemming.errors import ConfigError
 from lemming.plugins.registry import load_installed_plugins, not_imported, offered, register
-from lemming.plugins.shipped import LISTED, REQUESTS, SHIPPED, SOURCES, TableLine
+from lemming.plugins.shipped import (
+    FORMATS,
+    LISTED,
+    OF_PROVIDER,
+    REMOVED,
+    REQUESTS,
+    SHIPPED,
+    SOURCES,
+    TableLine,
+)
 
 Load = Callable[[], Any]
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
@@ -141,6 +151,11 @@ def tool_of_function(function: Any) -> Any:
     return _class_of(name, LISTED[name].of_functions)(function)
 
 
+def missing_for_provider(provider: str) -> str:
+    """Return in words what is missing that a provider needs; empty where it is here, or nobody's own."""
+    return why_missing(OF_PROVIDER[provider]) if provider in OF_PROVIDER else ""
+
+
 def missing_for_turn() -> Mapping[str, str]:
     """Return the keys of a resume's `turn` that nobody here reads, and what is missing."""
     return {key: why for it in SHIPPED.values() if (why := why_missing(it.name)) for key in it.turn}
@@ -152,6 +167,31 @@ def _shipped(name: str) -> Any:
     if why:
         raise ConfigError(why, hint="install lemming-engine again")
     return _loaded(LISTED[name].place)()
+
+
+def by_keys(agent: Any) -> list[str]:
+    """Return the capabilities, of those here, whose keys a resume has."""
+    named = (name for name, it in SHIPPED.items() if not it.resume.keys().isdisjoint(agent.further))
+    return [name for name in named if not why_missing(name)]
+
+
+def class_of_format(name: str) -> Any:
+    """Return the class that a file of a capability is read as; raise `ConfigError` where that is not here."""
+    return _class_of(*FORMATS[name])
+
+
+def may_be_removed(file: str) -> bool:
+    """Return whether a capability removes such a file once it is of no more use.
+
+    >>> may_be_removed("agents/desk/memory/run-3fa9.json"), may_be_removed("agents/desk/memory/a.json")
+    (True, False)
+    """
+    return any(fnmatchcase(file, pattern) for pattern in REMOVED)
+
+
+def part_in_ticks(name: str) -> Any:
+    """Return the class of a capability's part in ticks; raise `ConfigError` where it is not here."""
+    return _class_of(name, LISTED[name].tick)
 
 
 def brought(plugins: Iterable[str] | None) -> Mapping[str, Any]:

@@ -26,8 +26,13 @@ class TableLine(NamedTuple):
     settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
 
+    `providers` are those that a model key may name: an agent with one uses it. `tick` is its part in ticks
+    (`lemming.tick.seams`). `files`: those of the organisation that it alone reads; `formats`: classes that
+    files are read as; `removes`: patterns of files that it removes.
+
     `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
-    `of_functions` what makes one of a function. `brings` says of the settings and the resumes whether there
+    `of_functions` what makes one of a function. `granted`: tools that a key of the resume grants; `writers`:
+    those whose calls have the turn write entries. `brings` says of the settings and the resumes whether there
     may be any of the source's; names of a server's begin with `prefix`. `carrier` carries messages in and out
     between ticks. `reaches` says of all settings and the agents whether it may do something outside the
     organisation's folder.
@@ -47,7 +52,14 @@ class TableLine(NamedTuple):
     used: Callable[[Any, Any], Any] | None = None
     is_asked_for: Callable[[Any, Mapping[str, Any]], Any] | None = None
     takes_part: Callable[[Any], Any] | None = None
+    providers: Mapping[str, str] = NO_KEYS
+    tick: str = ""
+    files: tuple[str, ...] = ()
+    formats: Mapping[str, str] = NO_KEYS
+    removes: tuple[str, ...] = ()
     tools: Mapping[str, str] = NO_KEYS
+    granted: Mapping[str, str] = NO_KEYS
+    writers: tuple[str, ...] = ()
     source: str = ""
     prefix: str = ""
     brings: Callable[[Any, Any], Any] | None = None
@@ -100,6 +112,37 @@ SHIPPED: Mapping[str, TableLine] = {
             prefix="mcp.",
             brings=lambda _, survey: survey.names_servers,
             reaches=lambda _, agents: any(map(names_servers, agents)),
+        ),
+        TableLine(
+            "calendars",
+            "lemming.capabilities.calendars.capability:Calendars",
+            providers={"clock": "lemming.capabilities.calendars.backend:ClockProvider"},
+            tools={"keep_job": "lemming.capabilities.calendars.keeping:KeepJob"},
+            tick="lemming.capabilities.calendars.tick:CalendarInTicks",
+            files=("config/calendar.json",),
+            formats={"calendar": "lemming.capabilities.calendars.calendar:Calendar"},
+            commands=("calendar",),
+        ),
+        TableLine(
+            "plans",
+            "lemming.capabilities.plans.capability:Plans",
+            providers={"plan": "lemming.capabilities.plans.backend:PlanProvider"},
+            tools={"plan_propose": "lemming.capabilities.plans.propose:PlanPropose"},
+            writers=("plan_propose",),
+            tick="lemming.capabilities.plans.tick:PlansInTicks",
+            formats={"plan": "lemming.capabilities.plans.format:AgentPlan"},
+            removes=("agents/*/memory/run-*.json",),
+            commands=("plans",),
+            takes_part=lambda inputs: inputs.model.provider == "plan",
+        ),
+        TableLine(
+            "skills",
+            "lemming.capabilities.skills.capability:Skills",
+            resume=dict.fromkeys(("guides", "skills"), "lemming.capabilities.skills.settings:OfResume"),
+            tools={"skill_read": "lemming.capabilities.skills.reading:SkillRead"},
+            granted={"skill_read": "skills"},
+            tick="lemming.capabilities.skills.tick:SkillsInTicks",
+            commands=("skills",),
         ),
         TableLine(
             "windows",
@@ -178,11 +221,8 @@ WITHIN: Mapping[str, TableLine] = {
                 "http_get": "lemming.capabilities.toolbox.web:HttpGet",
                 "http_post": "lemming.capabilities.toolbox.web:HttpPost",
                 "remind_me": "lemming.capabilities.toolbox.reminders:RemindMe",
-                "keep_job": "lemming.capabilities.toolbox.jobs:KeepJob",
                 "create_agent": "lemming.capabilities.toolbox.staff:CreateAgent",
-                "plan_propose": "lemming.capabilities.toolbox.propose:PlanPropose",
                 "list_agents": "lemming.capabilities.toolbox.staff:ListAgents",
-                "skill_read": "lemming.capabilities.toolbox.skills:SkillRead",
             },
             source="lemming.capabilities.toolbox.functions.files:ToolFiles",
             brings=lambda settings, _: settings.tool_files,
@@ -199,3 +239,11 @@ PREFIXES = tuple(it.prefix for it in SOURCES.values() if it.prefix)
 """How the names of those tools begin of which only a server knows which there are."""
 TAKING_PART = {name: it.takes_part for name, it in LISTED.items() if it.takes_part}
 ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked_for}
+USED = {name: it.used for name, it in LISTED.items() if it.used}
+IN_TICKS = frozenset(name for name, it in LISTED.items() if it.tick)
+PROVIDERS = {name: place for it in LISTED.values() for name, place in it.providers.items()}
+OF_PROVIDER = {provider: it.name for it in LISTED.values() for provider in it.providers}
+WRITERS = {tool: it.name for it in LISTED.values() for tool in it.writers}
+GRANTED = {tool: key for it in LISTED.values() for tool, key in it.granted.items()}
+FORMATS = {form: (it.name, place) for it in LISTED.values() for form, place in it.formats.items()}
+REMOVED = [pattern for it in LISTED.values() for pattern in it.removes]

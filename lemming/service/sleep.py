@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from lemming.agents import Agent, survey_agents
 from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.times.cron import next_occurrence
-from lemming.capabilities.calendars.jobs import next_moment
 from lemming.errors import ConfigError, CorruptState
 from lemming.files import fs
 from lemming.journal.events import Sleeping, Woken
@@ -29,8 +28,9 @@ from lemming.org.schedule import next_due
 from lemming.service.watch import Watch, context_files
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import takes_turns
-from lemming.tick.reading import clocks_in, goes_by_the_clock
 from lemming.tick.runtime import Runtime
+from lemming.tick.seams import TickLook, TickPart, goes_by_the_clock, next_moment, parts_in
+from lemming.tick.soundness.judged import sound_survey
 from lemming.tools import EngineTool, toolset_of
 
 LONGEST_SLEEP_S = 3600.0
@@ -135,11 +135,11 @@ class Sleeper(Timer):
         else:
             skipped = {turn.agent for turn in report.turns if turn.status == "skipped"}
             self._resting |= {name for name in skipped if not _waits_outside(self.runtime.org, name)}
-            self._resting.update(self._clocks())
+            self._resting.update(*(part.agents for part in self._parts() if part.by_clock))
 
-    def _clocks(self) -> list[str]:
-        """Return the agents whose brain is the clock: after a quiet tick they wait for a moment."""
-        return clocks_in(survey_agents(self.runtime.org), self.runtime.load_config())
+    def _parts(self) -> list[TickPart]:
+        org = self.runtime.org
+        return parts_in(org, sound_survey(org), self.runtime.load_config())
 
     def _used_foreign_tools(self, report: TickReport) -> bool:
         """Whether a tool may have changed files itself: what changed need not be people's doing."""
@@ -176,17 +176,19 @@ class Sleeper(Timer):
         """Return when agents are due next by the clock, by name; under "" the first entry that waits."""
         org, config = self.runtime.org, self.runtime.load_config()
         survey, found = survey_agents(org), dict[str, datetime]()
-        since = load_counter(org)[1] if goes_by_the_clock(survey, config) else ""
+        parts = self._parts()
+        tick, since = load_counter(org) if goes_by_the_clock(survey, parts) else (0, "")
         for schedule, names in survey.by_clock.items():
             zone_name = schedule.timezone or config.org.timezone
             after = parse_timestamp(since) if since else now
             if schedule.cron and zone_name and (at := next_occurrence(schedule.cron, zone_name, after)):
                 found |= dict.fromkeys(names, at)
-        if clocks := self._clocks():
+        look = TickLook(org, config, survey, tick, timestamp(now), since)
+        for part in parts:
             after = parse_timestamp(since) if since else now
             with contextlib.suppress(ConfigError):  # its agent is told of as broken
-                if at := next_moment(org, survey, config, after):
-                    found |= dict.fromkeys(clocks, at)
+                if at := next_moment([part], look, after):
+                    found |= dict.fromkeys(part.agents, at)
         for name in [*found] if config.org.paused else survey.paused:
             found.pop(name, None)
         if waits_until := org.own(EntryIndex).next_moment(timestamp(now)):

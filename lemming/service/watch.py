@@ -17,10 +17,10 @@ from lemming.access.context_files import folder_looked_into, is_pattern, with_co
 from lemming.access.grants import resolve
 from lemming.agents import Agent, ContextFile
 from lemming.base import paths
-from lemming.capabilities.skills.guides import guide_files
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files.stamps import ABSENT, Identity, Listing, Reading, identity_of, is_current, list_again, look
 from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+from lemming.tick.seams import read_by_keys
 
 SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
 LIMIT_BYTES = 16 << 20  # more than any of these files may have
@@ -134,9 +134,9 @@ def context_files(base: Path, agents: Collection[Agent]) -> list[str]:
 
     The folder that a pattern looks into is among them, with `/` at its end.
     """
-    found = set()
+    found = set[str]()
     for agent in agents:
-        found.update(guide_files(agent))
+        found.update(read_by_keys(agent))
         for item in agent.context:
             try:
                 if is_pattern(item):

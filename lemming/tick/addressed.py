@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from lemming.capabilities.calendars.calendar import is_clock
-from lemming.capabilities.plans.format import is_planner, wake_of
 from lemming.errors import LemmingError
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
@@ -21,10 +19,9 @@ from lemming.org.resume import Agent
 from lemming.org.schedule import next_due
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.inputs import FoundFirst, find
+from lemming.turn.moments import Moment
 from lemming.turn.news import is_news
-from lemming.turn.parts import prepared_for
-from lemming.turn.planned import tick_waited_for
-from lemming.turn.seams import Moment
+from lemming.turn.prepared import Prepared, habits_of, prepared_for
 
 
 @dataclass
@@ -74,8 +71,8 @@ def hurried(snapshot: Snapshot) -> Snapshot:
         name
         for name in snapshot.plan.order
         if name in agents
-        and (wake_of(agents[name], config) == "always" or stands_still(snapshot.org, name))
-        and not is_clock(agents[name].model.key, config)
+        and (habits := habits_of(agents[name], config)).is_asked
+        and (habits.wake == "always" or stands_still(snapshot.org, name))
     }
     late = always.difference(who_goes_on(snapshot, always).now) if always else always
     plan = snapshot.plan
@@ -121,19 +118,24 @@ def _goes_on_at(snapshot: Snapshot, agent: Agent, state: AgentState) -> int | No
     found = find(snapshot, agent, snapshot.survey.digests[agent.name])
     if not isinstance(found, Reason):
         return due if _has_something(snapshot, agent, found) else None
-    if not (state.requests and is_planner(agent, snapshot.config)):
+    prepared = _prepared(snapshot, agent, state)
+    if not (state.requests and prepared.may_rest):
         return None
-    wakes = tick_waited_for(state.requests, read_memories(snapshot.org, agent.name).values)
+    wakes = prepared.wakes_at(read_memories(snapshot.org, agent.name))
     return None if wakes is None else next_due(agent.schedule, max(wakes, snapshot.tick))
 
 
 def _may_have_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
     view = snapshot.mail.view(agent, state.read)
     wake = agent.schedule.wake or snapshot.config.org.defaults.wake
-    holds = prepared_for(Moment(snapshot, agent, snapshot.config.model(agent.model.key), state))
+    holds = _prepared(snapshot, agent, state)
     if state.results or _names_it(view, agent, tasks_of(view, agent, state.requests, wake, holds=holds)):
         return True
-    return bool(state.requests) and is_planner(agent, snapshot.config)  # whose run a person may have edited
+    return bool(state.requests) and holds.may_rest  # what they wait for may be there
+
+
+def _prepared(snapshot: Snapshot, agent: Agent, state: AgentState) -> Prepared:
+    return prepared_for(Moment(snapshot, agent, snapshot.config.model(agent.model.key), state))
 
 
 def _has_something(snapshot: Snapshot, agent: Agent, found: FoundFirst) -> bool:

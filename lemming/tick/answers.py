@@ -48,8 +48,9 @@ from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.tools.left_over import is_left_by, without_secrets
 from lemming.tools.toolset import Toolset
-from lemming.turn.parts import call_lookouts_of, holder_of, tracing_of
+from lemming.turn.parts import holder_of, tracing_of
 from lemming.turn.places import Found, FunctionBroke, Functions, Passed, SpendingLimits, Trusted
+from lemming.turn.prepared import call_lookouts_of
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.values import Answer, TurnInputs
 

@@ -10,13 +10,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.access.context_files import read_for
 from lemming.access.grants import resolve
 from lemming.agents import Agent
 from lemming.base.paths import Components, components
-from lemming.capabilities.skills.guides import guide_files
 from lemming.errors import ToolError
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation, OrgPath
@@ -27,8 +26,21 @@ from lemming.tools.toolset import Toolset
 if TYPE_CHECKING:
     from lemming.turn.places import Shared
 
-LookedAt = Mapping[str, Sequence[str]]
-NOT_LOOKED_AT: LookedAt = {}
+NO_FILES: Mapping[str, str] = {}
+
+
+class Files(NamedTuple):
+    """What an agent's turns look at that no grant of a tool says, nor `context`.
+
+    `read`: files of the organisation, each with what says so; `may_read`: files as its grants name them.
+    """
+
+    read: Mapping[str, str] = NO_FILES
+    may_read: Sequence[str] = ()
+
+
+LookedAt = Mapping[str, Files]
+NOTHING, NOT_LOOKED_AT = Files(), dict[str, Files]()
 
 
 @dataclass(frozen=True)
@@ -61,8 +73,8 @@ def find_waits(
 ) -> dict[str, Waits]:
     """Return whom each turn waits for. A name in the order that is no agent waits for nobody.
 
-    `looked_at`: files that agents read which no resume names, by agent. `shared`: what they share beside
-    files.
+    `looked_at`: files that agents read beside those of their tools, by agent (`looked_at_by`). `shared`: what
+    they share beside files.
 
     The very same agents in the same order need not be looked at again, unless links on the disk may matter.
     """
@@ -100,7 +112,7 @@ def _find_waits(
     shared: Sequence[Shared],
 ) -> dict[str, Waits]:
     touches = {
-        name: _touch_of(agents[name], settings, toolset, base, looked_at.get(name, ()))
+        name: _touch_of(agents[name], settings, toolset, base, looked_at.get(name, NOTHING))
         for name in order
         if name in agents
     }
@@ -123,9 +135,7 @@ def _find_waits(
     return waits
 
 
-def _touch_of(
-    agent: Agent, settings: Org, toolset: Toolset, base: OrgPath, looked_at: Sequence[str]
-) -> Touch:
+def _touch_of(agent: Agent, settings: Org, toolset: Toolset, base: OrgPath, looked_at: Files) -> Touch:
     """Return what `touch_of` does; an agent of which that cannot be told may touch everything."""
     touch = tried(lambda: touch_of(agent, settings, toolset, base, looked_at))
     return Touch(writes={(): "nobody can tell"}) if isinstance(touch, Exception) else touch
@@ -157,7 +167,8 @@ def why_waits(
         listed = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
         reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{listed}"')
     first, second = (
-        touch_of(agent, settings, toolset, base, looked_at.get(agent.name, ())) for agent in (earlier, later)
+        touch_of(agent, settings, toolset, base, looked_at.get(agent.name, NOTHING))
+        for agent in (earlier, later)
     )
     for mine, his, what in (
         (second.reads, first.writes, "may read what it changes"),
@@ -178,7 +189,7 @@ def why_waits(
 
 
 def touch_of(
-    agent: Agent, settings: Org, toolset: Toolset, base: OrgPath, looked_at: Iterable[str] = ()
+    agent: Agent, settings: Org, toolset: Toolset, base: OrgPath, looked_at: Files = NOTHING
 ) -> Touch:
     """Return where an agent's turn may read and change files. `looked_at`: what it reads besides."""
     home = components(os.path.realpath(base))
@@ -187,9 +198,9 @@ def touch_of(
         touch.reads.update(_located(home, tool.reads(agent, settings)))
         touch.writes.update(_located(home, tool.writes(agent, settings)))
     read = [(read_for(item), f"context {item.file}") for item in agent.context]
-    for file in guide_files(agent):
-        touch.reads[(*home, *components(file))] = f"guides: {file}"
-    read += [(file, f"it looks at {file}") for file in looked_at]
+    for file, why in looked_at.read.items():
+        touch.reads[(*home, *components(file))] = why
+    read += [(file, f"it looks at {file}") for file in looked_at.may_read]
     for file, why in read:
         try:
             place = resolve(agent, Path(base), file, "read", caller="context")

@@ -9,7 +9,7 @@ come, an entry that could not be read.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -17,8 +17,6 @@ from lemming.access.context_files import folder_looked_into, is_pattern, with_co
 from lemming.access.grants import Place, resolve
 from lemming.agents import Agent, Survey
 from lemming.base import paths
-from lemming.capabilities.plans.format import is_planner, plan_file, wake_of
-from lemming.capabilities.skills.guides import guide_files
 from lemming.errors import CorruptState, ToolError
 from lemming.files import fs
 from lemming.files.stamps import Look, are_as_before, looks_at
@@ -28,6 +26,8 @@ from lemming.mail.index import Names
 from lemming.mail.visibility import Mail
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation
+from lemming.tick.seams import TickPart, parts_in
+from lemming.turn.prepared import habits_of
 
 ORDERS_REMEMBERED = 16
 NEVER = sys.maxsize
@@ -56,6 +56,7 @@ class IdleAgents:
         self._idle: dict[str, _Idle] = {}
         self._ticks: dict[tuple[str, ...], tuple[list[TurnReport], list[Look], int]] = {}
         self._agents: Mapping[str, Agent] = {}
+        self._parts: Sequence[TickPart] = ()
         self.always_asking: frozenset[str] = frozenset()
 
     def under(self, survey: Survey, config: Config, tick: int) -> IdleAgents:
@@ -69,6 +70,7 @@ class IdleAgents:
             self._ticks.clear()
             self._found_under, self._agents = (survey, config), survey.agents
             self.always_asking = _always_asking(survey, config)
+            self._parts = parts_in(self._org, survey, config)
         self._tick = tick
         return self
 
@@ -136,9 +138,9 @@ class IdleAgents:
         memory = paths.memory_folder(agent.name)
         yield memory
         yield from (f"{memory}/{file_name}" for file_name in fs.list_names(f"{self._base}/{memory}"))
-        yield from guide_files(agent)
-        if self._found_under and is_planner(agent, self._found_under[1]):
-            yield plan_file(agent.name)
+        for part in self._parts:
+            if agent.name in part.agents:
+                yield from part.reads(agent)
         for place in self._places_of_context(agent):
             if place.root != self._base:
                 raise ValueError(f"{place.asked.path} is not in the organisation")
@@ -157,7 +159,8 @@ def _always_asking(survey: Survey, config: Config) -> frozenset[str]:
     return frozenset(
         name
         for name, agent in survey.agents.items()
-        if wake_of(agent, config) == "always" and credits_of(config, name, agent.credits).max_credits is None
+        if habits_of(agent, config).wake == "always"
+        and credits_of(config, name, agent.credits).max_credits is None
     )
 
 

@@ -8,29 +8,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lemming.agents import Survey
 from lemming.base.clock import parse_timestamp
-from lemming.capabilities.calendars.calendar import is_clock
 from lemming.errors import Problem
 from lemming.journal.file import read_plan
-from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import Plan
 
 BELIEVED_AHEAD = timedelta(days=1)
 """Set back by less, the clock is waited for: nothing is due twice. By more, it had been wrong before."""
-
-
-def goes_by_the_clock(survey: Survey, config: Config) -> bool:
-    """Return whether anybody's turns depend on the wall clock, so that each tick's reading must be kept."""
-    return bool(survey.by_clock) or bool(clocks_in(survey, config))
-
-
-def clocks_in(survey: Survey, config: Config) -> list[str]:
-    """Return the agents whose brain is the clock."""
-    keys = (key for key in survey.by_model if is_clock(key, config))
-    return [name for key in keys for name in survey.by_model[key]]
 
 
 def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:

@@ -29,7 +29,7 @@ from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.tick.carriers import Carriers
 from lemming.tick.plan import channels_in, people_in
-from lemming.tick.reading import clocks_in
+from lemming.turn.prepared import asked_nothing
 
 TURNS_WAITED_FOR, RETENTIONS_WAITED_FOR = 2, 10
 
@@ -185,7 +185,7 @@ class _Readers:
 
     def __init__(self, org: Organisation, survey: Survey, config: Config) -> None:
         persons = people_in(survey, config)
-        silent = {*persons, *channels_in(survey, config), *clocks_in(survey, config)}  # who reads no inbox
+        silent = {*persons, *channels_in(survey, config), *asked_nothing(survey, config)}
         self.begun: set[str] = set()
         self._people = [survey.agents[name] for name in sorted(persons)]
         self._org = org

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,8 +13,6 @@ from lemming.agents import Agent, Survey, survey_agents
 from lemming.base import paths
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
-from lemming.capabilities.calendars.calendar import asker_in, is_clock
-from lemming.capabilities.calendars.jobs import JobDue, Jobs
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import once_saved
 from lemming.files.fields import Json
@@ -30,7 +28,8 @@ from lemming.tick.edge import tried
 from lemming.tick.idle import IdleAgents, waits_for_others
 from lemming.tick.pausing import Pauses
 from lemming.tick.plan import Plan, callers_in, channels_in, make_plan, people_in
-from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
+from lemming.tick.reading import kept_reading
+from lemming.tick.seams import TickLook, TickPart, goes_by_the_clock, parts_in
 from lemming.tick.soundness.judged import who_may_run
 from lemming.tools import has_own_tools, refresh_tools, server_sources, toolset_of, why_no_server
 from lemming.tools.toolset import Toolset
@@ -99,17 +98,20 @@ class Snapshot:
         """The reading up to which the ticks before it went; empty where none is needed."""
         return self.plan.since
 
-    def jobs_for(self, name: str) -> list[dict[str, Any]]:
-        """Return the payloads of what an agent whose brain is the clock asks for in this tick."""
-        if not is_clock(self.agent(name).model.key, self.config):
-            return []
-        jobs = _jobs_due(self.org, self.survey, self.config, self.tick, self.since, self.at)
-        return [job.payload for job in jobs] if name == asker_in(self.survey.agents, self.config) else []
+    @cached_property
+    def parts(self) -> list[TickPart]:
+        """The parts of the capabilities that agents use."""
+        return parts_in(self.org, self.survey, self.config)
+
+    @property
+    def look(self) -> TickLook:
+        """The look, as capabilities have it."""
+        return TickLook(self.org, self.config, self.survey, self.tick, self.at, self.since)
 
     @property
     def kept_reading(self) -> str:
         """The reading of the clock that the next tick starts from; empty where nothing goes by the clock."""
-        if not goes_by_the_clock(self.survey, self.config):
+        if not goes_by_the_clock(self.survey, self.parts):
             return ""
         return kept_reading(self.plan.at, self.plan.since)
 
@@ -230,10 +232,10 @@ def take_snapshot(
     survey = once_saved(org.base, lambda: survey_agents(org), _problems_of)
     survey = who_may_run(org, config, survey)
     if plan is None:
-        before = since() if goes_by_the_clock(survey, config) else ""
-        plan = make_plan(
-            tick, survey, config, at=at, since=before, resting=_rest(org, survey, config, tick, before, at)
-        )
+        parts = parts_in(org, survey, config)
+        before = since() if goes_by_the_clock(survey, parts) else ""
+        resting = _rest(parts, TickLook(org, config, survey, tick, at, before)) if parts else {}
+        plan = make_plan(tick, survey, config, at=at, since=before, resting=resting)
     return Snapshot(org, config, survey, plan, began_ns=began_ns)
 
 
@@ -250,26 +252,16 @@ def with_servers(
     return replace(snapshot, servers=servers)
 
 
-def _rest(
-    org: Organisation, survey: Survey, config: Config, tick: int, since: str, at: str
-) -> dict[str, str]:
-    """Return the agents whose brain is the clock that have nothing to ask; why, where something is wrong."""
-    clocks = dict.fromkeys(clocks_in(survey, config), "")
-    if not clocks:
-        return clocks
-    due = tried(lambda: _jobs_due(org, survey, config, tick, since, at))
-    if isinstance(due, Exception):
-        return dict.fromkeys(clocks, str(due) if isinstance(due, LemmingError) else words_of(due))
-    if due:
-        del clocks[min(clocks)]
-    return clocks
-
-
-def _jobs_due(
-    org: Organisation, survey: Survey, config: Config, tick: int, since: str, at: str
-) -> list[JobDue]:
-    people = people_in(survey, config)
-    return Jobs(org, survey, config, people=people, tick=tick, since=since, at=at).due()
+def _rest(parts: Sequence[TickPart], look: TickLook) -> dict[str, str]:
+    """Return the agents that capabilities keep from a turn; why, where something is wrong."""
+    found: dict[str, str] = {}
+    for part in parts:
+        rests = tried(partial(part.rests, look))
+        if isinstance(rests, Exception):
+            why = str(rests) if isinstance(rests, LemmingError) else words_of(rests)
+            rests = dict.fromkeys(part.agents, why)
+        found |= rests
+    return found
 
 
 def _problems_of(survey: Survey) -> list[Problem]:

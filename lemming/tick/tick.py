@@ -47,14 +47,14 @@ from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
 from lemming.tick.recorded import reached_outside, record_of, recorded_answer, written_ahead
 from lemming.tick.retention import find_expired, said_of
-from lemming.tick.runs import remove_old_runs
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.ending import newest, spending, state_after_spending
 from lemming.turn.loop import take_turn
 from lemming.turn.on_record import begin_turn, from_record
-from lemming.turn.parts import after_giving_up, in_use, kept_results, why_not_on
+from lemming.turn.parts import after_giving_up, kept_results, why_not_on
 from lemming.turn.places import TickLimits
+from lemming.turn.prepared import in_use
 from lemming.turn.results import INTERRUPTED, as_shown, tool_used
 from lemming.turn.seams import Capability
 from lemming.turn.values import TurnInputs, TurnOutcome
@@ -156,7 +156,8 @@ class Tick:
         Who was never shown some of them is told so in its next prompt, and a person in the log.
         """
         runtime, snapshot = self.runtime, self.snapshot
-        remove_old_runs(runtime.org, snapshot.survey, snapshot.config, self.plan.order)
+        for part in snapshot.parts:
+            part.ends(snapshot.look, self.plan.order)
         found = find_expired(runtime.org, snapshot.survey, snapshot.config, snapshot.mail)
         record = next((record for record in self.journal.records if isinstance(record, EntriesExpired)), None)
         if record is None:

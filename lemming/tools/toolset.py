@@ -20,15 +20,13 @@ from lemming.org.config import Org
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import missing_for_tool
 from lemming.plugins.offered import Offered
+from lemming.plugins.shipped import GRANTED
 
 if TYPE_CHECKING:
     from lemming.tools import Tool
 
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
 """The tools that ship which say `always_allowed`."""
-
-FOR_SKILLS = "skill_read"
-"""The tool that ships for agents whose resume lists skills; that is what allows it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +138,8 @@ class Toolset(Offered["Tool"]):
     def _may_be_granted(self, name: str, agent: Agent) -> bool:
         """Return whether it is worth a look: a tool that ships is imported by looking at it."""
         permissions = agent.permissions
-        if name == FOR_SKILLS:
-            return bool(agent.skills)
+        if key := GRANTED.get(name):
+            return key in agent.further
         if name in self._for_all or name in FOR_EVERYBODY or name in permissions.tools:
             return True
         return any(is_named(name, pattern) for pattern in permissions.tool_patterns)

@@ -11,8 +11,6 @@ from typing import Any
 
 from lemming.base.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.base.times.spoken import moment_of
-from lemming.capabilities.plans.format import PROVIDER
-from lemming.capabilities.plans.proposals import proposal_in
 from lemming.errors import (
     LemmingError,
     LimitReached,
@@ -32,7 +30,7 @@ from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.providers import Message
 from lemming.tools import ToolResult
 from lemming.turn.attachments import attach
-from lemming.turn.parts import PLAIN_LINE, asking
+from lemming.turn.parts import PLAIN_LINE, asking, entries_of
 from lemming.turn.repeats import HINT, Repeats
 from lemming.turn.replies import read_reply
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
@@ -138,8 +136,8 @@ class Draft:
 
     @property
     def may_rest(self) -> bool:
-        """Whether the turn may say nothing, and wait for something outside: a plan does."""
-        return self.inputs.model.provider == PROVIDER
+        """Whether the turn may say nothing, and leave open what it was asked."""
+        return any(may_rest() for may_rest in self.seams.may_rest)
 
     def status_of(self, end: End) -> Status:
         """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
@@ -325,11 +323,11 @@ class Draft:
             self.verdicts += map(GateVerdict.as_json, result.verdicts)
         if result.passed_on:
             self.passed_on |= {effect.place: result.passed_on for effect in result.effects}
-        proposed = proposal_in(call) if result.success else None
+        of_call = entries_of(call) if result.success else ()
         if (beyond := len(result.entries) - self.room) > 0 and not result.entries_by:
             self.remarks.append(f"{call.tool}: {beyond} entries beyond the turn's limit were not written")
         room = self.room if not result.entries_by else len(result.entries)
-        for new in filter(None, (*result.entries[:room], proposed)):
+        for new in (*result.entries[:room], *of_call):
             alone = self.is_answered and new.kind == "request"  # else it would be over with what is answered
             entry = self.write(new, at, by_engine=bool(result.entries_by), alone=alone)
             if entry and result.outcome == "pending":  # answered in its place

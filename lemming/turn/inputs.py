@@ -16,9 +16,8 @@ from lemming.access.context_files import with_context_found
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, OwnFolders
-from lemming.capabilities.calendars.calendar import CLOCK
-from lemming.capabilities.plans.format import PROVIDER, wake_of
-from lemming.capabilities.skills.guides import Guide, read_guides
+from lemming.base.clock import parse_timestamp
+from lemming.base.times.words import said_in_full, said_of_due
 from lemming.errors import OutOfCredits, Problem, name_of
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
@@ -28,20 +27,18 @@ from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.mail.visibility import View
 from lemming.memory import Memories, read_memories
 from lemming.messages import OutboxEntry
-from lemming.org.config import Config, credits_of
-from lemming.org.models import ModelEntry
-from lemming.org.schedule import Wake
-from lemming.turn.beforehand import memory_shown, time_lines, warnings_of
+from lemming.org.config import credits_of
+from lemming.org.resume import Take
+from lemming.org.schedule import Wake, due_by_clock
+from lemming.tools.toolset import Toolset
 from lemming.turn.labels import Labels
+from lemming.turn.moments import Moment, Showing
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
-from lemming.turn.parts import prepared_for
 from lemming.turn.places import ToShow
-from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
-from lemming.turn.prepared import Prepared
+from lemming.turn.prepared import Prepared, habits_of, prepared_for
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.reach import out_of_reach
-from lemming.turn.seams import Moment, Showing
 from lemming.turn.serving import serving_of
 from lemming.turn.team import answered_results
 from lemming.turn.values import TurnInputs
@@ -77,7 +74,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     found = find(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
-    moment, allocation, memories, context, fingerprint, view, tasks, outside, guides, prepared, _ = found
+    moment, allocation, memories, context, fingerprint, view, tasks, prepared, _ = found
     agent, entry, state, settings = moment.agent, moment.model, moment.state, now.config.org
     task = tasks.next(state.serving) if tasks else None
     prepared = prepared.and_for(task, moment)
@@ -95,7 +92,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     task, inbox, asked, memories, context, tell = prepared.looks(offered)
     shown = prepared.shows(Showing(task, inbox, memories, tell(task), labels))
     task, inbox = shown.task, shown.inbox
-    added = _added(now, agent, entry, guides, held) if guides or agent.skills else ()
+    added = prepared.sections()
     wanted = wanted_of([task.request] if task else asked) if task or asked else {}
     awaited = wanted.get(task.begun.request) if task else None
     opening = now.org.own(Openings).of(now, agent, entry, allocation, added, awaited)
@@ -104,16 +101,14 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         agent=agent,
         tick=now.tick,
         inbox=inbox,
-        time=[*time_lines(now, agent)],
-        jobs=now.jobs_for(agent.name) if entry.provider == CLOCK else (),
+        time=[*_time_lines(now, agent)],
         task=task,
         asked=asked,
-        memory=memory_shown(opening.toolset.of(agent.name), shown.memories.values, entry, task),
-        outside=outside.as_json(),
+        memory=_memory_shown(opening.toolset.of(agent.name), shown.memories.values),
         context=context,
         added=added,
         results=shown.results,
-        warnings=warnings_of(allocation.soft_cap if warned else None, state),
+        warnings=_warnings_of(allocation.soft_cap if warned else None, state),
         memory_chars=settings.memory_chars,
         uses_wire_form=opening.takes_schema,
         calls_tools=opening.calls_tools,
@@ -166,23 +161,40 @@ def _results_told(
     return prepared.told(task, results)
 
 
-def _added(
-    now: Surroundings, agent: Agent, entry: ModelEntry, guides: list[Guide], held: Mapping[str, bytes]
-) -> tuple[str, ...]:
-    """Return the sections that stand after the instructions; skills only where tools can be called."""
-    sections = [guide.section for guide in guides]
-    if agent.skills and entry.prompt != "brief":
-        from lemming.capabilities.skills.finding import skills_of  # who has no skills does not look for any
-        from lemming.capabilities.skills.told import skills_section
-
-        sections.append(skills_section(skills_of(agent, now.org, held).by_name))
-    return tuple(filter(None, sections))
-
-
 def _entries_of(task: Task) -> list[str]:
     """Return the ids of the entries that a turn for a request is shown as new."""
     answers = [ended.answer.id for ended in task.asked if ended.answer]
     return [task.request.id, *answers] if task.request and not answers else answers
+
+
+def _memory_shown(toolset: Toolset, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the memories that a prompt shows: not those that are a tool's own."""
+    if toolset.own_memories:
+        return {key: value for key, value in values.items() if key not in toolset.own_memories}
+    return values
+
+
+def _warnings_of(soft_cap: float | None, state: AgentState) -> list[str]:
+    """Return what an agent is warned of: that it has reached its soft cap, that entries expired unread."""
+    warnings = []
+    if soft_cap is not None:
+        warnings.append(
+            f"You have spent {state.credits:g} credits; the soft cap is {soft_cap:g}. Be sparing."
+        )
+    if count := state.expired_unread:
+        entries = f"{count} entr{'y' if count == 1 else 'ies'}"
+        warnings.append(f"{entries} expired unread: removed before you were shown them.")
+    return warnings
+
+
+def _time_lines(now: Surroundings, agent: Agent) -> Iterator[str]:
+    """Yield what the prompt says of the wall clock: nothing, for an agent that does not go by it."""
+    zone_name, schedule = now.config.org.timezone, agent.schedule
+    if agent.clock and now.at:
+        text = said_in_full(parse_timestamp(now.at), schedule.timezone or zone_name or "UTC")
+        yield f"As the tick began it was {text}."
+    if schedule.cron is not None and (due := due_by_clock(schedule, zone_name, now.since, now.at)):
+        yield said_of_due(due)
 
 
 def why_not(now: Surroundings, agent: Agent, digest: str) -> Reason | None:
@@ -197,7 +209,7 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     if isinstance(found, Reason):
         return found
     state = found.moment.state
-    if _is_due_always(_wake(agent, found.moment.model, now.config), state):
+    if _is_due_always(habits_of(agent, now.config).wake, state):
         return Reason("due")
     news = _news(now, state, found.fingerprint, found.view, found.tasks)
     return Reason("news", f"new to it: {', '.join(news)}")
@@ -217,8 +229,6 @@ class FoundFirst(NamedTuple):
     fingerprint: dict[str, Any] | None
     view: View
     tasks: Tasks | None
-    outside: Outside
-    guides: list[Guide]
     prepared: Prepared
     asks: bool
 
@@ -240,47 +250,32 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
         text = read_text(resolve(agent, org.base, item.file, "read", caller="context"), held)
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
-    guides = read_guides(agent, org.base, held) if agent.guides else []
-    wake = _wake(agent, entry, config)
-    outside, asked = NOTHING_OUTSIDE, agent
-    if entry.provider == PROVIDER:
-        asked = _takes_one(agent)
-        outside = outside_of(
-            org, agent, tick=now.tick, at=now.at, memories=memories.values, begun=state.requests, held=held
-        )
-    view = now.mail.view(agent, state.read)
-    is_asked = entry.provider != CLOCK
     moment = Moment(now, there, entry, state, held)
-    prepared, tasks = prepared_for(moment), None
-    if is_asked:
-        resting, led = outside.resting, outside.led
-        tasks = tasks_of(view, asked, state.requests, wake, resting=resting, led=led, holds=prepared)
+    prepared, habits = prepared_for(moment), habits_of(agent, config)
+    files, wake, tasks = prepared.finds(memories), habits.wake, None
+    view = now.mail.view(agent, state.read)
+    if habits.is_asked:
+        asked = agent if habits.take == agent.turn.take else _taking(agent, habits.take)
+        tasks = tasks_of(view, asked, state.requests, wake, holds=prepared)
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(there, org.base, digest, memories, texts, shown)
-        fingerprint["context"] |= {guide.file: guide.digest for guide in guides}
+        fingerprint["context"] |= files
     is_news = _is_due_always(wake, state) or any(_news(now, state, fingerprint, view, tasks))
     asks = prepared.wakes(view, is_alone=not is_news)
     if not (is_news or asks):
-        return Reason("nothing_new", _why_nothing(wake, state, outside))
-    return FoundFirst(
-        moment, allocation, memories, shown, fingerprint, view, tasks, outside, guides, prepared, asks
-    )
+        return Reason("nothing_new", _why_nothing(wake, state, prepared))
+    return FoundFirst(moment, allocation, memories, shown, fingerprint, view, tasks, prepared, asks)
 
 
-def _takes_one(agent: Agent) -> Agent:
-    """Return an agent as one that has a turn for each request, unless its resume says otherwise."""
-    return replace(agent, turn=replace(agent.turn, take=agent.turn.take or "one"))
+def _taking(agent: Agent, take: Take) -> Agent:
+    """Return an agent as one that takes its requests so, whatever its resume leaves open."""
+    return replace(agent, turn=replace(agent.turn, take=take))
 
 
-def _wake(agent: Agent, entry: ModelEntry, config: Config) -> Wake:
-    is_asker = entry.provider == CLOCK  # it is due when there is something to ask
-    return "always" if is_asker else wake_of(agent, config)
-
-
-def _why_nothing(wake: Wake, state: AgentState, outside: Outside) -> str:
-    if outside.resting:
-        return f"waits for what its plan says, for {len(outside.resting)} of its requests"
+def _why_nothing(wake: Wake, state: AgentState, prepared: Prepared) -> str:
+    if why := prepared.why_resting():
+        return why
     if waiting := [asked.to for begun in state.requests for asked in begun.open]:
         return f"waits for {', '.join(sorted(set(waiting)))}"
     if wake == "addressed":

@@ -21,6 +21,9 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation
+from lemming.org.resume import Take
+from lemming.org.schedule import Wake
+from lemming.org.verification import JudgedBy
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
 
@@ -76,6 +79,35 @@ class No(NamedTuple):
 @dataclass(frozen=True)
 class NoSettings:
     """The settings of a capability that has none: its block is `{}`."""
+
+
+class Habits(NamedTuple):
+    """How an agent takes turns whose brain is a capability's own.
+
+    `wake` and `take`: what its resume comes to. `is_asked`: it has requests, and reads an inbox.
+    `is_written`: what it says, people wrote in a file, and no model.
+    """
+
+    wake: Wake
+    take: Take = None
+    is_asked: bool = True
+    is_written: bool = False
+
+
+class Judging(NamedTuple):
+    """One who judges the answers of an agent, `asked`, and where that stands: a file, and a pointer in it."""
+
+    by: JudgedBy
+    asked: str
+    file: str
+    pointer: str
+
+
+class Rest(NamedTuple):
+    """Why nobody goes on, in words, and whether a file or a moment will change that with no tick run."""
+
+    why: str
+    comes_by_itself: bool
 
 
 class Fact(NamedTuple):

@@ -11,7 +11,7 @@ from operator import is_
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from lemming.agents import Agent, AgentCredits, TurnLimits
+from lemming.agents import Agent, AgentCredits, Survey, TurnLimits
 from lemming.base.jsontext import compact
 from lemming.base.kinds import MessageKind
 from lemming.base.paths import resume_file
@@ -81,8 +81,9 @@ class Surroundings(Protocol):
         """Return what somebody keeps of this look, made once."""
         ...
 
-    def jobs_for(self, name: str) -> list[dict[str, Any]]:
-        """Return the payloads of what an agent whose brain is the clock asks for in this tick."""
+    @property
+    def survey(self) -> Survey:
+        """The agents."""
         ...
 
 

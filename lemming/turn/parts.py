@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from lemming.agents import Agent, Survey
+from lemming.agents import Agent
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.errors import ConfigError, LemmingError
 from lemming.files.effects import FileEffect
@@ -16,19 +15,16 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.journal.report import End, Status
 from lemming.messages import OutboxEntry, entry_id
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import capability, in_order
-from lemming.plugins.shipped import LISTED, REQUESTS, SHIPPED, TAKING_PART
+from lemming.plugins.shipped import LISTED, REQUESTS, TAKING_PART, WRITERS
 from lemming.providers import Message
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, Shared, Tracing, Words
-from lemming.turn.prepared import NOTHING_PREPARED, Prepared, prepare
+from lemming.turn.places import Asking, Held, Holder, Lookout, Tracing, Words
+from lemming.turn.prepared import named_by, used_by
 from lemming.turn.seams import (
     Capability,
     Drive,
-    Moment,
     No,
     TurnPart,
 )
@@ -65,6 +61,7 @@ class Seams:
     stopped: tuple[Callable[[Json], None], ...] = ()
     concludes: tuple[Callable[[End, LemmingError | None], End], ...] = ()
     seals: tuple[Callable[[], None], ...] = ()
+    may_rest: tuple[Callable[[], bool], ...] = ()
     waits_for: tuple[Callable[[], str], ...] = ()
     closes: tuple[Callable[..., Json], ...] = ()
     amends: tuple[Callable[[AgentState, Status, End], None], ...] = ()
@@ -107,7 +104,6 @@ def _hooks_of(kind: type[TurnPart]) -> list[str]:
     return [it for it in Seams.__annotations__ if getattr(kind, it) is not getattr(TurnPart, it)]
 
 
-AGENTS_REMEMBERED = 10_000
 PLAIN_LINE = Seams({})
 """Those of a turn in which no capability takes part."""
 
@@ -124,6 +120,13 @@ def seams_of(draft: Draft, plugins: Sequence[str] | None = None) -> Seams:
         return PLAIN_LINE
     known = begun_with(inputs, plugins, also)
     return Seams({it.name: it.part(draft, given.get(it.name, {})) for it in known})
+
+
+def entries_of(call: ToolCall) -> Sequence[NewEntry]:
+    """Return what a successful call of a capability's tool has the turn write."""
+    by = WRITERS.get(call.tool)
+    entries: Sequence[NewEntry] = capability(by).entries_of(call) if by else ()
+    return entries
 
 
 def asking(draft: Draft) -> Seams:
@@ -144,82 +147,6 @@ def begun_with(
         turn = f"the turn of {inputs.agent.name} in tick {inputs.tick}"
         message = f"{turn} was begun with {' and '.join(sorted(inputs.given))}: {error.message}"
         raise ConfigError(message, where=error.where, hint=error.hint) from error
-
-
-def used_by(agent: Agent, config: Config) -> Sequence[Capability]:
-    """Return the capabilities that may take part in turns of an agent, in their order."""
-    plugins = config.org.plugins
-    return [capability(it, plugins) for it in in_order(named_by(agent, config), plugins)]
-
-
-def named_by(agent: Agent, config: Config) -> AbstractSet[str]:
-    """Return the names of the capabilities that a resume, or the settings, make use of."""
-    own = {name for name, it in LISTED.items() if it.used and it.used(agent, config.org)}
-    if agent.capabilities or config.org.capabilities:
-        own |= {*agent.capabilities, *config.org.capabilities}
-    if not (agent.further or config.org.further):
-        return own
-    return own | {
-        it.name
-        for it in SHIPPED.values()
-        if not (it.resume.keys().isdisjoint(agent.further) and it.org.keys().isdisjoint(config.org.further))
-    }
-
-
-def in_use(config: Config, survey: Survey) -> list[Capability]:
-    """Return the capabilities whose keys or blocks the settings, or a resume, have, in their order."""
-    org = config.org
-    if not (org.further or survey.further or org.capabilities or survey.names_capabilities):
-        return []
-    names = {*org.capabilities, *(name for agent in survey.agents.values() for name in agent.capabilities)}
-    for it in SHIPPED.values():
-        if not (it.org.keys().isdisjoint(org.further) and it.resume.keys().isdisjoint(survey.further)):
-            names.add(it.name)
-    return [capability(name, org.plugins) for name in in_order(names, org.plugins)]
-
-
-def shared_by(config: Config, survey: Survey) -> list[Shared]:
-    """Return what turns of these agents share beside files."""
-    return [it for each in in_use(config, survey) for it in each.shares(survey.agents, config.org)]
-
-
-class _Named:
-    """The capabilities that agents name, as long as their resumes and the settings are the very same."""
-
-    def __init__(self, _: Organisation) -> None:
-        self._known: dict[str, tuple[Agent, Config, frozenset[str]]] = {}
-
-    def by(self, agent: Agent, config: Config) -> frozenset[str]:
-        """Return what `named_by` does."""
-        known = self._known.get(agent.name)
-        if known is None or known[0] is not agent or known[1] is not config:
-            if len(self._known) >= AGENTS_REMEMBERED:
-                self._known.clear()
-            known = self._known[agent.name] = agent, config, frozenset(named_by(agent, config))
-        return known[2]
-
-
-def prepared_for(moment: Moment) -> Prepared:
-    """Return what the capabilities have prepared for a turn; raise `ConfigError` for one that is not here.
-
-    Those take part that resume and settings use, and those that ship of which the agent's ledger keeps
-    something: of one that does not, what it kept lies there until it is named again.
-    """
-    names = moment.now.org.own(_Named).by(moment.agent, moment.now.config)
-    if moment.state.kept:
-        names = names | (moment.state.kept.keys() & SHIPPED.keys())
-    for begun in moment.state.requests:
-        names = names.union(name for asked in begun.asked for name in asked.held)
-    if not names:
-        return NOTHING_PREPARED
-    return Prepared(prepare(names, moment))
-
-
-def call_lookouts_of(now: Surroundings, inputs: TurnInputs) -> tuple[CallLookout, ...]:
-    """Return who looks at a turn's calls, by what is in use now; raise `ConfigError` for what is not here."""
-    names, plugins = now.org.own(_Named).by(inputs.agent, now.config), now.config.org.plugins
-    found = (capability(it, plugins).looks_at_calls(now, inputs) for it in in_order(names, plugins))
-    return tuple(it for it in found if it is not None)
 
 
 def holder_of(now: Surroundings, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> Holder:

@@ -1,26 +1,30 @@
-"""What the capabilities of a turn have prepared, asked in their order: `lemming.turn.seams`."""
+"""What the capabilities of a turn prepare before it begins, asked moment by moment, in their order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
+from lemming.agents import Agent, Survey
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
 from lemming.mail.held import Ends, EntriesOf, Read
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
+from lemming.memory import Memories
 from lemming.messages import OutboxEntry
-from lemming.plugins.capabilities import capability, in_order
-from lemming.plugins.shipped import ASKED_FOR
+from lemming.org.config import Config
+from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import capability, capability_here, in_order
+from lemming.plugins.shipped import ASKED_FOR, OF_PROVIDER, SHIPPED, USED
 from lemming.turn.labels import PLAIN, Labels
-from lemming.turn.places import ToShow
-from lemming.turn.seams import (
-    Capability,
-    Moment,
-    Preparation,
-    Showing,
-)
+from lemming.turn.moments import Moment, Showing
+from lemming.turn.opening import Surroundings
+from lemming.turn.places import CallLookout, Shared, ToShow
+from lemming.turn.preparing import Preparation
+from lemming.turn.seams import Capability, Habits
+from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.turn.prompt import Seen
@@ -34,6 +38,32 @@ class Prepared:
         self._all = tuple(by_name.values())
         self.names = by_name.keys()
         self.may_withhold = any(type(it).withholds is not Preparation.withholds for it in self._all)
+
+    def finds(self, memories: Memories) -> dict[str, str]:
+        """Return the files that were read to find out whether there is a turn, with their digests."""
+        return {file: digest for it in self._all for file, digest in it.finds(memories).items()}
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether any request may rest."""
+        return any(type(it).rests is not Preparation.rests for it in self._all)
+
+    def rests(self, begun: Begun) -> bool:
+        """Return whether a request does not go on yet."""
+        return any(it.rests(begun) for it in self._all)
+
+    def is_led(self, begun: Begun) -> bool:
+        """Return whether a request goes on, whatever is open."""
+        return any(it.is_led(begun) for it in self._all)
+
+    def why_resting(self) -> str:
+        """Return what the agent waits for, where a capability says so."""
+        return next((why for it in self._all if (why := it.why_resting())), "")
+
+    def wakes_at(self, memories: Memories) -> int | None:
+        """Return the first tick in which what a request waits for is there."""
+        found = (it.wakes_at(memories) for it in self._all)
+        return min((tick for tick in found if tick is not None), default=None)
 
     def withholds(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is not to be shown yet."""
@@ -86,6 +116,10 @@ class Prepared:
                 return found
         return PLAIN
 
+    def sections(self) -> tuple[str, ...]:
+        """Return the sections that stand after the agent's instructions."""
+        return tuple(section for it in self._all for section in it.sections() if section)
+
     def tells(self, seen: Seen, shown: Showing) -> None:
         """Have the prompt say what parts have to say of it."""
         for each in self._all:
@@ -100,7 +134,7 @@ class Prepared:
         names = {it for it, is_asked in ASKED_FOR.items() if is_asked(asker, request.payload)} - self.names
         if not names:
             return self
-        both = {**self._by_name, **prepare(names, moment)}
+        both = {**self._by_name, **_prepared(names, moment)}
         return Prepared({name: both[name] for name in in_order(both, moment.now.config.org.plugins)})
 
     def given(self) -> dict[str, Json]:
@@ -111,8 +145,102 @@ class Prepared:
 NOTHING_PREPARED = Prepared({})
 
 
-def prepare(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
-    """Return what these have prepared for a turn; raise `ConfigError` for one that is not here."""
+AGENTS_REMEMBERED = 10_000
+
+
+def used_by(agent: Agent, config: Config) -> Sequence[Capability]:
+    """Return the capabilities that may take part in turns of an agent, in their order."""
+    plugins = config.org.plugins
+    return [capability(it, plugins) for it in in_order(named_by(agent, config), plugins)]
+
+
+def named_by(agent: Agent, config: Config) -> AbstractSet[str]:
+    """Return the names of the capabilities that a resume, or the settings, make use of."""
+    own = {name for name, is_used in USED.items() if is_used(agent, config.org)}
+    if agent.capabilities or config.org.capabilities:
+        own |= {*agent.capabilities, *config.org.capabilities}
+    if by := brain_of(agent, config):
+        own.add(by)
+    if not (agent.further or config.org.further):
+        return own
+    return own | {
+        it.name
+        for it in SHIPPED.values()
+        if not (it.resume.keys().isdisjoint(agent.further) and it.org.keys().isdisjoint(config.org.further))
+    }
+
+
+def in_use(config: Config, survey: Survey) -> list[Capability]:
+    """Return the capabilities whose keys or blocks the settings, or a resume, have, in their order."""
+    org = config.org
+    if not (org.further or survey.further or org.capabilities or survey.names_capabilities):
+        return []
+    names = {*org.capabilities, *(name for agent in survey.agents.values() for name in agent.capabilities)}
+    for it in SHIPPED.values():
+        if not (it.org.keys().isdisjoint(org.further) and it.resume.keys().isdisjoint(survey.further)):
+            names.add(it.name)
+    return [capability(name, org.plugins) for name in in_order(names, org.plugins)]
+
+
+def shared_by(config: Config, survey: Survey) -> list[Shared]:
+    """Return what turns of these agents share beside files."""
+    return [it for each in in_use(config, survey) for it in each.shares(survey.agents, config.org)]
+
+
+def brain_of(agent: Agent, config: Config) -> str:
+    """Return the capability whose provider speaks for an agent; empty: none does."""
+    entry = config.models.get(agent.model.key)
+    return OF_PROVIDER.get(entry.provider, "") if entry else ""
+
+
+def habits_of(agent: Agent, config: Config) -> Habits:
+    """Return how an agent takes turns: as its brain says, its resume, or the settings."""
+    by = brain_of(agent, config)
+    asked: Capability | None = capability_here(by) if by else None
+    if asked is not None and (habits := asked.habits(agent)):
+        return habits
+    return Habits(agent.schedule.wake or config.org.defaults.wake, agent.turn.take)
+
+
+def asked_nothing(survey: Survey, config: Config) -> set[str]:
+    """Return the agents that have no requests, and read no inbox."""
+    found = ((survey.agents[names[0]], names) for names in survey.by_model.values())
+    return {name for agent, names in found if not habits_of(agent, config).is_asked for name in names}
+
+
+class _Named:
+    """The capabilities that agents name, as long as their resumes and the settings are the very same."""
+
+    def __init__(self, _: Organisation) -> None:
+        self._known: dict[str, tuple[Agent, Config, frozenset[str]]] = {}
+
+    def by(self, agent: Agent, config: Config) -> frozenset[str]:
+        """Return what `named_by` does."""
+        known = self._known.get(agent.name)
+        if known is None or known[0] is not agent or known[1] is not config:
+            if len(self._known) >= AGENTS_REMEMBERED:
+                self._known.clear()
+            known = self._known[agent.name] = agent, config, frozenset(named_by(agent, config))
+        return known[2]
+
+
+def prepared_for(moment: Moment) -> Prepared:
+    """Return what the capabilities have prepared for a turn; raise `ConfigError` for one that is not here.
+
+    Those take part that resume and settings use, and those that ship of which the agent's ledger keeps
+    something: of one that does not, what it kept lies there until it is named again.
+    """
+    names = moment.now.org.own(_Named).by(moment.agent, moment.now.config)
+    if moment.state.kept:
+        names = names | (moment.state.kept.keys() & SHIPPED.keys())
+    for begun in moment.state.requests:
+        names = names.union(name for asked in begun.asked for name in asked.held)
+    if not names:
+        return NOTHING_PREPARED
+    return Prepared(_prepared(names, moment))
+
+
+def _prepared(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
     config = moment.now.config
     plugins, found = config.org.plugins, dict[str, Preparation]()
     for name in in_order(names, plugins):
@@ -121,3 +249,10 @@ def prepare(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
         if (prepared := asked.prepare(moment._replace(**said))) is not None:
             found[name] = prepared
     return found
+
+
+def call_lookouts_of(now: Surroundings, inputs: TurnInputs) -> tuple[CallLookout, ...]:
+    """Return who looks at a turn's calls, by what is in use now; raise `ConfigError` for what is not here."""
+    names, plugins = now.org.own(_Named).by(inputs.agent, now.config), now.config.org.plugins
+    found = (capability(it, plugins).looks_at_calls(now, inputs) for it in in_order(names, plugins))
+    return tuple(it for it in found if it is not None)

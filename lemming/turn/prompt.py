@@ -32,7 +32,11 @@ Lines = list[str]
 
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
 class Seen:
-    """What a turn sees beside its opening, as plain values."""
+    """What a turn sees beside its opening, as plain values.
+
+    `told_by`: files, and folders that end with /, from which what stands after the instructions comes;
+    `jobs_kept`: the memories, by agent and key, in which jobs are kept.
+    """
 
     agent: Agent
     tick: int
@@ -54,6 +58,8 @@ class Seen:
     left_out: int = 0
     before: Sequence[tuple[str, str]] = ()
     labels: Labels = PLAIN
+    told_by: Sequence[str] = ()
+    jobs_kept: Sequence[tuple[str, str]] = ()
 
 
 def full_opening(agent: Agent, tools: Iterable[Tool] | None) -> list[Message]:

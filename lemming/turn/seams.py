@@ -8,7 +8,7 @@ starts from: from its record alone, so that one that is resumed, replayed or exp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -25,100 +25,39 @@ from lemming.journal.file import Journal
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.journal.report import End, Status, TurnReport
-from lemming.mail.held import Ends, EntriesOf, Read
 from lemming.mail.kept import CallNote, WaitingForPerson
 from lemming.mail.requests import RequestView
-from lemming.mail.tasks import Task
-from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry
 from lemming.org.config import ORG_FILE, Config, Org
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import Message
 from lemming.tools import ToolResult
-from lemming.turn.labels import PLAIN, Labels
-from lemming.turn.moments import Drive, Fact, InUse, Moment, No, NoSettings, Showing
-from lemming.turn.opening import Surroundings
-from lemming.turn.places import (
-    Asking,
-    CallLookout,
-    Held,
-    Holder,
-    LetsIn,
-    Lookout,
-    Shared,
-    TickLimits,
-    ToShow,
-    Tracing,
-    Words,
+from lemming.turn.moments import (
+    Drive,
+    Fact,
+    Habits,
+    InUse,
+    Judging,
+    Moment,
+    No,
+    NoSettings,
+    Rest,
+    Showing,
 )
+from lemming.turn.opening import Surroundings
+from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, Shared, TickLimits, Tracing, Words
+from lemming.turn.preparing import Preparation
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
-    from lemming.turn.prompt import Seen
     from lemming.turn.strategy import Steps, Turn
 
 __all__ = [
-    "Capability", "Drive", "Fact", "Held", "Holder", "InUse", "Moment",
-    "No", "NoSettings", "Preparation", "Showing", "TurnPart",
+    "Capability", "Drive", "Fact", "Habits", "Held", "Holder", "InUse", "Judging", "Moment",
+    "No", "NoSettings", "Preparation", "Rest", "Showing", "TurnPart",
 ]  # fmt: skip
-
-
-class Preparation:
-    """One capability's look at what a turn starts from: the only part of it that sees files.
-
-    Nothing has happened yet, and nothing is recorded: after a crash it looks again.
-    """
-
-    def __init__(self, moment: Moment) -> None:
-        self.moment = moment
-
-    def labels(self) -> Labels:
-        """Return how the parts of the prompt are told apart; of several, the first counts that says so."""
-        return PLAIN
-
-    def withholds(self, entry: OutboxEntry) -> bool:
-        """Return whether an entry is not to be shown yet: it stays unread."""
-        return False
-
-    def is_refused(self, entry: OutboxEntry) -> bool:
-        """Return whether an entry is not to be shown, now or later."""
-        return False
-
-    def lets_in(self, entry: OutboxEntry) -> bool:
-        """Return whether gates that ask are to let an entry pass: whoever they ask has said so."""
-        return False
-
-    def wakes(self, view: View, *, is_alone: bool) -> bool:
-        """Return whether there is something to take a turn for; `is_alone`: there is nothing else."""
-        return False
-
-    def ends(self, begun: Begun, read: Read, entries_of: EntriesOf, is_heard: Callable[[str], bool]) -> Ends:
-        """Return how requests have ended that hold something of its, of what is open (`mail.tasks.Holds`)."""
-        return {}
-
-    def told(self, task: Task, results: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return the results of earlier calls, in their places, as the turn is told of them."""
-        return results
-
-    def looks(self, offered: ToShow, lets_in: LetsIn) -> ToShow:
-        """Return what the turn may be shown, of all there is; `lets_in` is what others say of an entry."""
-        return offered
-
-    def shows(self, shown: Showing) -> Showing:
-        """Return what the turn is to be shown; those asked later see what this one leaves."""
-        return shown
-
-    def tells(self, seen: Seen, shown: Showing) -> None:
-        """Say what there is to be said of the prompt in what it is made from, in place: it is all known."""
-
-    def given(self) -> Json:
-        """Return what the part starts from, which is recorded as `given.<name>`; empty: it takes no part.
-
-        Asked last. Whatever a part needs of the world stands here, or comes by the turn's answers.
-        """
-        return {}
 
 
 class TurnPart:
@@ -209,6 +148,10 @@ class TurnPart:
         """
         return end
 
+    def may_rest(self) -> bool:
+        """Return whether the turn may say nothing, and leave open what it was asked."""
+        return False
+
     def waits_for(self) -> str:
         """Return what a turn that waits is waiting for, as far as this part knows; empty: it does not."""
         return ""
@@ -250,6 +193,14 @@ class Capability:
     def settings_of(self, agent: Agent) -> Any:
         """Return what a resume says of it; None where nothing. Raises `ConfigError`."""
         return _said(self.name, self.resume_settings, agent.capabilities, paths.resume_file(agent.name))
+
+    def habits(self, agent: Agent) -> Habits | None:
+        """Return how an agent takes turns whose model key stands for a provider of this capability."""
+        return None
+
+    def entries_of(self, call: ToolCall) -> Sequence[NewEntry]:
+        """Return what a successful call of one of its tools has the turn write: from the record alone."""
+        return ()
 
     def prepare(self, moment: Moment) -> Preparation | None:
         """Return what it has of what a turn starts from; None: it has nothing to do with this turn."""
@@ -317,6 +268,10 @@ class Capability:
     def require_held(self, held: Json) -> None:
         """Raise `ValueError` for what it did not have a request hold, likewise."""
 
+    def rest(self, org: Organisation, agent: Agent, begun: Sequence[Begun]) -> Rest | None:
+        """Return why an agent does not go on with these requests, where it waits for something outside."""
+        return None
+
     def asked(self, kept: Json) -> Sequence[Asked]:
         """Return what an agent asked, beside what its requests hold, of what it keeps."""
         return ()
@@ -355,6 +310,22 @@ class Capability:
     def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
         """Yield what else is wrong with its key in a resume (None: in the settings)."""
         yield from ()
+
+    def problems_of_files(self, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+        """Yield what is wrong with files of its, of an agent that uses it or not; of those that ship."""
+        yield from ()
+
+    def judges(self, base: OrgPath, agent: Agent) -> Iterator[Judging]:
+        """Yield who judges, as files of its name them that an agent goes by; of those that ship."""
+        yield from ()
+
+    def roots_outside(self, agents: Iterable[Agent]) -> Iterable[str]:
+        """Return where it looks for files outside the usual folders: copies and the past take these along."""
+        return ()
+
+    def files_outside(self, base: OrgPath, agents: Iterable[Agent]) -> Iterable[str]:
+        """Return the files that are there, below these."""
+        return ()
 
     def questions(self, given: Json) -> Mapping[str, Sequence[Message]]:
         """Return what its part asks before the turn's own questions, by purpose: limits reserve for these."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from quota_site import EXAMPLE, lemming, writers
 
+from lemming.tick.seams import TickPart
 from lemming.turn.seams import Capability, Preparation, TurnPart
 
 PAGE = (Path(__file__).parents[2] / "docs/capabilities.md").read_text()
@@ -47,9 +48,11 @@ def test_what_it_has_typed_says_what_it_says(base: Path, site: Path) -> None:
 def test_its_table_has_every_moment_that_there_is() -> None:
     hooks = {
         f"{kind.__name__}.{name}"
-        for kind in (Capability, Preparation, TurnPart)
+        for kind in (Capability, Preparation, TurnPart, TickPart)
         for name, value in vars(kind).items()
         if inspect.isfunction(value) and not name.startswith("_")
     }
     accessors = {"Capability.settings_in", "Capability.settings_of"}
-    assert set(re.findall(r"`((?:Capability|Preparation|TurnPart)\.\w+)`", PAGE)) == hooks - accessors
+    assert (
+        set(re.findall(r"`((?:Capability|Preparation|TurnPart|TickPart)\.\w+)`", PAGE)) == hooks - accessors
+    )

@@ -32,7 +32,7 @@ from lemming.testing import Crash, journal_lines, make_org, resume, say, tree
 from lemming.tick.dependencies import find_waits
 from lemming.timeline.replay.replay import replay, replay_into
 from lemming.tools import toolset_of
-from lemming.turn.parts import shared_by
+from lemming.turn.prepared import shared_by
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
 PRICED = {**SCRIPTED, "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 10.0}

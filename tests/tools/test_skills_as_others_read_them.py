@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lemming.capabilities.skills.skill import SKILL_FILE, skill_of
+from lemming.base.paths import SKILL_FILE
+from lemming.capabilities.skills.skill import skill_of
 from lemming.errors import ConfigError
 
 skills_ref = pytest.importorskip("skills_ref", reason="the reference validator is not installed")

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.contract import object_in
+from lemming.base.front_matter import NotFrontMatter
 from lemming.base.quoting import quoted
 from lemming.capabilities.channels.mail_text import mail_in, message_id_of, sender_of, text_of_mail
 from lemming.capabilities.judges.judge import verdict_in
 from lemming.capabilities.plans.references import filled, references_in
-from lemming.capabilities.skills.front_matter import NotFrontMatter
 from lemming.errors import LemmingError
 from lemming.exchange.mapping import words_in
 from lemming.exchange.openclaw import load_json5

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 from lemming.agents import Survey, agent_folders
 from lemming.base.clock import is_timestamp, parse_timestamp, timestamp
-from lemming.base.times.cron import Due, due_between, next_occurrence, why_no_cron, why_no_zone
+from lemming.base.times.cron import Due, due_between, occurrences, why_no_cron, why_no_zone
 from lemming.capabilities.calendars.calendar import Calendar, Job, asker_in, load_calendar
 from lemming.files.documents import value_of
 from lemming.mail.request_entries import RequestEntries
@@ -21,8 +22,11 @@ from lemming.mail.requests import RequestView
 from lemming.memory import read_memories
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
+from lemming.tick.plan import people_in
+from lemming.tick.seams import TickLook
 
 TOOL, MEMORY = "keep_job", "calendar"
+MOMENTS_AHEAD = 200
 
 
 class JobDue(NamedTuple):
@@ -150,6 +154,15 @@ class Jobs:
             counts=lambda moment: job.on_holidays or not self.is_holiday(moment),
         )
 
+    def occurrences(self, job: Job, after: datetime) -> Iterator[datetime]:
+        """Yield the moments of a job after one, without holidays, of so many that come next."""
+        zone_name = job.timezone or self._config.org.timezone
+        if job.cron is None or zone_name is None:
+            return
+        for moment in islice(occurrences(job.cron, zone_name, after), MOMENTS_AHEAD):
+            if job.on_holidays or not self.is_holiday(moment):
+                yield moment
+
     def is_holiday(self, moment: datetime) -> bool:
         """Return whether a moment falls on a holiday, in its own time zone."""
         return f"{moment:%Y-%m-%d}" in self.calendar.holidays or f"{moment:%m-%d}" in self.calendar.holidays
@@ -205,12 +218,14 @@ def _past(requests: list[RequestView]) -> Past:
     return Past(requests[-1], answered[-1] if answered else None)
 
 
-def next_moment(org: Organisation, survey: Survey, config: Config, after: datetime) -> datetime | None:
-    """Return the first moment after `after` at which a job comes up; None where none does."""
-    jobs = all_jobs(org, load_calendar(org), survey).values()
-    found = (
-        next_occurrence(job.cron, zone_name, after)
-        for job in jobs
-        if job.cron and not job.paused and (zone_name := job.timezone or config.org.timezone)
+def jobs_due(look: TickLook) -> list[JobDue]:
+    """Return the jobs to ask for in a tick."""
+    return jobs_in(look).due()
+
+
+def jobs_in(look: TickLook) -> Jobs:
+    """Return the jobs of an organisation as they stand in a tick."""
+    people = people_in(look.survey, look.config)
+    return Jobs(
+        look.org, look.survey, look.config, people=people, tick=look.tick, since=look.since, at=look.at
     )
-    return min((moment for moment in found if moment), default=None)

@@ -19,7 +19,6 @@ from lemming.base import paths
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse, to_line
 from lemming.base.quoting import fenced, mark_for, quoted
-from lemming.capabilities.plans.format import is_planner
 from lemming.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
 from lemming.files.documents import value_of
 from lemming.journal.report import Judged, Judgement
@@ -37,6 +36,7 @@ from lemming.org.verification import (
 from lemming.providers import Message, require_reply
 from lemming.turn.ending import spending
 from lemming.turn.opening import Surroundings
+from lemming.turn.prepared import habits_of
 from lemming.turn.prompt import correction
 
 if TYPE_CHECKING:
@@ -113,14 +113,14 @@ def judges_of(
 def _asked_for(
     now: Surroundings, asker: Agent, agent: Agent, payload: Mapping[str, Any]
 ) -> Iterator[JudgedBy]:
-    """Yield what who asked wants of the answer. Only a plan's word in an entry counts: no model wrote it."""
+    """Yield what who asked wants of the answer. In an entry it counts where people wrote it, and no model."""
     if asker.team:
         yield from (it.verify for it in asker.team.members if it.verify and it.agent == agent.name)
-    if "verify" in payload and is_planner(asker, now.config):
+    if "verify" in payload and habits_of(asker, now.config).is_written:
         try:
             yield judged_by_in(payload["verify"], "verify")
         except ValueError as error:
-            raise ConfigError(str(error), where=f"agents/{asker.name}/plan.json") from error
+            raise ConfigError(str(error), where=paths.agent_folder(asker.name)) from error
 
 
 def judge_of_gate(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lemming.agents import Agent, Survey
+from lemming.agents import Agent
 from lemming.base import paths
 from lemming.errors import ConfigError
 from lemming.files.documents import Document, read_text, unreadable
@@ -17,7 +17,6 @@ from lemming.files.fitting import about, keyed
 from lemming.files.refusals import require_about_one_file
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
-from lemming.org.schedule import Wake
 from lemming.org.verification import JudgedBy, WhoJudges
 
 PROVIDER = "plan"
@@ -244,13 +243,6 @@ def _stands_for_a_plan(model_key: str, config: Config) -> bool:
     return entry is not None and entry.provider == PROVIDER
 
 
-def wake_of(agent: Agent, config: Config) -> Wake:
-    """Return what wakes an agent: its resume says, or its brain (a plan: being asked), or the settings."""
-    if agent.schedule.wake is not None:
-        return agent.schedule.wake
-    return "addressed" if is_planner(agent, config) else config.org.defaults.wake
-
-
 def waited_files(org: Organisation, agent: str) -> list[str]:
     """Return the files for which an agent's plan waits somewhere; none for a plan that cannot be read."""
     try:
@@ -258,15 +250,6 @@ def waited_files(org: Organisation, agent: str) -> list[str]:
     except ConfigError:  # its turns fail and say so
         return []
     return sorted({member.wait.file for member, _, _ in plan.members() if member.wait and member.wait.file})
-
-
-def files_of_plans(org: Organisation, survey: Survey, config: Config) -> dict[str, list[str]]:
-    """Return the files for which plans wait, by agent; an organisation without plans is not looked at."""
-    keys = [
-        key for key in survey.by_model if (entry := config.models.get(key)) and entry.provider == PROVIDER
-    ]
-    found = {name: waited_files(org, name) for key in keys for name in survey.by_model[key]}
-    return {name: files for name, files in found.items() if files}
 
 
 def plan_file(agent: str) -> str:

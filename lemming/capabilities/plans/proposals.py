@@ -28,10 +28,8 @@ DECISION: dict[str, Any] = {
 }
 
 
-def proposal_in(call: ToolCall) -> NewEntry | None:
-    """Return the request that a successful call of `plan_propose` stands for; None for another tool's."""
-    if call.tool != PROPOSE:
-        return None
+def proposal_in(call: ToolCall) -> NewEntry:
+    """Return the request that a successful call of `plan_propose` stands for."""
     args = call.args
     return NewEntry("request", {"text": args["text"], "target": args["agent"], "plan": args["plan"]}, [])
 

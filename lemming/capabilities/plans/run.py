@@ -86,16 +86,6 @@ def run_key(request_id: str) -> str:
     return f"{PREFIX}{request_id.replace('/', '.')}"
 
 
-def is_run(file: str) -> bool:
-    """Return whether a file of an organisation is the memory of a run.
-
-    >>> is_run("agents/desk/memory/run-3fa9c1d2e0b7.json"), is_run("agents/desk/memory/notes.json")
-    (True, False)
-    """
-    parts = file.split("/")
-    return len(parts) == 4 and parts[2] == "memory" and parts[3].startswith(PREFIX)
-
-
 def run_in(value: Any) -> Run:
     """Return the run that a memory holds; raise `ValueError` that says what of it is wrong."""
     run: Run = value_of(Run, value)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.capabilities.plans.format import PROVIDER
 from lemming.journal.file import journal_ticks, raw_journal
 from lemming.mail.requests import Requests, RequestView
 from lemming.org.organisation import OrgPath
+from lemming.plugins.shipped import OF_PROVIDER
 
 _NAMES_A_REQUEST, _ENDS_A_TURN = b'"request":"', b'{"type":"turn_'
 
@@ -102,5 +102,5 @@ def _cost_in(report: dict[str, Any]) -> RequestCost:
 
 
 def _model_calls(report: dict[str, Any]) -> int:
-    """Return how many calls of a turn went to a model: a plan's own answers are none."""
-    return 0 if report.get("model") == PROVIDER else int(report.get("calls", 0))
+    """Return how many calls of a turn went to a model: answers of a capability's own provider are none."""
+    return 0 if report.get("model") in OF_PROVIDER else int(report.get("calls", 0))

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from lemming.agents import Agent
 from lemming.base.clock import Clock, SystemClock, timestamp
-from lemming.capabilities.plans.asking import said_of
-from lemming.capabilities.plans.format import is_planner
 from lemming.errors import LemmingError
 from lemming.journal.ledger import read_state
-from lemming.memory import read_memories
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.org.schedule import next_due
 from lemming.tick.addressed import stands_still, who_goes_on
 from lemming.tick.counter import load_tick
 from lemming.tick.snapshot import Snapshot, take_snapshot
-from lemming.turn.planned import waits_of
+from lemming.turn.prepared import used_by
+from lemming.turn.seams import Rest
 
 STANDS_STILL = "came no further in its last turn, and gave no answer; a tick by the clock asks it again"
-
-
-class Rest(NamedTuple):
-    """Why nobody goes on, in words, and whether a file or a moment will change that with no tick run."""
-
-    why: str
-    comes_by_itself: bool
 
 
 def rest_of(org: Organisation, names: Collection[str], clock: Clock | None) -> Rest:
@@ -53,9 +43,8 @@ def _rest_of_one(now: Snapshot, name: str) -> Rest:
         return Rest(f"takes no turn: {why}", comes_by_itself=False)
     try:
         agent = now.agent(name)
-        if waits := _waits_outside(now, agent):
-            words = " and ".join(dict.fromkeys(said_of(wait) for wait in waits))
-            return Rest(f"waits for {words}", any("tick" not in wait for wait in waits))
+        if rest := _outside(now, agent):
+            return rest
         if agent.schedule.cron is not None:
             return Rest("takes turns by the clock, and is not due", comes_by_itself=False)
         if (tick := next_due(agent.schedule, now.tick)) > now.tick:
@@ -68,8 +57,6 @@ def _rest_of_one(now: Snapshot, name: str) -> Rest:
     return Rest("" if reason.why == "due" else reason.text, comes_by_itself=False)
 
 
-def _waits_outside(now: Snapshot, agent: Agent) -> list[dict[str, object]]:
-    if not is_planner(agent, now.config):
-        return []
-    begun = read_state(now.org, agent.name).requests
-    return waits_of(begun, read_memories(now.org, agent.name).values)
+def _outside(now: Snapshot, agent: Agent) -> Rest | None:
+    begun, asked = read_state(now.org, agent.name).requests, used_by(agent, now.config)
+    return next((rest for it in asked if (rest := it.rest(now.org, agent, begun))), None)

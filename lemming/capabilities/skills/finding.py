@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from lemming.access.grants import kept_at
 from lemming.access.open import read_text
 from lemming.base import paths
+from lemming.base.paths import SKILL_FILE
 from lemming.capabilities.skills.search import SkillSearch, warning
-from lemming.capabilities.skills.skill import SKILL_FILE, Skill, skill_of
+from lemming.capabilities.skills.settings import patterns_of
+from lemming.capabilities.skills.skill import Skill, skill_of
 from lemming.errors import ConfigError, Problem, ToolError
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent
@@ -38,7 +40,7 @@ class Skills:
 def folders_of(agent: Agent) -> list[tuple[str, str, str]]:
     """Return each pattern of an agent's resume, with a folder to look in, and the pattern of the names."""
     found = []
-    for pattern in agent.skills:
+    for pattern in patterns_of(agent):
         folder, _, names = pattern.removeprefix("./").rpartition("/")
         own = (f"{paths.agent_folder(agent.name)}/skills", "skills")
         found += [(pattern, place, names) for place in ((folder,) if folder else own)]
@@ -54,7 +56,7 @@ def skills_of(agent: Agent, org: Organisation, staged: Mapping[str, bytes] = NOT
         led_to_some.update([pattern] if here.by_name else [])
         for name, skill in here.by_name.items():
             found.setdefault(name, skill)
-    rest = tuple(dict.fromkeys(pattern for pattern in agent.skills if pattern not in led_to_some))
+    rest = tuple(dict.fromkeys(pattern for pattern in patterns_of(agent) if pattern not in led_to_some))
     return Skills(dict(sorted(found.items())), tuple(dict.fromkeys(problems)), rest)
 
 

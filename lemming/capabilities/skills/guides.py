@@ -14,9 +14,10 @@ from typing import NamedTuple
 from lemming.access.grants import kept_at
 from lemming.access.open import is_there_to_read, read_text
 from lemming.base import paths
+from lemming.base.paths import GUIDE
+from lemming.capabilities.skills.settings import has_guides
 from lemming.org.resume import Agent
 
-GUIDE = "AGENTS.md"
 GUIDE_CHARS = 20_000
 
 
@@ -43,7 +44,7 @@ class Guide(NamedTuple):
 
 def guide_files(agent: Agent) -> list[str]:
     """Return where the guides of an agent may lie, the nearest last; none for one that is given none."""
-    return [GUIDE, f"{paths.agent_folder(agent.name)}/{GUIDE}"] if agent.guides else []
+    return [GUIDE, f"{paths.agent_folder(agent.name)}/{GUIDE}"] if has_guides(agent) else []
 
 
 def read_guides(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> list[Guide]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lemming.access.grants import Place, kept_at
 from lemming.access.open import LISTING_LIMIT, is_there_to_read, list_folder
-from lemming.capabilities.skills.skill import SKILL_FILE
+from lemming.base.paths import SKILL_FILE
 from lemming.errors import Problem, ToolError
 
 DEEPEST = 4

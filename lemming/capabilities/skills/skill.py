@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.capabilities.skills.front_matter import NotFrontMatter, split, values_of
+from lemming.base.front_matter import NotFrontMatter, split, values_of
+from lemming.base.paths import SKILL_FILE
 from lemming.errors import ConfigError, Problem
 
-SKILL_FILE = "SKILL.md"
 DESCRIPTION_CHARS = 1024
 
 _NAME_CHARS = 64

@@ -13,9 +13,6 @@ from typing import Any
 from lemming.access.grants import resolve
 from lemming.base import paths
 from lemming.base.contract import ToolCall
-from lemming.capabilities.calendars.jobs import MEMORY
-from lemming.capabilities.skills.finding import folders_of
-from lemming.capabilities.skills.guides import guide_files
 from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.marks import Marks, forget_marks, rename_marks
 from lemming.capabilities.trust.order import AGENT, TRUST, Part
@@ -208,15 +205,10 @@ class Tracker:
         for result in seen.results:
             if "trust" in result:
                 yield Part(self._order.known(result["trust"]), f"what {result['tool']} gave before")
-        for job in seen.jobs:
-            yield from self._of_job(job)
-
-    def _of_job(self, job: Mapping[str, Any]) -> Iterator[Part]:
-        """Yield how far a job is trusted that an agent keeps: as far as the memory it is kept in."""
-        keeper = str(job["target"])
-        words = self._authors.of_memories(keeper, read_memories(self._now.org, keeper))
-        if MEMORY in words and str(job["job"]).startswith(f"{keeper}."):
-            yield Part(words[MEMORY], paths.memory_file(keeper, MEMORY))
+        for keeper, key in seen.jobs_kept:  # a job is trusted as far as the memory it is kept in
+            words = self._authors.of_memories(keeper, read_memories(self._now.org, keeper))
+            if key in words:
+                yield Part(words[key], paths.memory_file(keeper, key))
 
     def _files_of_context(self) -> Iterator[Part]:
         """Yield how far each context file is trusted, in their order."""
@@ -232,11 +224,8 @@ class Tracker:
         if self._entry.images:
             for path in _attached(_entries(seen)):
                 yield self._marks.of(path)
-        if agent.guides:
-            yield from map(self._marks.of, guide_files(agent))
-        if agent.skills:
-            for _, folder, _ in folders_of(agent):
-                yield from self._marks.below(folder)
+        for path in seen.told_by:
+            yield from self._marks.below(path[:-1]) if path.endswith("/") else [self._marks.of(path)]
 
     def _if_allowed(self, file: str) -> Iterator[Part]:
         try:

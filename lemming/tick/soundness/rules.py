@@ -12,7 +12,7 @@ from lemming.base.jsontext import meant, nearest
 from lemming.base.patterns import is_named
 from lemming.org.blocks import TRUST_OF_TOOLS, Trust, TrustRule
 from lemming.org.when import fields_in
-from lemming.plugins.capabilities import missing_for_turn
+from lemming.plugins.capabilities import missing_for_provider, missing_for_turn
 from lemming.plugins.shipped import PREFIXES
 from lemming.tick.soundness.known import WhatIsThere, Wrong, slips_in
 
@@ -92,6 +92,8 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
     for key, missing in missing_for_turn().items():
         if getattr(agent.turn, key) != getattr(TurnLimits, key):
             yield Wrong(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
+    if missing := missing_for_provider(known.provider_of(agent.name)):
+        yield Wrong("/model/key", missing, "take another model key")
     yield from _about_team(agent, known)
     yield from _about_judges(agent, known)
     if agent.output and not flaw_of(agent.output.schema)[0]:

@@ -17,10 +17,10 @@ from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.capabilities.skills.outside import outside_files
 from lemming.errors import ConfigError, DiskError
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
+from lemming.history.outside import outside_files
 from lemming.journal.file import read_journal
 from lemming.journal.records import TurnStarted
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry

@@ -13,7 +13,6 @@ from typing import Any
 
 from lemming.base import paths
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.capabilities.plans.run import is_run
 from lemming.capabilities.store.values import is_store_file
 from lemming.errors import CorruptState, DiskError
 from lemming.files import fs
@@ -24,6 +23,7 @@ from lemming.journal.records import ToolFinished
 from lemming.memory import decode_memory
 from lemming.messages import names_in
 from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import may_be_removed
 from lemming.tick.counter import load_tick
 from lemming.timeline.verify.root import file_digest, file_digests, root_of
 from lemming.timeline.verify.told import Mismatch, Told, Written, read_told
@@ -84,7 +84,7 @@ def _file_findings(base: OrgPath, told: Told, digests: dict[str, str]) -> Iterat
         except DiskError as error:
             yield Mismatch(written.tick, file, "damage", error.message)
             continue
-        if digest is None and is_run(file):  # those that have ended are removed
+        if digest is None and may_be_removed(file):
             continue
         if digest is None:
             yield _missing(base, told, file, written)

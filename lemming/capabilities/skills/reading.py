@@ -8,7 +8,11 @@ from lemming.access.grants import kept_at, why_unsafe
 from lemming.access.open import read_text
 from lemming.agents import Agent
 from lemming.base.jsontext import nearest
-from lemming.base.paths import components
+from lemming.base.paths import SKILL_FILE, components
+from lemming.capabilities.skills.finding import folders_of, skills_of
+from lemming.capabilities.skills.search import SkillSearch
+from lemming.capabilities.skills.settings import patterns_of
+from lemming.capabilities.skills.told import skill_lines
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files.fitting import about
 from lemming.org.config import Org
@@ -26,12 +30,10 @@ class SkillRead(EngineTool):
 
     def why_refused(self, agent: Agent, settings: Org) -> str:
         """Return the rule by which an agent may not call it; the skills of its resume are what allows it."""
-        return "" if agent.skills else "refused: its resume lists no skills"
+        return "" if patterns_of(agent) else "refused: its resume lists no skills"
 
     def reads(self, agent: Agent, settings: Org) -> Places:
         """Return the folders that the patterns of the resume lead to."""
-        from lemming.capabilities.skills.finding import folders_of
-
         return {folder: f'skills "{pattern}"' for pattern, folder, _ in folders_of(agent)}
 
     def plan(
@@ -41,11 +43,6 @@ class SkillRead(EngineTool):
         file: Annotated[str, about("A file of the skill, by its path from there; empty: SKILL.md.")] = "",
     ) -> ToolResult:
         """Return the skill's text and the names of its further files, or the text of one of them."""
-        from lemming.capabilities.skills.finding import skills_of
-        from lemming.capabilities.skills.search import SkillSearch
-        from lemming.capabilities.skills.skill import SKILL_FILE
-        from lemming.capabilities.skills.told import skill_lines
-
         skills = skills_of(context.agent, context.org, context.staged).by_name
         if not name:
             return ToolResult(True, "\n".join(skill_lines(skills.values())) or "(no skills)")

@@ -11,7 +11,6 @@ from lemming.base.clock import parse_timestamp
 from lemming.base.times.cron import explained, occurrences
 from lemming.capabilities.calendars.calendar import load_calendar
 from lemming.capabilities.calendars.jobs import MEMORY, TOOL, job_of
-from lemming.capabilities.toolbox.reminders import zone_of
 from lemming.errors import ToolError
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
@@ -46,7 +45,8 @@ class KeepJob(EngineTool):
             if jobs.pop(name, None) is None:
                 raise ToolError(f'{self.name}: no job "{name}"', hint=f"yours: {', '.join(jobs) or 'none'}")
             return ToolResult(True, f'"{name}" is dropped', (_effect(context, jobs),))
-        plain = {"cron": cron, "text": text, "timezone": zone_of(context.agent, context.settings)}
+        zone_name = context.agent.schedule.timezone or context.settings.timezone or "UTC"
+        plain = {"cron": cron, "text": text, "timezone": zone_name}
         try:
             job_of(context.agent.name, plain)
         except (ValueError, TypeError) as error:

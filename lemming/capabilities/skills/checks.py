@@ -8,8 +8,10 @@ from pathlib import Path
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.jsontext import nearest
+from lemming.base.paths import GUIDE
 from lemming.capabilities.skills.finding import COMMON_FOLDERS, skills_in, skills_of
-from lemming.capabilities.skills.guides import GUIDE, GUIDE_CHARS, read_guides
+from lemming.capabilities.skills.guides import GUIDE_CHARS, read_guides
+from lemming.capabilities.skills.settings import has_guides, patterns_of
 from lemming.errors import Problem, ToolError
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
@@ -17,9 +19,9 @@ from lemming.org.organisation import Organisation, OrgPath
 
 def problems_of_skills(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
     """Yield what is wrong; nothing, and without a look, for an agent that has neither guides nor skills."""
-    if agent.guides:
+    if has_guides(agent):
         yield from _about_guides(Path(base), agent)
-    if agent.skills:
+    if patterns_of(agent):
         yield from _about_skills(Organisation.at(base), agent, config)
 
 
@@ -48,7 +50,7 @@ def _about_skills(org: Organisation, agent: Agent, config: Config) -> Iterator[P
         yield _warning(resume, "/skills", what, "take a model key whose prompt is full")
     found = skills_of(agent, org)
     yield from found.problems
-    for index, pattern in enumerate(agent.skills):
+    for index, pattern in enumerate(agent.further["skills"]):
         pointer, named = f"/skills/{index}", found.by_name.get(pattern.rpartition("/")[2])
         if pattern in found.patterns:
             yield _warning(resume, pointer, f'no skill is called "{pattern}"', _instead(org, agent, pattern))

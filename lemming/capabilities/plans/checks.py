@@ -8,7 +8,7 @@ from lemming.agents import Agent
 from lemming.capabilities.plans.allowed import about_the_allowed
 from lemming.capabilities.plans.check import placed, problems_in
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan
-from lemming.capabilities.toolbox.planning import staff_for
+from lemming.capabilities.plans.staff import staff_for
 from lemming.errors import ConfigError, Problem
 from lemming.files.stamps import is_there
 from lemming.org.config import Config

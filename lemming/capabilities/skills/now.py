@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
+from lemming.base.paths import SKILL_FILE
 from lemming.capabilities.skills.finding import COMMON_FOLDERS, folders_of, skills_in, skills_of
 from lemming.capabilities.skills.search import SkillSearch
-from lemming.capabilities.skills.skill import SKILL_FILE, Skill
+from lemming.capabilities.skills.skill import Skill
 from lemming.errors import Problem
 from lemming.org.organisation import Organisation
 
@@ -30,7 +31,7 @@ def skills_now(org: Organisation) -> tuple[list[SkillNow], list[Problem]]:
     ]
     readers: dict[str, list[str]] = {}
     for agent in agents.values():
-        for skill in skills_of(agent, org).by_name.values() if agent.skills else ():
+        for skill in skills_of(agent, org).by_name.values():
             readers.setdefault(skill.folder, []).append(agent.name)
     found: dict[str, SkillNow] = {}
     problems: list[Problem] = []

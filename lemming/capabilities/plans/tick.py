@@ -1,21 +1,21 @@
-"""Runs of plans that have ended: all but the newest are removed at the end of a tick with turns.
+"""Plans in a tick: what their turns read, and runs that have ended: all but the newest are removed.
 
 Which ones follows from the memories and the ledger alone, so a second attempt removes the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from lemming.agents import Survey
-from lemming.capabilities.plans.format import AgentPlan, is_planner, read_plan
+from lemming.agents import Agent
+from lemming.capabilities.plans.format import AgentPlan, plan_file, read_plan, waited_files
 from lemming.capabilities.plans.run import PREFIX, run_key
 from lemming.errors import ConfigError, CorruptState
 from lemming.journal.ledger import read_state
 from lemming.memory import delete_memory, list_memories, read_memories
-from lemming.org.config import Config
 from lemming.org.organisation import Organisation
+from lemming.tick.seams import TickLook, TickPart
 
 
 class _Ended(NamedTuple):
@@ -23,14 +23,23 @@ class _Ended(NamedTuple):
     key: str
 
 
-def remove_old_runs(org: Organisation, survey: Survey, config: Config, order: Iterable[str]) -> None:
-    """Remove the runs of those who had a turn that their plans do not keep. Raises `DiskError`."""
-    for name in order:
-        agent = survey.agents.get(name)
-        if agent is not None and is_planner(agent, config):
-            ended = sorted(_ended(org, name), reverse=True)
-            for run in ended[_kept(org, name) :]:
-                delete_memory(org.base, name, run.key)
+class PlansInTicks(TickPart):
+    """Its agents are those that follow plans."""
+
+    def reads(self, agent: Agent) -> Mapping[str, str]:
+        """Return the agent's plan."""
+        return {plan_file(agent.name): "its plan"}
+
+    def may_read(self, org: Organisation, agent: Agent) -> Sequence[str]:
+        """Return the files for which its plan waits."""
+        return waited_files(org, agent.name)
+
+    def ends(self, look: TickLook, order: Sequence[str]) -> None:
+        """Remove the runs of those who had a turn that their plans do not keep."""
+        for name in filter(self.agents.__contains__, order):
+            ended = sorted(_ended(look.org, name), reverse=True)
+            for run in ended[_kept(look.org, name) :]:
+                delete_memory(look.org.base, name, run.key)
 
 
 def _kept(org: Organisation, name: str) -> int:

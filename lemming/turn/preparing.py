@@ -1,0 +1,104 @@
+"""What a turn starts from, as capabilities see to it: before it begins, when nothing is recorded yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lemming.files.fields import Json
+from lemming.journal.begun import Begun
+from lemming.mail.held import Ends, EntriesOf, Read
+from lemming.mail.tasks import Task
+from lemming.mail.visibility import View
+from lemming.memory import Memories
+from lemming.messages import OutboxEntry
+from lemming.turn.labels import PLAIN, Labels
+from lemming.turn.moments import Moment, Showing
+from lemming.turn.places import LetsIn, ToShow
+
+if TYPE_CHECKING:
+    from lemming.turn.prompt import Seen
+
+
+class Preparation:
+    """One capability's look at what a turn starts from: the only part of it that sees files.
+
+    Nothing has happened yet, and nothing is recorded: after a crash it looks again.
+    """
+
+    def __init__(self, moment: Moment) -> None:
+        self.moment = moment
+
+    def finds(self, memories: Memories) -> Mapping[str, str]:
+        """Look at what decides whether there is a turn; asked before all else, also of who has nothing new.
+
+        Returns the files that were read, each with its digest: a change of one is news to who wakes by what
+        it reads. Raises a `LemmingError`: the turn fails.
+        """
+        return {}
+
+    def rests(self, begun: Begun) -> bool:
+        """Return whether a request does not go on yet, though nothing that was asked for it is open."""
+        return False
+
+    def is_led(self, begun: Begun) -> bool:
+        """Return whether a request goes on now, though something that was asked for it is open."""
+        return False
+
+    def why_resting(self) -> str:
+        """Return in words what the agent waits for, where there is nothing to take a turn for."""
+        return ""
+
+    def wakes_at(self, memories: Memories) -> int | None:
+        """Return the first tick in which what a request waits for is there; None: no tick says so."""
+        return None
+
+    def labels(self) -> Labels:
+        """Return how the parts of the prompt are told apart; of several, the first counts that says so."""
+        return PLAIN
+
+    def withholds(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is not to be shown yet: it stays unread."""
+        return False
+
+    def is_refused(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is not to be shown, now or later."""
+        return False
+
+    def lets_in(self, entry: OutboxEntry) -> bool:
+        """Return whether gates that ask are to let an entry pass: whoever they ask has said so."""
+        return False
+
+    def wakes(self, view: View, *, is_alone: bool) -> bool:
+        """Return whether there is something to take a turn for; `is_alone`: there is nothing else."""
+        return False
+
+    def ends(self, begun: Begun, read: Read, entries_of: EntriesOf, is_heard: Callable[[str], bool]) -> Ends:
+        """Return how requests have ended that hold something of its, of what is open (`mail.tasks.Holds`)."""
+        return {}
+
+    def told(self, task: Task, results: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return the results of earlier calls, in their places, as the turn is told of them."""
+        return results
+
+    def looks(self, offered: ToShow, lets_in: LetsIn) -> ToShow:
+        """Return what the turn may be shown, of all there is; `lets_in` is what others say of an entry."""
+        return offered
+
+    def shows(self, shown: Showing) -> Showing:
+        """Return what the turn is to be shown; those asked later see what this one leaves."""
+        return shown
+
+    def sections(self) -> Sequence[str]:
+        """Return sections of the prompt that stand after the agent's instructions."""
+        return ()
+
+    def tells(self, seen: Seen, shown: Showing) -> None:
+        """Say what there is to be said of the prompt in what it is made from, in place: it is all known."""
+
+    def given(self) -> Json:
+        """Return what the part starts from, which is recorded as `given.<name>`; empty: it takes no part.
+
+        Asked last. Whatever a part needs of the world stands here, or comes by the turn's answers.
+        """
+        return {}
