@@ -26,6 +26,7 @@ from lemming.exchange.one_file import LIMIT_BYTES, OrgPieces, document_of, wante
 from lemming.exchange.shorthand import WordDefaults
 from lemming.facts.checks import Opened, problems_of_agents, problems_of_config
 from lemming.facts.reach import reaches
+from lemming.facts.readiness import readiness_of
 from lemming.facts.sooner import waits_for_its_name
 from lemming.files import fs
 from lemming.org.config import load_config
@@ -158,6 +159,8 @@ def _tell(base: Path, wanted: OrgPieces) -> None:
         problems += problems_of_agents(org, config, name, Opened(0))
     for problem in problems:
         tell_problem(problem, org)
+    if (found := readiness_of(config.model("default"), base)).is_ready is False:
+        tell(f'the model "default" is not ready: {found.remark}: {found.fix}', style="yellow")
     for remark in waits_for_its_name(survey_agents(org).agents, config, wanted.resumes):
         tell(remark)
     inside = "" if base == Path.cwd() else f"cd {base}; "

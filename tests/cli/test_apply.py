@@ -206,6 +206,14 @@ def test_what_is_there_is_changed_and_code_is_taken_only_with_leave(
     assert load_agent(base, "publisher").instructions.startswith("Write what the keeper sends")
 
 
+def test_a_model_that_cannot_answer_yet_is_told_where_one_reads_what_is_next(
+    idea: Path, tmp_path: Path, bare: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    ran = bare("apply", str(idea), str(tmp_path / "org"), "--yes")
+    assert 'the model "default" is not ready: OPENAI_API_KEY is not set: export OPENAI_API_KEY=...' in ran.err
+
+
 def test_what_a_name_costs_is_told(tmp_path: Path, bare: Lemming) -> None:
     (tmp_path / "a.yaml").write_text(
         "agents: {publisher: {does: Publish., read: writer}, writer: {does: Write., read: human}}"
