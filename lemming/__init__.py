@@ -8,8 +8,9 @@ from lemming.base.version import __version__
 
 if TYPE_CHECKING:
     from lemming.asking import AskOutcome, aask, ask
+    from lemming.building import build
 
-__all__ = ["AskOutcome", "__version__", "aask", "ask"]
+__all__ = ["AskOutcome", "__version__", "aask", "ask", "build"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from lemming import asking
 
         return getattr(asking, name)
+    if name == "build":
+        from lemming.building import build
+
+        return build
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

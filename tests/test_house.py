@@ -37,7 +37,7 @@ FLOORS = (
     {"history"},
     {"open_to_run"},
     {"engine"},
-    {"asking", "timeline"},
+    {"asking", "building", "timeline"},
     {"facts", "rehearsal"},
     {"dashboard", "evals", "telemetry"},
     {"commands"},

@@ -14,7 +14,6 @@ from lemming.access.trust import Agreement, Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base.times.here import zone_here
 from lemming.commands.failures import tell_problem
-from lemming.commands.init import template_files
 from lemming.commands.new_agent import surroundings
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org_if_any, is_org
@@ -24,6 +23,7 @@ from lemming.errors import DiskError, NotTrusted, UsageError
 from lemming.exchange.applying import Change, changes_of, write
 from lemming.exchange.one_file import LIMIT_BYTES, OrgPieces, document_of, wanted_of
 from lemming.exchange.shorthand import WordDefaults
+from lemming.exchange.template import template_files
 from lemming.facts.checks import Opened, problems_of_agents, problems_of_config
 from lemming.facts.reach import reaches
 from lemming.facts.readiness import readiness_of

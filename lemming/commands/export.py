@@ -13,7 +13,6 @@ from lemming.agents import RESUME_LIMIT_BYTES, survey_agents
 from lemming.base.jsontext import parse, pretty
 from lemming.base.paths import resume_file
 from lemming.commands.following import Follow, Ticks, journals_meant
-from lemming.commands.init import template_files
 from lemming.commands.options import AnyAgentName, AsJson, noun
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import (
@@ -29,6 +28,7 @@ from lemming.commands.screen import (
 from lemming.commands.trust import load_settings
 from lemming.errors import NotSent, UsageError
 from lemming.exchange.a2a import card_of, description_in
+from lemming.exchange.template import template_files
 from lemming.exchange.whole_org import document_of_org
 from lemming.files import fs
 from lemming.org.organisation import Organisation

@@ -11,7 +11,6 @@ import typer
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.commands.failures import tell_problem
-from lemming.commands.init import template_files
 from lemming.commands.options import AsJson, noun
 from lemming.commands.org import find_org, is_org
 from lemming.commands.screen import counted, show, show_json, tell
@@ -23,6 +22,7 @@ from lemming.exchange.openclaw import take_openclaw
 from lemming.exchange.putting import Put, put_together, write
 from lemming.exchange.source import Source, open_source
 from lemming.exchange.taken import Destination, Taken
+from lemming.exchange.template import template_files
 from lemming.facts.checks import Opened, problems_of_agents, problems_of_config
 from lemming.files import fs
 from lemming.org.config import MODELS_FILE

@@ -16,18 +16,14 @@ from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import is_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import DiskError, UsageError
+from lemming.exchange.template import TEMPLATES, template_files
 from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.service.models_here import models_here
 from lemming.tick.plan import WITH_TOOLS
 
-BUILT_ON = {"recorded": "newsroom"}
-"""Templates that add to another, or replace files of it."""
-
 _WORDS_FOR_HERE = ("existing", "here", "this", "current")
-
-TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
 
 def init(
@@ -87,17 +83,6 @@ def init(
     for relative in made:
         show(str(folder / relative))
     _tell_next(base, folder, wish)
-
-
-def template_files(template: str) -> dict[str, bytes]:
-    """Return the files of a template by their path in the organisation."""
-    root = TEMPLATES / template
-    own = {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    }
-    return {**template_files(BUILT_ON[template]), **own} if template in BUILT_ON else own
 
 
 def _refuse_what_is_not_meant(base: Path, folder: Path) -> None:

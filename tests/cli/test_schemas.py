@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from terminal import Lemming
 
-from lemming.commands.init import template_files
+from lemming.exchange.template import template_files
 from lemming.facts.schemas import FORMATS, schema_of
 from lemming.journal.records import RECORDS
 from lemming.memory import save_memory

@@ -12,7 +12,7 @@ import pytest
 
 from lemming.agents import survey_agents
 from lemming.capabilities.gates.gate import Gate
-from lemming.commands.init import template_files
+from lemming.exchange.template import template_files
 from lemming.files import fs
 from lemming.files.documents import value_of
 from lemming.org.config import load_config

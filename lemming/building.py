@@ -1,0 +1,82 @@
+"""An organisation out of Python values: the same document as `lemming apply`, with functions as tools."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lemming.agents import survey_agents
+from lemming.base.times.here import zone_here
+from lemming.errors import UsageError
+from lemming.exchange.applying import changes_of, write
+from lemming.exchange.one_file import wanted_of
+from lemming.exchange.shorthand import WordDefaults
+from lemming.exchange.template import template_files
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
+from lemming.tick.plan import is_for_a_person
+
+Words = Mapping[str, Any]
+
+_HEAD = "from lemming.tools import RecoverableError, ToolContext, tool\n\n\n"
+
+
+def build(
+    folder: str | os.PathLike[str],
+    *,
+    agents: Mapping[str, str | Words],
+    models: Mapping[str, Words] | None = None,
+    settings: Words | None = None,
+    files: Mapping[str, Any] | None = None,
+) -> Path:
+    """Make an organisation in a folder, or change the one that is there; return the folder.
+
+    The words are those of docs/one-file.md, and what they do not name stays as it is. A tool may be a
+    function, whose source is written to `tools/NAME.py`: it brings its own imports along, in its body.
+    Raises `UsageError` and `ConfigError` for what is wrong, with its place, and writes nothing then.
+    """
+    base = Path(folder).expanduser().absolute()
+    texts = dict(files or {})
+    said = {name: _with_names(words, texts) for name, words in agents.items()}
+    parts = {"agents": said, "models": models, "settings": settings, "files": texts}
+    document = {part: value if part == "agents" else dict(value) for part, value in parts.items() if value}
+    template: dict[str, bytes] = {}
+    if (base / "agents").is_dir():
+        org = Organisation(base)
+        known, config = survey_agents(org).agents, load_config(org)
+        persons = tuple(name for name, agent in known.items() if is_for_a_person(agent, config))
+        names, around = [*known], WordDefaults(persons, "" if config.org.timezone else zone_here())
+    else:
+        template = template_files("empty")
+        names, around = ["human"], WordDefaults(("human",), zone_here())
+    write(base, changes_of(base, wanted_of(document, "build()", names, around), template))
+    return base
+
+
+def _with_names(words: str | Words, texts: dict[str, Any]) -> str | dict[str, Any]:
+    """Return an agent's words with the names of functions in their place; their sources go to the files."""
+    if isinstance(words, str):
+        return words
+    tools = words.get("tools", [])
+    tools = tools if isinstance(tools, list | tuple) else [tools]
+    if not any(map(callable, tools)):
+        return dict(words)
+    for function in filter(callable, tools):
+        texts[f"tools/{function.__name__}.py"] = source_of(function)
+    return {**words, "tools": [it.__name__ if callable(it) else it for it in tools]}
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """Return the file of a tool that is this function. Raises `UsageError` for one that cannot be a file."""
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise UsageError(f"the source of {function!r} is not there", hint="write it into a file") from error
+    if not source.lstrip().startswith(("def ", "async def ", "@")):
+        hint = "a function with `def`, a docstring and types; docs/tools.md"
+        raise UsageError(f"{function!r} cannot be a tool's file", hint=hint)
+    return f"{_HEAD}{source}" if source.startswith("@") else f"{_HEAD}@tool\n{source}"

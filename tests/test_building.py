@@ -1,0 +1,83 @@
+"""`lemming.build`: an organisation out of Python values, with functions as tools."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lemming
+from lemming.agents import load_agent
+from lemming.engine import run_once
+from lemming.errors import LemmingError
+from lemming.exchange.one_file import document_of
+from lemming.testing import say, tree, write_script
+from lemming.tools import tool
+
+SCRIPTED = {"provider": "scripted", "tools": "native", "options": {"file": "config/answers.jsonl"}}
+
+
+def word_count(text: str) -> int:
+    """Count the words of a text."""
+    import re
+
+    return len(re.findall(r"\w+", text))
+
+
+@tool(tool_class="read", repeatable=True)
+def letter_count(text: str) -> int:
+    """Count the letters of a text."""
+    return len(text)
+
+
+def test_what_is_built_answers_with_its_own_function(tmp_path: Path) -> None:
+    clerk = {"does": "Count.", "read": "human", "wake": "addressed", "tools": [word_count, letter_count]}
+    org = lemming.build(tmp_path / "org", agents={"clerk": clerk}, models={"default": SCRIPTED})
+    assert load_agent(org, "clerk").permissions.tools == ["word_count", "letter_count"]
+    calls = [{"tool": name, "args": {"text": "a b c"}} for name in ("word_count", "letter_count")]
+    answer = {"agent": "clerk", "contains": "5", "reply": say("three words", kind="response")}
+    write_script(org, [{"agent": "clerk", "step": 0, "calls": calls}, answer])
+    outcome = lemming.ask(org, "clerk", "How long is it?", timeout_s=60)
+    assert (outcome.has_answer, outcome.answer) == (True, "three words")
+
+
+def test_the_same_again_changes_nothing_and_other_words_change_what_they_name(tmp_path: Path) -> None:
+    agents: dict[str, Any] = {"lead": {"does": "Lead.", "ask": "scout", "read": "human"}, "scout": "Look."}
+    org = lemming.build(tmp_path / "org", agents=agents, models={"default": SCRIPTED})
+    before = tree(org, without=())
+    lemming.build(org, agents=agents, models={"default": SCRIPTED})
+    assert tree(org, without=()) == before
+    lemming.build(org, agents={"scout": {"does": "Look closely.", "read": "lead"}})
+    assert load_agent(org, "scout").instructions == "Look closely."
+    assert load_agent(org, "lead").instructions == "Lead."
+    write_script(org, [{"reply": say("done")}])
+    assert not run_once(org).by_status("failed")
+
+
+@pytest.mark.parametrize(
+    ("agents", "told"),
+    [
+        ({"ada": {"doez": "x"}}, 'did you mean "does"?'),
+        ({"ada": {"does": "x", "tools": [len]}}, "the source of <built-in function len> is not there"),
+        ({"ada": {"does": "x", "tools": [lambda: 1]}}, "cannot be a tool's file"),
+    ],
+)
+def test_what_is_wrong_is_told_and_nothing_is_written(tmp_path: Path, agents: Any, told: str) -> None:
+    with pytest.raises(LemmingError) as caught:
+        lemming.build(tmp_path / "org", agents=agents)
+    assert told in f"{caught.value} {caught.value.hint}"
+    assert not (tmp_path / "org").exists()
+
+
+def test_the_page_shows_what_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parent.parent / "docs/one-file.md").read_text()
+    (code,) = re.findall(r"```python\n(import lemming.*?)```", page, re.DOTALL)
+    file = tmp_path / "example.py"
+    file.write_text(code)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(code, str(file), "exec"), names)
+    assert load_agent(names["org"], "clerk").permissions.tools == ["word_count"]
+    assert document_of(b"agents: {a: b}", "x.yaml") == {"agents": {"a": "b"}}
