@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any, NamedTuple, get_args
 
 from lemming.base.jsontext import nearest
 from lemming.base.kinds import ToolClass
 from lemming.errors import UsageError
+from lemming.files.fitting import further_of, types_by_key
 from lemming.org.resume import Agent
 
 Json = dict[str, Any]
@@ -43,7 +43,7 @@ PLACES = {
 }
 """The words that stand for one place in a resume."""
 WORDS = (*PLACES, "model", "approve", "budget")
-_OWN_KEYS = frozenset(field.name for field in fields(Agent) if field.init) - {"further"}
+_OWN_KEYS = frozenset((*types_by_key(Agent), *further_of(Agent))) - {"further"}
 _DOLLARS = re.compile(r"\$\s*([0-9]+(?:\.[0-9]+)?)")
 _ONE_OR_MORE = frozenset({"read", "tools", "may_read", "may_write", "kinds", "ask", "hand_to", "approve"})
 

@@ -13,6 +13,7 @@ import yaml
 from terminal import Lemming
 
 from lemming.agents import load_agent
+from lemming.capabilities.gates.keys import gates_in
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.org.config import load_config
@@ -101,7 +102,7 @@ def test_every_template_goes_through_one_file_and_stays_what_it_was(
         assert load_agent(again, name) == load_agent(base, name)
     first, second = load_config(base), load_config(again)
     assert {**second.models, **first.models} == {**second.models}
-    assert first.org.gates == second.org.gates
+    assert gates_in(first.org) == gates_in(second.org)
 
 
 def test_toml_and_json_say_the_same(tmp_path: Path, bare: Lemming) -> None:
@@ -138,7 +139,7 @@ def test_who_is_asked_and_who_asks_read_each_other_and_who_is_asked_wakes_for_it
     assert scout.permissions.read_outboxes == ["lead", "human"]
     assert "lead" in old.permissions.read_outboxes
     assert (scout.schedule.wake, scout.turn.max_steps, scout.turn.strategy) == ("addressed", 3, "react")
-    assert [gate.plain for gate in scout.gates] == [
+    assert [gate.plain for gate in gates_in(scout)] == [
         {"at": "call", "then": "ask", "class": ["send"]},
         {"at": "call", "then": "ask", "tool": ["file_write"]},
     ]

@@ -10,6 +10,7 @@ import pytest
 from terminal import Lemming
 
 from lemming.agents import load_agent
+from lemming.capabilities.gates.keys import gates_in
 from lemming.engine import run_once
 from lemming.errors import CorruptState
 from lemming.messages import read_outbox_entries
@@ -82,7 +83,7 @@ def test_gates_budget_strategy_and_the_clock_are_flags(base: Path, lemming: Lemm
     ran = lemming("agents", "new", "ops", *words, "--cron", "0 9 * * 1-5", "--model", "scripted")
     assert ran.status == 0
     ops = load_agent(base, "ops")
-    assert [gate.plain for gate in ops.gates] == [
+    assert [gate.plain for gate in gates_in(ops)] == [
         {"at": "spend", "then": "block", "dollars": 2.5, "per": "agent"},
         {"at": "call", "then": "ask", "class": ["execute"]},
         {"at": "call", "then": "ask", "tool": ["file_write"]},
