@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 USUAL_PORTS = {"http": 80, "https": 443}
+_NAT64 = IPv6Network("64:ff9b::/96")  # addresses that stand for those of IPv4 behind a translator: RFC 6052
 
 
 def is_named(host: str, port: int, patterns: Iterable[str]) -> bool:
@@ -55,13 +56,3 @@ def is_public(address: str) -> bool:
         if hides_another or number.is_site_local:
             return False
     return number.is_global and not number.is_multicast and not number.is_reserved
-
-
-class _Prefix:
-    """The addresses that stand for those of IPv4 behind a translator: RFC 6052."""
-
-    def __contains__(self, number: IPv6Address) -> bool:
-        return int(number) >> 32 == int(IPv6Address("64:ff9b::")) >> 32
-
-
-_NAT64 = _Prefix()

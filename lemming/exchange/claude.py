@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.paths import GUIDE, SKILL_FILE
+from lemming.base.paths import GUIDE
 from lemming.exchange.mapping import (
     HARMLESS,
     agent_name,
-    copy_folder,
     join_team,
     model_key,
     resume_of,
+    take_skills,
     tell_of_others,
     title_of,
     tools_for,
@@ -37,7 +37,7 @@ _NOT_CARRIED_OVER = {
 def take_claude(source: Source, known: Destination, taken: Taken) -> None:
     """Take the subagents of a project, its skills, and its `AGENTS.md` or `CLAUDE.md`."""
     is_guided = _take_guide(source, known, taken)
-    skills = _take_skills(source, known, taken)
+    skills = take_skills(source, SKILLS, known, taken)
     for path in source.below(AGENTS):
         file = f"{AGENTS}/{path}"
         document = source.document(file) if path.endswith(".md") else None
@@ -144,15 +144,3 @@ def _take_guide(source: Source, known: Destination, taken: Taken) -> bool:
     if found and not (known.is_in_place and found == GUIDE):
         taken.optional[GUIDE] = source.raw(found) or b""
     return found is not None
-
-
-def _take_skills(source: Source, known: Destination, taken: Taken) -> dict[str, str]:
-    """Return the skills of the project by name, each with what a resume lists it as."""
-    names = [
-        name for name in source.names(SKILLS)[0] if source.raw(f"{SKILLS}/{name}/{SKILL_FILE}") is not None
-    ]
-    if known.is_in_place:
-        return {name: f"{SKILLS}/{name}" for name in names}
-    for name in names:
-        copy_folder(source, f"{SKILLS}/{name}", f"skills/{name}", taken.optional)
-    return {name: name for name in names}

@@ -6,16 +6,16 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from lemming.base.front_matter import NotFrontMatter, load_yaml
-from lemming.base.paths import GUIDE, SKILL_FILE
+from lemming.base.paths import GUIDE
 from lemming.exchange.mapping import (
     agent_name,
-    copy_folder,
     cron_of,
     join_team,
     model_key,
     part_of,
     resume_of,
     schedule_of,
+    take_skills,
     tell_of_others,
     words_in,
 )
@@ -33,7 +33,7 @@ def take_company(source: Source, known: Destination, taken: Taken) -> None:
     """Take the agents of a company, its skills, its goals, its recurring tasks and their schedules."""
     company = source.document("COMPANY.md") or ({}, "")
     sidecar = _sidecar(source, taken)
-    skills = _take_skills(source, known, taken)
+    skills = take_skills(source, "skills", known, taken)
     _take_guide(company, taken)
     for folder in source.names("agents")[0]:
         _take_agent(source, folder, known, taken, part_of(sidecar, "agents", folder), skills)
@@ -75,17 +75,13 @@ def _take_guide(company: tuple[dict[str, Any], str], taken: Taken) -> None:
         taken.optional[GUIDE] = f"# {keys.get('name') or 'The company'}\n\n{text}\n".encode()
 
 
-def _take_skills(source: Source, known: Destination, taken: Taken) -> list[str]:
-    names = [
-        name for name in source.names("skills")[0] if source.raw(f"skills/{name}/{SKILL_FILE}") is not None
-    ]
-    for name in [] if known.is_in_place else names:
-        copy_folder(source, f"skills/{name}", f"skills/{name}", taken.optional)
-    return names
-
-
 def _take_agent(
-    source: Source, folder: str, known: Destination, taken: Taken, beside: dict[str, Any], skills: list[str]
+    source: Source,
+    folder: str,
+    known: Destination,
+    taken: Taken,
+    beside: dict[str, Any],
+    skills: dict[str, str],
 ) -> None:
     file = f"agents/{folder}/{_OWN_FILE}"
     document = source.document(file)

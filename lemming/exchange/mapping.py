@@ -9,6 +9,7 @@ from typing import Any
 from lemming.base.model_servers import SERVERS
 from lemming.base.paths import AGENT_NAME
 from lemming.base.times.cron import why_no_cron, why_no_zone
+from lemming.capabilities.skills.skill import SKILL_FILE
 from lemming.exchange.source import Source
 from lemming.exchange.taken import Destination, Taken
 
@@ -189,6 +190,17 @@ def copy_folder(source: Source, folder: str, to: str, files: dict[str, bytes]) -
         raw = source.raw(f"{folder}/{path}")
         if raw is not None:
             files[f"{to}/{path}"] = raw
+
+
+def take_skills(source: Source, folder: str, known: Destination, taken: Taken) -> dict[str, str]:
+    """Take the skills in a folder, and return them by name, each with what a resume lists it as."""
+    files = {name: f"{folder}/{name}" for name in source.names(folder)[0]}
+    skills = {name: path for name, path in files.items() if source.raw(f"{path}/{SKILL_FILE}") is not None}
+    if known.is_in_place:
+        return skills
+    for name, path in skills.items():
+        copy_folder(source, path, f"skills/{name}", taken.optional)
+    return {name: name for name in skills}
 
 
 def tell_of_others(taken: Taken, where: str, names: Iterable[str]) -> None:

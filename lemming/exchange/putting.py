@@ -86,7 +86,8 @@ def _optional(base: Path, taken: Taken) -> dict[str, bytes]:
 
 def _models(base: Path, taken: Taken, made: bytes | None) -> bytes | None:
     """Return the models' file with the keys that it lacks; None when it lacks none."""
-    used = {key for resume in taken.resumes.values() for key in _keys_of(resume["model"])}
+    models = [resume["model"] for resume in taken.resumes.values()]
+    used = {key for model in models for key in (model["key"], *model.get("fallback", ()))}
     if made is None and _is_there(base, MODELS_FILE):
         made = fs.read_bytes(base / MODELS_FILE, _LIMIT_BYTES)
     plain: dict[str, Any] = parse(made, allow_bom=True) if made else {}
@@ -104,10 +105,6 @@ def with_keys(raw: bytes, plain: dict[str, Any], missing: dict[str, Any]) -> byt
     lines = [f"  {compact(key).decode()}: {compact(value).decode()}" for key, value in missing.items()]
     text = b"," * bool(plain) + ("\n" + ",\n".join(lines) + "\n").encode()
     return as_laid_out(before.rstrip() + text + brace + after + b"\n", wanted)
-
-
-def _keys_of(model: dict[str, Any]) -> list[str]:
-    return [model["key"], *model.get("fallback", [])]
 
 
 def _agent_in(path: str) -> str:

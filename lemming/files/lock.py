@@ -123,7 +123,7 @@ def description(root: Path, relative: str) -> bytes | None:
         raise DiskError(f"cannot read: {error.strerror}", where=str(root / relative)) from error
     try:
         answer = fcntl.fcntl(descriptor, _GET, _record_lock(fcntl.F_WRLCK))
-        if _kind_in(answer) == fcntl.F_UNLCK:
+        if struct.unpack_from("h", answer, 0 if _IS_LINUX else 20)[0] == fcntl.F_UNLCK:
             return None
         return os.pread(descriptor, _DESCRIPTION_BYTES, 0)
     except OSError:
@@ -137,8 +137,3 @@ def _record_lock(kind: int) -> bytes:
     if _IS_LINUX:
         return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
     return struct.pack("qqihh", 0, 0, 0, kind, os.SEEK_SET)
-
-
-def _kind_in(record_lock: bytes) -> int:
-    found = struct.unpack_from("h", record_lock, 0 if _IS_LINUX else 20)[0]
-    return int(found)

@@ -104,9 +104,10 @@ class Repository:
 
     def run(self, *words: str, feed: bytes = b"", **environment: str) -> bytes:
         """Run git and return what it printed; raise `GitFailed` with what it complained about."""
+        program = shutil.which("git", path=_path()) or "git"
         try:
             done = subprocess.run(
-                [_program(), *(_FLUSHED if self.is_flushed else _UNFLUSHED), *words],
+                [program, *(_FLUSHED if self.is_flushed else _UNFLUSHED), *words],
                 input=feed,
                 capture_output=True,
                 check=False,
@@ -133,14 +134,6 @@ class Repository:
         except GitFailed:
             return True
         return False
-
-    def drop_index(self) -> None:
-        """Forget what was staged last: the next look at the files makes it up."""
-        fs.remove(self.base, f"{FOLDER}/index")
-
-    def set_aside(self, folder: str) -> None:
-        """Move the whole repository to a folder of the organisation."""
-        fs.move(self.base, FOLDER, folder)
 
     def head(self) -> str:
         """Return the newest commit; empty when there is none."""
@@ -262,10 +255,6 @@ def _path() -> str:
     """Return where programs are looked for: not in the folder we happen to be in."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
-
-
-def _program() -> str:
-    return shutil.which("git", path=_path()) or "git"
 
 
 def _quoted(path: str) -> str:

@@ -15,6 +15,7 @@ from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.clock import timestamp
 from lemming.errors import GitFailed, LemmingError
+from lemming.files import fs
 from lemming.history.git import BRANCH, FOLDER, Repository
 from lemming.history.outside import outside_roots
 from lemming.journal.events import Event, HistoryNotKept, TickBegins, TickEnds
@@ -43,27 +44,24 @@ class Recorder:
     def hear(self, event: Event) -> None:
         """Take one event; an observer of the engine's."""
         if isinstance(event, TickBegins) and event.turns_left is None:
-            self.before_tick(event.tick)
+            self._attempt(lambda: self.keep_pending(event.tick))
         elif isinstance(event, TickEnds) and not event.report.is_quiet:
-            self.after_tick(event.report)
-
-    def before_tick(self, tick: int) -> None:
-        """Keep what people changed since the last commit; or the tick whose commit a crash prevented."""
-        self._attempt(lambda: self.keep_pending(tick))
-
-    def after_tick(self, report: TickReport) -> None:
-        """Keep what a committed tick changed. A tick that changed nothing has no commit."""
-        self._attempt(lambda: self._keep_changes(report))
+            self._attempt(lambda: self._keep_changes(event.report))
 
     def keep_pending(self, tick: int) -> None:
-        """Do what `before_tick` does, and raise `GitFailed` when it cannot be done."""
+        """Keep what people changed since the last commit; or the tick whose commit a crash prevented.
+
+        Raises `GitFailed`.
+        """
         files = self._repository.changes()
         if not _matters(files):
             return
         last = _last_tick(self._repository)
         missing = [] if last is None else ticks_with_turns(self._runtime.base, last + 1, tick)
         if len(missing) == 1:
-            self._keep_tick(missing[0], _turns_of(self._runtime.base, missing[0]), files, Late="yes")
+            records = read_journal(self._runtime.base, missing[0])
+            turns = [record.report for record in records if isinstance(record, TurnCommitted)]
+            self._keep_tick(missing[0], turns, files, Late="yes")
         elif missing:
             first, newest = missing[0], missing[-1]
             trailers = {"Tick": newest, "From-Tick": first, "Late": "yes"}
@@ -114,17 +112,18 @@ class Recorder:
 
     def _mend(self, found: GitFailed) -> None:
         """Make a damaged repository one that can be used: without its index, or anew, the old one aside."""
-        self._repository.drop_index()
+        fs.remove(self._runtime.base, f"{FOLDER}/index")  # the next look at the files makes it up
         if not self._repository.is_damaged():
             return
         aside = f"{paths.ASIDE}/{timestamp(self._runtime.clock.now()).replace(':', '')}/history.git"
-        self._repository.set_aside(aside)
+        fs.move(self._runtime.base, FOLDER, aside)
         self.open()
         hint = f"nothing else is lost; the old one is in {aside}, and git may still read some of it"
         why = f"the history was damaged and begins anew ({found.message})"
         self._tell(GitFailed(why, where=FOLDER, hint=hint))
 
     def _keep_changes(self, report: TickReport) -> None:
+        """Keep what a committed tick changed. A tick that changed nothing has no commit."""
         files = self._repository.changes()
         if _matters(files):
             self._keep_tick(report.tick, report.turns, files)
@@ -202,10 +201,6 @@ def _changed_files(record: Record | None) -> bool:
     if not isinstance(record, TickCommitted):
         return False
     return any(record.totals[key] for key in ("done", "waiting", "calls"))
-
-
-def _turns_of(base: Path, tick: int) -> list[TurnReport]:
-    return [record.report for record in read_journal(base, tick) if isinstance(record, TurnCommitted)]
 
 
 def _outcome(report: TickReport) -> str:

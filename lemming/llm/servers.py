@@ -80,7 +80,9 @@ class Servers:
                 return
             found = Refusal(at=timestamp(self._clock.now()), why=error.message)
             self._keep({**self._known, model: {**refusals, error.refused: found}})
-        self._tell(remark_on(model, error.refused))
+        hint = f"it {INSTEAD[error.refused]}; delete {paths.SERVERS_FILE} to try again"
+        message = f"{model} does not take {error.refused}"
+        self._tell(Problem(message, paths.SERVERS_FILE, hint=hint, severity="warning"))
 
     def forget(self, model: str) -> None:
         """Have a server asked for everything again."""
@@ -127,12 +129,6 @@ class Server:
 
     def _model(self, model_name: str) -> str:
         return f"{self.name} {model_name}".strip()
-
-
-def remark_on(model: str, part: str) -> Problem:
-    """Return what a person is told of a part that a server does not take."""
-    hint = f"it {INSTEAD[part]}; delete {paths.SERVERS_FILE} to try again"
-    return Problem(f"{model} does not take {part}", paths.SERVERS_FILE, hint=hint, severity="warning")
 
 
 def read_servers(base: Path) -> Known:

@@ -354,15 +354,10 @@ def _memories(agent: str, writes: dict[str, FileEffect]) -> dict[str, Any]:
     """Return the memories among the files that a turn wrote, by key."""
     prefix = f"agents/{agent}/memory/"
     return {
-        place.removeprefix(prefix).removesuffix(".json"): value_in(effect)
+        place.removeprefix(prefix).removesuffix(".json"): decode_memory(effect.content, place)
         for place, effect in writes.items()
         if place.startswith(prefix)
     }
-
-
-def value_in(effect: FileEffect) -> Any:
-    """Return the value in a memory's file as the engine wrote it."""
-    return decode_memory(effect.content, effect.place)
 
 
 def is_unknown(record: ToolFinished) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -157,29 +157,15 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
         taken for ours: if it is not, none of its results is, and the calls go live.
         """
         under_way: list[str] = []
-        async for batch in self._newest(client, since):
+        pages = client.messages.batches.with_raw_response.list
+        async for batch in self._newest(pages, Page, since, "after_id"):
             if batch.size != len(custom_ids):
                 continue
             if not batch.is_over:
                 under_way.append(batch.id)
             elif batch.results_url and holds(await self._results(client, batch.id), custom_ids):
-                return batch.id
+                return str(batch.id)
         return under_way[0] if len(under_way) == 1 else None
-
-    async def _newest(self, client: AsyncAnthropic, since: datetime) -> AsyncIterator[Batch]:
-        newest: Any = client.messages.batches.with_raw_response.list
-        after: dict[str, str] = {}
-        while True:
-            with self._as_ours("batches"):
-                response = await newest(limit=100, **after)
-                page = self._read("batches", Page, await response.read())
-            for batch in page.data:
-                if batch.is_older_than(since):
-                    return
-                yield batch
-            if not (page.has_more and page.data):
-                return
-            after = {"after_id": page.data[-1].id}
 
     async def _cancel(self, client: AsyncAnthropic, batch_id: str) -> None:
         with self._as_ours(batch_id):

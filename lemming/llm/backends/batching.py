@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -82,6 +82,21 @@ class BatchingBackend(HttpBackend[C]):
     def cancel_batch(self, batch: str) -> None:
         """Ask for a batch to be ended early; what it has finished is kept."""
         self._run(lambda client: self._cancel(client, batch), BATCH_WORK_S)
+
+    async def _newest(self, pages: Any, kind: type[Any], since: datetime, cursor: str) -> AsyncIterator[Any]:
+        """Yield the batches that were sent after that time, newest first; `cursor` asks for the next page."""
+        after: dict[str, str] = {}
+        while True:
+            with self._as_ours("batches"):
+                response = await pages(limit=100, **after)
+                page = self._read("batches", kind, await response.http_response.aread())
+            for batch in page.data:
+                if batch.is_older_than(since):
+                    return
+                yield batch
+            if not (page.has_more and page.data):
+                return
+            after = {cursor: page.data[-1].id}
 
     def _body(self, request: Request) -> dict[str, Any]:
         """Return a request as it goes over the wire, and as a batch holds it."""

@@ -146,21 +146,11 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
     async def _find(
         self, client: AsyncOpenAI, label: str, custom_ids: Collection[str], since: datetime
     ) -> str | None:
-        """Look through the newest batches; OpenAI lists them newest first."""
-        newest: Any = client.batches.with_raw_response.list
-        after: dict[str, str] = {}
-        while True:
-            with self._as_ours("batches"):
-                response = await newest(limit=100, **after)
-            page = self._read("batches", openai_batch.Page, response.content)
-            for batch in page.data:
-                if batch.is_older_than(since):
-                    return None
-                if batch.label == label:
-                    return batch.id
-            if not (page.has_more and page.data):
-                return None
-            after = {"after": page.data[-1].id}
+        pages = client.batches.with_raw_response.list
+        async for batch in self._newest(pages, openai_batch.Page, since, "after"):
+            if batch.label == label:
+                return str(batch.id)
+        return None
 
     async def _cancel(self, client: AsyncOpenAI, batch_id: str) -> None:
         with self._as_ours(batch_id):

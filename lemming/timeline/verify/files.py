@@ -227,7 +227,10 @@ def _clock_findings(base: OrgPath, told: Told) -> Iterator[Mismatch]:
 
 def ledger_findings(base: OrgPath, told: Told) -> Iterator[Mismatch]:
     """Yield what is wrong with the ledgers of all agents whose turns the journals tell."""
-    renamed = _turns_of_the_gone(base, told)
+    # An agent whose folder is gone may have a new name, and its old ledger.
+    renamed = [
+        turns for agent, turns in told.turns.items() if not (base / paths.agent_folder(agent)).is_dir()
+    ]
     for agent, turns in told.turns.items():
         if agent not in told.under_way:
             yield from _findings_of(base, told, agent, turns, renamed)
@@ -302,8 +305,3 @@ def _compare(
 
 def _says(line: dict[str, Any], expected: dict[str, Any]) -> bool:
     return all(line.get(key) == value for key, value in expected.items())
-
-
-def _turns_of_the_gone(base: OrgPath, told: Told) -> list[dict[int, dict[str, Any]]]:
-    """Return the turns of agents whose folder is gone: each may have a new name, and its old ledger."""
-    return [turns for agent, turns in told.turns.items() if not (base / paths.agent_folder(agent)).is_dir()]

@@ -11,7 +11,7 @@ from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.quoting import quoted
 from lemming.mail.kept import notes_of
 from lemming.messages import text_of_payload
-from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord
+from lemming.timeline.record import ToolUse, TurnRecord
 from lemming.timeline.repair.unknown import CALL, RETRY
 from lemming.timeline.why.sight import SeenEntry, Shown, sight_of
 from lemming.timeline.why.things import (
@@ -35,7 +35,7 @@ def turn_of_tree(writings: Writings, turn: TurnRecord, place: str) -> TracedTurn
     """Return a turn with everything it could see when it wrote what is at a place."""
     tick = writings.tick(turn.tick)
     assert tick is not None
-    sight = sight_of(turn, _names(tick))
+    sight = sight_of(turn, tick.plan.everyone)
     told = TracedTurn(turn.tick, turn.agent, turn.at or tick.begin.at, turn.status)
     told.saw += [_seen_entry(writings, turn, seen) for seen in sight.entries]
     told.saw += _seen_memories(writings, turn, sight)
@@ -44,10 +44,6 @@ def turn_of_tree(writings: Writings, turn: TurnRecord, place: str) -> TracedTurn
     told.saw += _tool_results(writings, turn, place)
     told.saw += _resume(writings, turn)
     return told
-
-
-def _names(tick: RecordedTick) -> set[str]:
-    return tick.plan.everyone
 
 
 def _seen_entry(writings: Writings, turn: TurnRecord, seen: SeenEntry) -> Thing:
