@@ -39,9 +39,9 @@ def is_temporary(name: str) -> bool:
     return name.startswith(".") and name.endswith(".tmp")
 
 
-def is_left_over(folder: int | None, temporary: str) -> bool:
+def is_left_over(temporary: str) -> bool:
     """Return whether a file is what a crash left: one that nobody is writing."""
-    return _look_for_leftover(folder, temporary, remove=False)
+    return _look_for_leftover(None, temporary, remove=False)
 
 
 def _create(folder: int, temporary: str, mode: int) -> int | None:

@@ -93,7 +93,7 @@ class Repository:
         Settings of a repository can start programs, and its files can be what git waits on for ever.
         """
         require_git()
-        require_ours(self.base, FOLDER, {"config": _CONFIG, "info/attributes": _ATTRIBUTES})
+        require_ours(self.base, {"config": _CONFIG, "info/attributes": _ATTRIBUTES})
         require_no_pipes(self.base, (*KEPT, *self.also))
 
     def remove_stale_locks(self) -> None:
@@ -304,29 +304,29 @@ _NAMES = {
 _MOVE = "an organisation from elsewhere may hold what you do not expect; move it away if it is not yours"
 
 
-def require_ours(base: Path, folder: str, contents: Mapping[str, bytes]) -> None:
-    """Raise `GitFailed` unless the repository `base/folder` is one that git may be started on.
+def require_ours(base: Path, contents: Mapping[str, bytes]) -> None:
+    """Raise `GitFailed` unless the repository is one that git may be started on.
 
     `contents` are the files that must be there byte for byte.
     """
-    for place in (os.path.dirname(folder), folder):
+    for place in (os.path.dirname(FOLDER), FOLDER):
         if not os.path.isdir(base / place) or os.path.islink(base / place):
             raise GitFailed("this is not a folder; git is not started", where=place, hint=_MOVE)
     for name, ours in contents.items():
-        if _content(base, f"{folder}/{name}", len(ours)) != ours:
-            hint = f"if you trust it, restore it from another organisation; else move {folder} away"
+        if _content(base, f"{FOLDER}/{name}", len(ours)) != ours:
+            hint = f"if you trust it, restore it from another organisation; else move {FOLDER} away"
             raise GitFailed(
-                "this is not as LeMMing writes it; it is not used", where=f"{folder}/{name}", hint=hint
+                "this is not as LeMMing writes it; it is not used", where=f"{FOLDER}/{name}", hint=hint
             )
     for inner, names in _NAMES.items():
-        for name in _names(f"{base}/{folder}/{inner}"):
+        for name in _names(f"{base}/{FOLDER}/{inner}"):
             if name not in names and not name.endswith((".lock", ".tmp")):
                 raise GitFailed(
                     "this does not belong to a history; git is not started",
-                    where=os.path.join(folder, inner, name),
+                    where=os.path.join(FOLDER, inner, name),
                     hint=_MOVE,
                 )
-    for path in _odd_files(f"{base}/{folder}"):
+    for path in _odd_files(f"{base}/{FOLDER}"):
         where = os.path.relpath(path, base)
         raise GitFailed("neither a file nor a folder; git is not started", where=where, hint=_MOVE)
 

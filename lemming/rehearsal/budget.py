@@ -7,8 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from lemming.errors import AnswerTooLarge, OverBudget, ProviderError
-from lemming.llm.pricing import usage_of
-from lemming.llm.worst import exact, most_tokens_in, worst_of
+from lemming.llm.prices import exact, most_tokens_in, usage_of, worst_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Reply, Request
 

@@ -14,8 +14,7 @@ from lemming.base.clock import Clock
 from lemming.base.contract import parse_reply
 from lemming.base.kinds import MessageKind
 from lemming.errors import ContractError, Problem, UsageError
-from lemming.llm.prices import price_of
-from lemming.llm.pricing import usage_of
+from lemming.llm.prices import price_of, usage_of
 from lemming.llm.servers import INSTEAD
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry

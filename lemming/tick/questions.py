@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.errors import Paused, RequestOverLimit
 from lemming.journal.records import ModelReplied, Record
-from lemming.llm.pricing import check_credits
-from lemming.llm.worst import most_tokens_in, worst_of
+from lemming.llm.prices import check_credits, most_tokens_in, worst_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Message, Request
 from lemming.tick.snapshot import Snapshot

@@ -21,7 +21,7 @@ from lemming.base.times.words import said_in_full, said_of_due
 from lemming.errors import OutOfCredits, Problem, name_of
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
-from lemming.llm.pricing import check_credits, has_reached_soft_cap
+from lemming.llm.prices import check_credits, has_reached_soft_cap
 from lemming.mail.inbox import NO_INBOX, assemble, has_unread
 from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.mail.visibility import View

@@ -10,8 +10,7 @@ import pytest
 from terminal import Lemming
 
 from lemming.agents import load_agent
-from lemming.llm.prices import Price, price_of, shutdown_of
-from lemming.llm.pricing import usage_of
+from lemming.llm.prices import Price, price_of, shutdown_of, usage_of
 from lemming.org.config import load_config
 from lemming.org.models import ModelEntry
 from lemming.providers import Reply

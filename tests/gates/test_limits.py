@@ -24,7 +24,7 @@ from lemming.journal.events import Event
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied
 from lemming.journal.report import TurnReport
-from lemming.llm.worst import most_tokens_in, worst_of
+from lemming.llm.prices import most_tokens_in, worst_of
 from lemming.org.config import load_config
 from lemming.org.models import ModelEntry
 from lemming.providers import Image, Request

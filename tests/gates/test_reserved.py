@@ -25,8 +25,8 @@ from lemming.journal.ledger import read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import BatchSent, ModelReserved
 from lemming.journal.report import TurnReport
+from lemming.llm.prices import most_tokens_in, worst_of
 from lemming.llm.retrying import RetryingLLMProvider
-from lemming.llm.worst import most_tokens_in, worst_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, journal_lines, make_org, resume, say

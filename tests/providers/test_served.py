@@ -14,9 +14,8 @@ from lemming.base.model_servers import SERVERS
 from lemming.errors import CircuitOpen, ConfigError, Unavailable, UnknownModel
 from lemming.facts.readiness import readiness_of
 from lemming.llm.circuit import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits
-from lemming.llm.pricing import usage_of
+from lemming.llm.prices import usage_of, worst_of
 from lemming.llm.retrying import RetryingLLMProvider
-from lemming.llm.worst import worst_of
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
 from lemming.providers import Backend, Reply, Request, make_provider

@@ -15,7 +15,7 @@ from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.file import Journal
 from lemming.journal.lost import Lost, together, unsettled
 from lemming.journal.records import BatchAnnounced, BatchSent, ModelReserved
-from lemming.llm.worst import Worst
+from lemming.llm.prices import Worst
 
 
 class Reserved:

@@ -15,7 +15,7 @@ from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState
 from lemming.journal.lost import Lost
 from lemming.journal.spent import SpentReader, TurnSpent
-from lemming.llm.worst import exact
+from lemming.llm.prices import exact
 from lemming.org.organisation import Organisation
 
 _KEPT_TICKS = 20_000

@@ -24,7 +24,7 @@ from lemming.errors import LimitReached, RequestOverLimit
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.journal.verdicts import GateVerdict
-from lemming.llm.worst import most_tokens_in, worst_of
+from lemming.llm.prices import most_tokens_in, worst_of
 from lemming.org.models import NO_MODELS, ModelEntry
 from lemming.plugins.errors import words_of
 from lemming.providers import Request

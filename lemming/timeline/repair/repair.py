@@ -327,13 +327,13 @@ def _leftovers(base: OrgPath) -> Iterator[Repair]:
 def _leftover_files(base: OrgPath) -> Iterator[str]:
     """Yield what no writer is at work on any more; somebody may be writing a memory at this moment."""
     for name in sorted(os.listdir(base)):
-        if is_temporary(name) and is_left_over(None, f"{base}/{name}"):
+        if is_temporary(name) and is_left_over(f"{base}/{name}"):
             yield name
     for top in WHERE_THE_ENGINE_WRITES:
         for _, inner, files in walk(base / top):
             inner[:] = sorted(name for name in inner if not name.endswith(".git"))
             for path in sorted(file.path for file in files if is_temporary(file.name)):
-                if is_left_over(None, path):
+                if is_left_over(path):
                     yield Path(path).relative_to(base).as_posix()
 
 
