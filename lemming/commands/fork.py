@@ -11,8 +11,8 @@ from lemming.agents import survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, tell
-from lemming.history.fork import Setting
-from lemming.history.fork import fork as make_fork
+from lemming.timeline.fork import Setting
+from lemming.timeline.fork import fork as make_fork
 from lemming.timeline.unkept import past_states
 
 

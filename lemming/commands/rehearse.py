@@ -15,11 +15,11 @@ from lemming.commands.showing_differences import show_entry, show_file
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
 from lemming.errors import UsageError
-from lemming.history.fork import Setting
 from lemming.rehearsal.again import tally
 from lemming.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
 from lemming.rehearsal.rehearse import rehearse as run_rehearsal
 from lemming.timeline import span_of
+from lemming.timeline.fork import Setting
 
 NO_END = 10**12
 

@@ -14,8 +14,8 @@ from lemming.facts.resume_text import problems_of_text
 from lemming.facts.views.agent import resume_raw
 from lemming.files import fs
 from lemming.files.lock import changing
-from lemming.history.fork import fork
 from lemming.org.organisation import Organisation
+from lemming.timeline.fork import fork
 from lemming.timeline.unkept import past_states
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")

@@ -13,7 +13,6 @@ from lemming.errors import NotAnOrg, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.history.copy_org import keep_within
-from lemming.history.fork import Setting, fork, require_effect, with_setting
 from lemming.journal.copy import copy_journals
 from lemming.journal.file import journal_ticks
 from lemming.org.cases import HERE, Case, case_file
@@ -22,6 +21,7 @@ from lemming.org.models import NO_MODELS
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.resume import Agent
 from lemming.providers import is_channel, is_person
+from lemming.timeline.fork import Setting, fork, require_effect, with_setting
 from lemming.timeline.unkept import past_states
 from lemming.timeline.verify.root import FOLDERS
 

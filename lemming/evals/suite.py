@@ -17,10 +17,10 @@ from lemming.evals.copies import make_copy
 from lemming.evals.results import Failure, Result
 from lemming.evals.run import Ran, opened, run_case
 from lemming.files import fs
-from lemming.history.fork import Setting
 from lemming.org.cases import Case, load_case
 from lemming.org.organisation import OrgPath
 from lemming.rehearsal.budget import Spending
+from lemming.timeline.fork import Setting
 from lemming.timeline.verify.root import state_root
 from lemming.timeline.why.explain import explain
 from lemming.timeline.why.things import Thing

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base import paths
@@ -111,40 +111,6 @@ class Changes:
     def as_json(self) -> dict[str, Any]:
         """Return the changes as JSON values."""
         return {"files": [asdict(file) for file in self.files], "diff": self.diff}
-
-
-class PastStates(Protocol):
-    """An organisation's past, whatever tells of it: its history, or its journals alone."""
-
-    base: Path
-
-    @property
-    def remark(self) -> str:
-        """What a person should know of how far it can be believed; empty: nothing."""
-
-    def line(self) -> list[Commit]:
-        """Return the commits that led to the present, newest first."""
-
-    def state(self, word: str) -> State:
-        """Return the state that a word names; raise `UsageError` for what is not known."""
-
-    def state_after(self, tick: int) -> State:
-        """Return the state after a tick; raise `UsageError` for what is not known."""
-
-    def commit_of(self, tick: int) -> Commit | None:
-        """Return the newest commit that holds what a tick changed; None when it changed nothing."""
-
-    def changes_of(self, commit: Commit, *, agent: str = "") -> Changes:
-        """Return what a commit changed against the one before it."""
-
-    def changes_between(self, old: str, new: str, *, agent: str = "") -> Changes:
-        """Return how the files after `new` differ from those after `old`; either may be `now`."""
-
-    def read_file(self, commit: Commit, file: str) -> bytes:
-        """Return a file as it was; raise `UsageError` when it was not there."""
-
-    def check_out(self, commit: Commit, folder: Path) -> None:
-        """Write the files of a commit into a folder that is there and empty."""
 
 
 class History:

@@ -20,8 +20,7 @@ from lemming.engine import run_opened
 from lemming.errors import ConfigError, LemmingError, UsageError
 from lemming.files import fs
 from lemming.files.fields import Json
-from lemming.history.fork import Setting, files_with, fork
-from lemming.history.read import FileChange, PastStates
+from lemming.history.read import FileChange
 from lemming.journal.file import journal_ticks, prompts_in, read_journal
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
@@ -31,10 +30,11 @@ from lemming.rehearsal.compare import EntryDifference, differing_entries
 from lemming.rehearsal.questions import RecordedQuestions
 from lemming.tick.counter import load_tick
 from lemming.tick.runtime import open_org
+from lemming.timeline.fork import Setting, files_with, fork
 from lemming.timeline.past import PastFiles, files_of, read_now
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
 from lemming.timeline.replay.replay import give_up_again, say_again
-from lemming.timeline.unkept import UnkeptPast, change_of, past_states
+from lemming.timeline.unkept import PastStates, UnkeptPast, change_of, past_states
 
 MARK = ".lemming/rehearsal.json"
 """In a fork that a rehearsal made: of what it is one, so that it can be gone on with."""

@@ -14,10 +14,11 @@ from lemming.errors import Problem, UsageError
 from lemming.files import fs
 from lemming.files.unknown import unknown_keys
 from lemming.files.whole import put_whole, require_free
-from lemming.history.read import PastStates, State
+from lemming.history.read import State
 from lemming.journal.copy import copy_journals
 from lemming.org.config import KINDS
 from lemming.tick.counter import persist_tick
+from lemming.timeline.unkept import PastStates
 
 _FILE_LIMIT_BYTES = 64 << 20
 _RESUME = re.compile(r"agents/[^/]+/resume\.json\Z")

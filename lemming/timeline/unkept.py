@@ -11,7 +11,7 @@ from lemming.base import paths
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.history.git import FOLDER
-from lemming.history.read import NOW, Changes, Commit, FileChange, History, PastStates, State
+from lemming.history.read import NOW, Changes, Commit, FileChange, History, State
 from lemming.history.recorder import message_of, tick_message, trailers_of
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
@@ -23,15 +23,6 @@ AS_THEY_ARE_NOW = (
 )
 _TICK = re.compile(r"\d{1,12}\Z")
 _Contents = dict[str, Version | bytes]
-
-
-def past_states(base: OrgPath) -> PastStates:
-    """Return the history of an organisation; where none has been kept, what its journals tell.
-
-    Raises `UsageError` where there is neither.
-    """
-    has_history = (base / FOLDER / "config").exists()
-    return History(Path(base)) if has_history else UnkeptPast(base)
 
 
 class UnkeptPast:
@@ -146,6 +137,19 @@ class UnkeptPast:
             files += [change] if change else []
             diffs.append(diff)
         return Changes(files, "".join(diffs))
+
+
+PastStates = History | UnkeptPast
+"""An organisation's past, whatever tells of it: its history, or its journals alone."""
+
+
+def past_states(base: OrgPath) -> PastStates:
+    """Return the history of an organisation; where none has been kept, what its journals tell.
+
+    Raises `UsageError` where there is neither.
+    """
+    has_history = (base / FOLDER / "config").exists()
+    return History(Path(base)) if has_history else UnkeptPast(base)
 
 
 def change_of(file: str, before: bytes | None, after: bytes | None) -> tuple[FileChange | None, str]:

@@ -9,11 +9,11 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.errors import LemmingError, UsageError
-from lemming.history.fork import fork
 from lemming.org.organisation import Organisation
 from lemming.service.backup import back_up
 from lemming.service.restore import restore
 from lemming.testing import FrozenClock, faults, make_org, resume, tree
+from lemming.timeline.fork import fork
 from lemming.timeline.unkept import past_states
 
 

@@ -8,11 +8,11 @@ from typing import Any
 from lemming.base.jsontext import to_line
 from lemming.engine import load_tick, run_once
 from lemming.files import fs
-from lemming.history.fork import Setting
 from lemming.messages import send
 from lemming.org.organisation import Organisation
 from lemming.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say
+from lemming.timeline.fork import Setting
 
 LOUD = "config/loud.jsonl"
 LOUDER = Setting.parse("agents/bob/resume.json:/model/key=loud")

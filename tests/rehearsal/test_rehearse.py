@@ -10,11 +10,11 @@ from newsroom import LOUDER, TICKS, again, asked, newsroom
 
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.history.fork import Setting
 from lemming.journal.file import journal_ticks
 from lemming.org.organisation import Organisation
 from lemming.rehearsal.rehearse import MARK, recorded_span
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, tree
+from lemming.timeline.fork import Setting
 from lemming.timeline.verify.files import verify
 
 TITLE = Setting.parse("agents/bob/resume.json:/title=Bobby")

@@ -11,9 +11,9 @@ from newsroom import again
 from lemming.base.jsontext import to_line
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.history.fork import Setting
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
+from lemming.timeline.fork import Setting
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 OTHER = Setting.parse("agents/ada/resume.json:/model/key=other")

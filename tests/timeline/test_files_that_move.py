@@ -10,9 +10,9 @@ import pytest
 from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.history.fork import fork
 from lemming.history.read import History
 from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.timeline.fork import fork
 from lemming.timeline.replay.recording import OUTSIDE
 from lemming.timeline.replay.replay import replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify

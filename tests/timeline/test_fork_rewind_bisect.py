@@ -12,7 +12,6 @@ from lemming.engine import load_tick, run_once
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.history.bisect import Trial, bisect
-from lemming.history.fork import Setting, fork
 from lemming.history.read import History
 from lemming.history.rewind import Rewind, rewind
 from lemming.journal.copy import copy_journals, set_journals_aside
@@ -21,6 +20,7 @@ from lemming.journal.records import TickCommitted
 from lemming.journal.sealing import seal_old_journals
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
+from lemming.timeline.fork import Setting, fork
 from lemming.timeline.verify.files import verify
 
 ON = {"history": "git", "durability": "off"}

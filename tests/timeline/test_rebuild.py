@@ -12,10 +12,10 @@ from lemming.base.clock import FrozenClock
 from lemming.cli import run as run_command
 from lemming.engine import run_once
 from lemming.errors import UsageError
-from lemming.history.fork import fork
 from lemming.history.read import History
 from lemming.testing import make_org, resume, say, tree
 from lemming.tick.runtime import open_org
+from lemming.timeline.fork import fork
 
 GRANTS = {
     "read_outboxes": ["*"],

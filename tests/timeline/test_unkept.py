@@ -11,12 +11,12 @@ from lemming.cli import run as run_command
 from lemming.engine import load_tick, run_once
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.history.fork import Setting, fork
 from lemming.history.read import History
 from lemming.journal.file import journal_ticks
 from lemming.messages import send
 from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.timeline.fork import Setting, fork
 from lemming.timeline.unkept import UnkeptPast, past_states
 from lemming.timeline.verify.files import verify
 

@@ -16,7 +16,6 @@ from lemming.base.clock import FrozenClock
 from lemming.base.jsontext import pretty
 from lemming.cli import run as lemming
 from lemming.engine import run_once
-from lemming.history.fork import fork
 from lemming.history.read import History
 from lemming.journal.ledger import read_state
 from lemming.org.organisation import Organisation
@@ -24,6 +23,7 @@ from lemming.service.backup import back_up
 from lemming.service.restore import restore
 from lemming.testing import make_org, resume, say, tree
 from lemming.tick.counter import load_tick
+from lemming.timeline.fork import fork
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify
 
