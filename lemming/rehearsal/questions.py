@@ -66,7 +66,7 @@ class _Noting(RecordedAnswers):
     """The answers of one recorded turn, with a note of what was asked for each."""
 
     def __init__(self, recorded: RecordedTick, inputs: TurnInputs, base: OrgPath, config: Config) -> None:
-        super().__init__(recorded.records_of(inputs.agent.name))
+        super().__init__(recorded, inputs.agent.name)
         self._inputs, self._base, self._config = inputs, Path(base), config
         self.asked: dict[int, str] = {}
 

@@ -276,7 +276,7 @@ def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
     started, ended = recorded.started.get(agent), recorded.ended.get(agent)
     report = ended.report if ended else None
     calls = [record for record in records if isinstance(record, (ModelReplied, ModelFailed))]
-    retaken = _retaken(started, recorded.tick, records) if started else None
+    retaken = _retaken(started, recorded) if started else None
     writes = retaken.writes(report) if retaken else {}
     return TurnRecord(
         tick=recorded.tick,
@@ -296,12 +296,12 @@ def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
     )
 
 
-def _retaken(started: TurnStarted, tick: int, records: list[Record]) -> Retaken:
+def _retaken(started: TurnStarted, recorded: RecordedTick) -> Retaken:
     # Here, as all that takes turns comes with it, which whoever only asks for records does without.
     from lemming.timeline.retake import Retaken
     from lemming.turn.on_record import from_record
 
-    return Retaken(from_record(started, tick), records)
+    return Retaken(from_record(started, recorded.tick), recorded)
 
 
 def _call(record: ModelReplied | ModelFailed, retaken: Retaken | None) -> ModelCall:

@@ -5,13 +5,11 @@ It is the turn's own code, over answers that are only read, with a draft that ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.base.contract import Keep, ToolCall, TurnReply
 from lemming.errors import ContractError, ProviderError
 from lemming.files.effects import FileEffect
-from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.journal.report import TurnReport
 from lemming.messages import entry_effect
 from lemming.providers import Message
@@ -23,6 +21,7 @@ from lemming.turn.loop import finish
 from lemming.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
+    from lemming.timeline.record import RecordedTick
     from lemming.turn.places import Found, Functions
 
 
@@ -33,49 +32,39 @@ class RecordEnds(Exception):
 class RecordedAnswers:
     """The answers of one turn, from its records and nowhere else."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._answers: dict[int, ModelReplied | ModelFailed] = {}
-        self._finished: dict[int, ToolFinished] = {}
-        self._announced: set[int] = set()
-        self._checked: dict[int, GateAsked] = {}
-        for record in records:
-            match record:
-                case ModelReplied() | ModelFailed():
-                    self._answers[record.call] = record
-                case ToolStarted():
-                    self._announced.add(record.index)
-                case ToolFinished():
-                    self._finished[record.index] = record
-                case GateAsked():
-                    self._checked[record.number] = record
+    def __init__(self, recorded: RecordedTick, agent: str) -> None:
+        self._recorded, self._agent = recorded, agent
 
     def ask(
         self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
     ) -> Answer:
         """Return the model's answer number `call`; raise `RecordEnds` when there is none."""
-        if call not in self._answers:
+        record = self._recorded.answers.get((self._agent, call))
+        if record is None:
             raise RecordEnds(f"call {call} of its model")
-        return recorded_answer(self._answers[call])
+        return recorded_answer(record)
 
     def knows(self, call: int) -> bool:
         """Return whether the model's answer number `call` is recorded."""
-        return call in self._answers
+        return (self._agent, call) in self._recorded.answers
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`; raise `RecordEnds` when there is none."""
-        if index not in self._finished:
+        record = self._recorded.tools.get((self._agent, index))
+        if record is None:
             raise RecordEnds(f"tool call {index}")
-        return recorded_result(self._finished[index])
+        return recorded_result(record)
 
     def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
         """Return what a function said that was asked; raise `RecordEnds` when nothing is recorded."""
-        if number not in self._checked:
+        record = self._recorded.checked.get((self._agent, number))
+        if record is None:
             raise RecordEnds(f"what {name} said to a gate")
-        return recorded_finding(self._checked[number])
+        return recorded_finding(record)
 
     def reached_outside(self, index: int) -> bool:
         """Return whether that call was announced."""
-        return index in self._announced
+        return (self._agent, index) in self._recorded.announced
 
 
 class Question(NamedTuple):
@@ -97,8 +86,8 @@ class Retaken(Draft):
     `TurnRecord`.
     """
 
-    def __init__(self, inputs: TurnInputs, records: Iterable[Record]) -> None:
-        super().__init__(inputs, RecordedAnswers(records))
+    def __init__(self, inputs: TurnInputs, recorded: RecordedTick) -> None:
+        super().__init__(inputs, RecordedAnswers(recorded, inputs.agent.name))
         self.questions_asked: dict[int, Question] = {}
         self.problems: dict[int, str] = {}
         self.args: dict[int, object] = {}

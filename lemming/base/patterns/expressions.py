@@ -152,24 +152,20 @@ class _Run:
 
     def ends(self, at: int) -> Iterator[int]:
         """Yield where the first that is found from a place on ends, the right one last."""
-        state = self._state((self._program.start,), self._sides[self._kind_at(at - 1)])
         self._work.take(1)
-        for here in range(at, len(self._text) + 1):
-            kind = self._kind_at(here)
-            move = state.moves.get(kind) or self._moved(state, kind, is_first=True)
-            self._work.take(1)
-            state = move[0]
-            if move[1]:
-                yield here
-            if not state.place.steps:
-                return
+        return self._found(range(at, len(self._text) + 1), is_first=True)
 
     def starts(self, at: int, first: int) -> Iterator[int]:
         """Yield where what ends at a place can begin, for a program that reads backwards."""
-        state = self._state((self._program.start,), self._sides[self._kind_at(at)])
-        for here in range(at, first - 1, -1):
-            kind = self._kind_at(here - 1)
-            move = state.moves.get(kind) or self._moved(state, kind, is_first=False)
+        return self._found(range(at, first - 1, -1), is_first=False)
+
+    def _found(self, places: range, *, is_first: bool) -> Iterator[int]:
+        """Yield the places at which something is found, forwards with `is_first`."""
+        behind, ahead = (-1, 0) if is_first else (0, -1)
+        state = self._state((self._program.start,), self._sides[self._kind_at(places.start + behind)])
+        for here in places:
+            kind = self._kind_at(here + ahead)
+            move = state.moves.get(kind) or self._moved(state, kind, is_first=is_first)
             self._work.take(1)
             state = move[0]
             if move[1]:

@@ -103,7 +103,7 @@ def _as_recorded(report: TurnReport, recorded: TurnReport) -> dict[str, Any]:
 def _retake(base: OrgPath, recorded: RecordedTick, name: str) -> dict[str, Any]:
     """Take one recorded turn again; return the agent's state after it."""
     started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
-    answers = RecordedAnswers(recorded.records_of(name))
+    answers = RecordedAnswers(recorded, name)
     plugins = tuple(load_config(base).org.plugins) if started.given else None
     try:
         outcome = take_turn(from_record(started, tick), answers, plugins)
