@@ -17,7 +17,7 @@ from lemming.commands.screen import in_dollars, show_json, show_table, tell
 from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.files.lock import changing
+from lemming.files.lock import changing, read_to_change
 from lemming.journal.ledger import AgentState, read_state
 from lemming.org.config import CREDITS_FILE, Config, credits_of, is_overridden, load_config
 from lemming.org.organisation import OrgPath
@@ -122,10 +122,7 @@ def grant_credits(
 
 def _write(base: OrgPath, name: str, max_credits: float) -> None:
     """Change one number in the file; it was read as valid a moment ago, or is not there."""
-    try:
-        plain = parse(fs.read_bytes(base / CREDITS_FILE, 1 << 20), allow_bom=True)
-    except FileNotFoundError:
-        plain = {}
+    plain = parse(read_to_change(base, CREDITS_FILE), allow_bom=True)
     plain[name] = {**plain.get(name, {}), "max_credits": max_credits}
     fs.publish(Path(base), CREDITS_FILE, pretty(plain))
 

@@ -22,7 +22,7 @@ from lemming.commands.tools import arguments_from
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.files.lock import changing
+from lemming.files.lock import changing, read_to_change
 from lemming.journal.verdicts import Then
 from lemming.org.config import ORG_FILE, Config, Org, load_config
 from lemming.org.organisation import Organisation
@@ -190,11 +190,7 @@ def _write_standard(base: Organisation) -> None:
         hint = "`lemming gates standard` prints the table: take from it what you miss"
         raise UsageError(f"{ORG_FILE} has gates already", hint=hint)
     with changing(Path(base), "config"):
-        try:
-            raw = fs.read_bytes(base / ORG_FILE, 1 << 20)
-        except FileNotFoundError:
-            raw = b"{}"
-        plain: dict[str, Any] = parse(raw, allow_bom=True)
+        plain: dict[str, Any] = parse(read_to_change(base, ORG_FILE), allow_bom=True)
         table = standard()
         trust = plain.get("trust")
         plain["trust"] = table["trust"] if trust is None else trust

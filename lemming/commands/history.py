@@ -13,6 +13,7 @@ from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, in_dollars, show_json, show_table, tell
 from lemming.errors import OrgBusy
 from lemming.files import fs
+from lemming.files.lock import changing, read_to_change
 from lemming.journal.file import journal_ticks
 from lemming.org.config import ORG_FILE, load_config
 from lemming.org.organisation import OrgPath
@@ -83,12 +84,9 @@ def _switch(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
         require_git()
     value, before = "git" if is_on else "off", load_config(base).org.history
     if value != before:
-        try:
-            plain = parse(fs.read_bytes(base / ORG_FILE, 1 << 20), allow_bom=True)
-        except FileNotFoundError:
-            plain = {}
-        plain["history"] = value
-        fs.publish(Path(base), ORG_FILE, pretty(plain))
+        with changing(Path(base), "config"):
+            plain = parse(read_to_change(base, ORG_FILE), allow_bom=True)
+            fs.publish(Path(base), ORG_FILE, pretty({**plain, "history": value}))
     rebuilt = _rebuild(base) if is_on else 0
     if as_json:
         show_json("history", {"history": value, "before": before, "rebuilt": rebuilt})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import RESUME_LIMIT_BYTES, decode_resume
+from lemming.agents import decode_resume
 from lemming.base import paths
 from lemming.base.jsontext import parse, pretty
 from lemming.files import fs
-from lemming.files.lock import changing
+from lemming.files.lock import changing, read_to_change
 from lemming.org.config import ORG_FILE
 from lemming.org.organisation import OrgPath
 
@@ -29,11 +29,7 @@ def add_to_settings(base: OrgPath, keys: tuple[str, ...], item: str) -> str:
 
 def _add(base: OrgPath, agent: str, file: str, keys: tuple[str, ...], item: str) -> str:
     with changing(Path(base), paths.agent_folder(agent) if agent else "config"):
-        try:
-            raw = fs.read_bytes(base / file, RESUME_LIMIT_BYTES)
-        except FileNotFoundError:
-            raw = b"{}"
-        plain: dict[str, Any] = parse(raw, allow_bom=True)
+        plain: dict[str, Any] = parse(read_to_change(base, file), allow_bom=True)
         inside = plain
         for key in keys[:-1]:
             inside[key] = inside = dict(inside.get(key) or {})
