@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import webbrowser
+from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -31,6 +33,10 @@ def dash(
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Look only.")] = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    keep_token: Annotated[
+        bool,
+        typer.Option("--keep-token", help="Let in who was let in before: tabs come back after a restart."),
+    ] = False,
     person: AsPerson = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,12 +56,25 @@ def dash(
         raise UsageError(f"the page needs {' and '.join(NEEDED)}, which are not installed", hint=INSTALL)
     if person is not None:
         _require_person(base, person)
-    from lemming.dashboard.serving import page_of
+    from lemming.dashboard.serving import USUAL_PORT, page_of
+    from lemming.dashboard.visits import Kept, keep, kept_token, private_page
 
+    kept = kept_token(base.base) if keep_token else Kept("")
     with (
         stop_on_signals(quiet=True) as switch,
-        page_of(base.base, port=port, person=person, is_read_only=read_only) as address,
+        page_of(
+            base.base,
+            port=port,
+            person=person,
+            is_read_only=read_only,
+            token=kept.token,
+            usual=kept.port or USUAL_PORT,
+            is_kept=keep_token,
+        ) as address,
+        ExitStack() as files,
     ):
+        if keep_token:
+            keep(base.base, Kept(kept.token, urlsplit(address).port or 0))
         if as_json:
             show_json("page", {"address": address, "org": str(base)})
         else:
@@ -63,7 +82,7 @@ def dash(
             tell("Ctrl-C ends it; who has the address may look and answer for you, as long as it runs")
         sys.stdout.flush()
         if sys.stdout.isatty() and not no_open:
-            webbrowser.open(address)
+            webbrowser.open(files.enter_context(private_page(base.base, address)))
         switch.stop.wait()
 
 

@@ -36,6 +36,7 @@ HEADERS = (
     (b"x-frame-options", b"DENY"),
 )
 _NO_TOKEN = "open the address that `lemming dash` printed: it has the token of this run\n"  # noqa: S105
+_GOES_ON = '<!doctype html><title>LeMMing</title><meta http-equiv="refresh" content="0;url={place}">'
 _ELSEWHERE = "this page is only for the machine that it runs on\n"
 
 
@@ -52,7 +53,7 @@ class Guard:
         headers = _headers(scope)
         if _is_first_visit(scope) and _name(headers) in HOSTS:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-            await (self._welcome(send) if self._is_token(given) else _refuse(send, 403, _NO_TOKEN))
+            await (self._welcome(send, headers) if self._is_token(given) else _refuse(send, 403, _NO_TOKEN))
         elif refusal := self._refusal(scope, headers):
             await _refuse(send, *refusal)
         else:
@@ -103,11 +104,19 @@ class Guard:
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
-    async def _welcome(self, send: Send) -> None:
-        """Keep the token in a cookie that no script reads, and take it out of the address."""
-        cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path={self.place}/"
-        to = (b"location", f"{self.place}/".encode())
-        await _answer(send, 303, "", (to, (b"set-cookie", cookie.encode())))
+    async def _welcome(self, send: Send, headers: dict[str, str]) -> None:
+        """Keep the token in a cookie that no script reads, and take it out of the address.
+
+        Who comes from elsewhere, as from the private file that the browser was opened with, goes on from a
+        page of this server: browsers send no such cookie along a way that began elsewhere.
+        """
+        place = f"{self.place}/"
+        cookie = (b"set-cookie", f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path={place}".encode())
+        if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+            await _answer(send, 303, "", ((b"location", place.encode()), cookie))
+        else:
+            kind = (b"content-type", b"text/html; charset=utf-8")
+            await _answer(send, 200, _GOES_ON.format(place=place), (kind, cookie))
 
 
 def _is_first_visit(scope: Scope) -> bool:

@@ -28,14 +28,18 @@ def page_of(
     person: str | None = None,
     is_read_only: bool = False,
     token: str = "",
+    usual: int = USUAL_PORT,
+    is_kept: bool = False,
 ) -> Iterator[str]:
     """Serve the page for the length of the block; give its address, which has the token.
 
-    `port` 0: any that is free; None: the usual one, or any. Raises `UsageError` where it cannot be had.
+    `port` 0: any that is free; None: the `usual` one, or any. `is_kept`: the token holds after a restart.
+    Raises `UsageError` where it cannot be had.
     """
     token = token or secrets.token_urlsafe(24)
-    listening = _bound(port)
-    server = _Server(base, token, person, is_read_only=is_read_only)
+    listening = _bound(port, usual)
+    page = {"is_read_only": is_read_only, "person": person or "", "is_kept": is_kept}
+    server = _Server(base, token, page)
     over = threading.Event()
     thread = keep_alive(lambda: server.run(listening), name="lemming-dash", base=base, over=over)
     try:
@@ -48,15 +52,16 @@ def page_of(
 
 
 class _Server:
-    def __init__(self, base: Path, token: str, person: str | None, *, is_read_only: bool) -> None:
+    def __init__(self, base: Path, token: str, page: dict[str, Any]) -> None:
         import uvicorn
 
         from lemming.dashboard.live import Live
         from lemming.dashboard.server import make_app
 
-        page: dict[str, Any] = {"is_read_only": is_read_only, "person": person or ""}
         self._live = Live(base, page)
-        app = make_app(self._live, token=token, person=person, is_read_only=is_read_only)
+        app = make_app(
+            self._live, token=token, person=page["person"] or None, is_read_only=page["is_read_only"]
+        )
         config = uvicorn.Config(
             app, lifespan="off", log_config=None, access_log=False, server_header=False, ws="none",
             http=bounded_protocol(), timeout_graceful_shutdown=2,
@@ -87,11 +92,11 @@ class _Server:
         self._server.should_exit = True
 
 
-def _bound(port: int | None) -> socket.socket:
+def _bound(port: int | None, usual: int = USUAL_PORT) -> socket.socket:
     """Return a socket that has the port."""
     if port is None:
         with contextlib.suppress(UsageError):
-            return _bound(USUAL_PORT)
+            return _bound(usual)
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -48,6 +48,19 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False, is
         _sync_name(root, relative)
 
 
+def publish_private(root: Path, relative: str, content: bytes) -> None:
+    """Put `content` at `root/relative`, which is no organisation's, for nobody but its owner to read."""
+    make_root(root)
+    with parent(root, f"./{relative}") as (folder, name):
+        descriptor, temporary = write_beside(folder, name, content, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+            announce("rename", relative, root)
+            disk().rename(temporary, name, folder, folder)
+        finally:
+            os.close(descriptor)
+
+
 def publish_last(root: Path, relative: str, content: bytes) -> None:
     """Put `content` at `root/relative` once all that was written below `root` survives power loss.
 

@@ -5,7 +5,8 @@
   const { useState, useEffect, useRef } = Lemming.hooks;
   const { Ago, amount, dollars, Meter, Failure, Words } = Lemming.ui;
 
-  const LOST = "is `lemming dash` still running? This comes back by itself, or at the address it prints anew";
+  // Said only as far as it is true: without a kept token no restart lets this tab in again.
+  const lost = () => (Lemming.page.is_kept ? "this comes back by itself once `lemming dash --keep-token` runs again" : "start `lemming dash` again and open the address that it prints; with `--keep-token` tabs come back by themselves");
   const STATES = {
     working: "working",
     idle: "idle",
@@ -25,7 +26,7 @@
       <div class="state ${state}" role="status" aria-live="polite">
         <span class="dot" aria-hidden="true"></span>
         <span><strong>${isLost ? "connection lost" : STATES[state] || "…"}</strong>
-        <span class="why"><${Words} text=${isLost ? LOST : header.why} /></span></span>
+        <span class="why"><${Words} text=${isLost ? lost() : header.why} /></span></span>
       </div>
       <dl class="facts">
         <div class="less"><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
