@@ -41,7 +41,7 @@ def test_a_resume_is_changed_in_place_and_what_is_wrong_in_it_is_named_with_its_
 ) -> None:
     file = org / "agents/desk/resume.json"
     before = file.read_text()
-    with opened(browser, address, "agent?name=desk") as tab:
+    with opened(browser, address, "agent?name=desk&show=resume") as tab:
         box = tab.locator("textarea.code")
         box.fill(before.replace('"title"', '"title'))
         tab.click("button:has-text('Save')")
@@ -59,7 +59,7 @@ def test_a_resume_that_somebody_else_changes_meanwhile_is_not_overwritten(
 ) -> None:
     file = org / "agents/desk/resume.json"
     before = file.read_text()
-    with opened(browser, address, "agent?name=desk") as tab:
+    with opened(browser, address, "agent?name=desk&show=resume") as tab:
         tab.fill("textarea.code", before.replace("Front desk", "Mine"))
         file.write_text(before.replace("Front desk", "Theirs"))
         tab.wait_for_selector(".failure:has-text('changed on the disk')")
@@ -81,7 +81,7 @@ def test_a_fork_is_made_from_the_past(browser: Any, address: str, org: Path) -> 
 def test_who_only_looks_cannot_type_into_a_resume(browser: Any, org: Path) -> None:
     with (
         page_of(org, port=0, is_read_only=True) as place,
-        opened(browser, place, "agent?name=desk") as tab,
+        opened(browser, place, "agent?name=desk&show=resume") as tab,
     ):
         assert tab.get_attribute("textarea.code", "readonly") is not None
         assert tab.locator("main button:not(.plain)").count() == 0

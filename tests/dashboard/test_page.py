@@ -200,7 +200,7 @@ def test_of_a_thousand_agents_only_those_on_the_screen_are_there(browser: Any, t
     with page_of(org, port=0) as address, opened(browser, address) as tab:
         assert tab.locator(".rows li").count() == 50
         tab.evaluate("scrollTo(0, document.body.scrollHeight)")
-        tab.wait_for_selector(".rows li[aria-posinset='1000']:has-text('a0999')")
+        tab.wait_for_selector(".rows li[data-place='1000']:has-text('a0999')")
         assert tab.locator(".rows li").count() < 100
         tab.fill("input[type=search]", "a0500")
         playwright.expect(tab.locator(".rows li")).to_have_count(1)

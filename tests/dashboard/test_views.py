@@ -78,7 +78,7 @@ def test_agents_are_told_by_what_they_do_and_said_last(org: Path) -> None:
 
 def test_a_window_of_agents_is_only_that(org: Path) -> None:
     shown = view(org, "agents", {"offset": "1", "limit": "1"})
-    assert (shown["total"], [row["name"] for row in shown["rows"]]) == (3, ["bob"])
+    assert (shown["total"], [row["name"] for row in shown["rows"]]) == (3, ["ada"])
 
 
 def texts(shown: dict[str, Any]) -> list[str]:
@@ -105,7 +105,7 @@ def test_a_broken_agent_is_told_of_and_ends_nothing_else(org: Path, base: Path, 
     (base / "agents/bob/turns.jsonl").write_text("not a turn\n")
     shown = view(base, name, NEEDED.get(name))
     if name == "agents":
-        assert [row["state"] for row in shown["rows"]] == ["broken", "broken", "person"]
+        assert [row["state"] for row in shown["rows"]] == ["person", "broken", "broken"]
 
 
 def test_a_broken_counter_is_what_is_wrong(org: Path, base: Path) -> None:

@@ -214,7 +214,7 @@
 
   // Rows of one height, of which only those on the screen are there. `first` is the place of rows[0] among
   // all; `wanted` is called with the place of the first row on the screen.
-  function Rows({ total, first, rows, height, row, wanted, label }) {
+  function Rows({ total, first, rows, height, row, wanted, label, role }) {
     const box = useRef(null);
     const ask = useRef(wanted);
     ask.current = wanted;
@@ -231,8 +231,8 @@
         removeEventListener("resize", look);
       };
     }, [height, total]);
-    return html`<ol class="rows" ref=${box} aria-label=${label} style=${{ height: total * height + "px" }}>
-      ${rows.map((each, place) => html`<li key=${each.name} aria-setsize=${total} aria-posinset=${first + place + 1}
+    return html`<ol class="rows" role=${role} ref=${box} aria-label=${label} style=${{ height: total * height + "px" }}>
+      ${rows.map((each, place) => html`<li key=${each.name} role=${role ? "presentation" : undefined} data-place=${first + place + 1}
         style=${{ top: (first + place) * height + "px", height: height + "px" }}>${row(each)}</li>`)}</ol>`;
   }
 

@@ -18,6 +18,8 @@ from lemming.errors import ConfigError, LemmingError, ToolError, UsageError
 from lemming.facts.looking import settings_to_look_by
 from lemming.facts.preview import preview_tick
 from lemming.facts.resume_text import problems_of_text
+from lemming.facts.views.agents import now_of
+from lemming.facts.views.failures import EndsInWords
 from lemming.files import fs
 from lemming.journal.ledger import AgentState, read_state
 from lemming.memory import read_memories
@@ -47,12 +49,13 @@ def agent(org: OrgPath, *, name: str, file: str = "", prompt: int = 0) -> dict[s
         "title": found.title if found else "",
         "is_broken": found is None,
         "takes_turns": found is not None and takes_turns(found, load_config(org)),
+        "now": now_of(org, name),
         "resume": _resume(org, name),
         "money": _money(org, found),
         "memory": _memory(org, name),
         "workspace": _workspace(org, name),
         "file": {"path": file, "text": workspace_text(org, name, file)} if file else None,
-        "turns": list(_turns(org, name)),
+        "turns": [{**turn, **org.own(EndsInWords).of(turn["tick"], name)} for turn in _turns(org, name)],
         "readers": _readers(org, name),
         "prompt": _prompt(org, name) if prompt else None,
     }

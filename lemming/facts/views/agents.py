@@ -9,13 +9,16 @@ from typing import Any
 
 from lemming.agents import Agent, Survey
 from lemming.base import paths
-from lemming.errors import LemmingError
+from lemming.errors import LemmingError, UsageError
 from lemming.facts.capabilities import facts_of
 from lemming.facts.looking import settings_to_look_by
-from lemming.facts.next_turn import next_turn
+from lemming.facts.next_turn import NextTurn, next_turn
 from lemming.facts.preview import Preview, preview_tick
 from lemming.facts.views.failures import MOST_TICKS, EndsOfTurns
+from lemming.facts.views.feed import feed
+from lemming.facts.views.sentences import said_of_payload, text_said
 from lemming.facts.views.under_way import DoingNow, doing_in
+from lemming.journal.begun import Asked
 from lemming.journal.ledger import AgentState, read_state
 from lemming.mail.index import EntryIndex
 from lemming.mail.kept import asked_beside
@@ -23,6 +26,7 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.not_done import NotDone, read_turns_not_done
+from lemming.tick.plan import people_in
 from lemming.tick.under_way import running_engine
 
 Json = dict[str, Any]
@@ -31,23 +35,54 @@ FACTS_SHOWN = 12
 WORDS_CHARS = 280
 
 
-def agents(org: OrgPath, *, offset: int = 0, limit: int = 50, find: str = "") -> Json:
-    """Return the agents whose names or titles hold `find`: who is at work first, then who is in trouble."""
+GROUPS = ("people", "waiting", "working", "failing", "idle", "paused")
+"""What an agent is in, in the order in which they are shown: what a person has to do with comes first."""
+FEW = 12
+"""Of so few agents there is room for what was said last by any of them."""
+LATELY = 8
+_GROUP_OF = {
+    "person": "people", "working": "working", "failing": "failing", "broken": "failing", "skipped": "failing",
+    "out_of_credits": "failing", "begun": "failing", "paused": "paused", "waits_for_you": "waiting",
+}  # fmt: skip
+_SORTS = ("", "name", "spent", "last")
+
+
+def agents(
+    org: OrgPath, *, offset: int = 0, limit: int = 50, find: str = "", group: str = "", sort: str = ""
+) -> Json:
+    """Return the agents whose names or titles hold `find`, of one `group` if that is named; `counts` of each.
+
+    `sort`: by name, by what they have spent, by when they took their last turn; else by what they do.
+    """
     org = Organisation.at(org)
+    if (group and group not in GROUPS) or sort not in _SORTS:
+        hint = f"groups: {', '.join(GROUPS)}; sort: {', '.join(filter(None, _SORTS))}"
+        raise UsageError("there is no such group, or order", hint=hint)
     config = settings_to_look_by(org)
     preview = preview_tick(org, config)
     look = _Look(org, config, preview)
-    names = [name for name in look.names if look.is_found(name, find.casefold())]
-    names.sort(key=lambda name: (look.rank(name), name))
+    found = [name for name in look.names if look.is_found(name, find.casefold())]
+    groups = {name: look.group(name) for name in found}
+    names = [name for name in found if group in ("", groups[name])]
+    names.sort(key=lambda name: look.place(name, groups[name], sort))
     first = max(0, min(offset, len(names) - 1))
     shown = names[first : first + max(1, min(limit, MOST_ROWS))]
+    is_few = len(found) <= FEW and not (find or group)
     return {
         "total": len(names),
+        "counts": {each: sum(it == each for it in groups.values()) for each in GROUPS},
         "offset": first,
         "tick": preview.tick,
-        "rows": [look.row(name) for name in shown],
+        "rows": [{**look.row(name), "group": groups[name]} for name in shown],
+        "lately": feed(org, limit=LATELY, threads=0)["entries"] if is_few else [],
         "capabilities": _said(org, config, preview.survey),
     }
+
+
+def now_of(org: Organisation, name: str) -> Json:
+    """Return what one agent does now or why not, with its last words and when it is due: its row."""
+    config = settings_to_look_by(org)
+    return _Look(org, config, preview_tick(org, config)).row(name)
 
 
 def _said(org: Organisation, config: Config, survey: Survey) -> list[Json]:
@@ -70,17 +105,44 @@ class _Look:
         self._survey: Survey = preview.survey
         self._doing = doing_in(org, preview.tick) if running_engine(org) else {}
         self._not_done = read_turns_not_done(org)
+        self._people = frozenset(people_in(self._survey, config))
         self.names = [*self._survey.agents, *self._survey.broken]
 
     def is_found(self, name: str, find: str) -> bool:
         title = self._survey.agents[name].title if name in self._survey.agents else ""
         return find in name or find in title.casefold()
 
-    def rank(self, name: str) -> int:
-        """Return where in the list an agent comes, as far as is known without reading what is its own."""
+    def group(self, name: str) -> str:
+        """Return in which group an agent is: read from little, as all are asked."""
+        agent = self._survey.agents.get(name)
+        if agent is None:
+            return "failing"
+        if name in self._people:
+            return "people"
         if self._is_working(name):
-            return 0
-        return 1 if name in self._survey.broken or name in self._not_done else 2
+            return "working"
+        if agent.paused:
+            return "paused"
+        if name in self._not_done:
+            return "failing"
+        try:
+            return "waiting" if self._is_for_people(read_state(self._org, name)) else "idle"
+        except LemmingError:
+            return "failing"
+
+    def place(self, name: str, group: str, sort: str) -> tuple[Any, ...]:
+        """Return where in the list an agent comes; sorts by that."""
+        if sort in ("spent", "last"):
+            try:
+                state = read_state(self._org, name)
+            except LemmingError:
+                return (0, name)
+            return (-(state.used_up if sort == "spent" else state.tick if state.status else -1), name)
+        return (name,) if sort == "name" else (GROUPS.index(group), name)
+
+    def _is_for_people(self, state: AgentState) -> bool:
+        """Return whether an agent waits for a person."""
+        return any(asked.held or asked.to in self._people for asked in _open(state))
 
     def row(self, name: str) -> Json:
         if name in self._survey.broken:
@@ -96,7 +158,8 @@ class _Look:
             "name": name,
             "title": agent.title,
             "model": agent.model.key,
-            **self._state(agent, state),
+            **(now := self._state(agent, state)),
+            "next": _next(now["state"], coming, self._preview.tick),
             "next_tick": coming.tick,
             "next_at": coming.as_text,
             "turns": state.turns,
@@ -108,7 +171,8 @@ class _Look:
         }
 
     def _broken(self, name: str, error: LemmingError) -> Json:
-        return {"name": name, "state": "broken", "text": str(error), "since": "", "last": self._last(name)}
+        plain = {"name": name, "title": "", "state": "broken", "text": str(error), "since": ""}
+        return {**plain, "next": "once its file is mended", "last": self._last(name)}
 
     def _is_working(self, name: str) -> bool:
         return name in self._doing and not self._doing[name].is_over
@@ -132,15 +196,13 @@ class _Look:
 
     def _failing(self, wrong: NotDone) -> Json:
         times = self._org.own(EndsOfTurns).failures_in_a_row(wrong.agent, self._preview.tick)
-        often = (
-            f" ({times}{' times or more' if times == MOST_TICKS else ' times in a row'})" if times > 1 else ""
-        )
+        often = f"{times} times{' or more' if times == MOST_TICKS else ' in a row'}: " if times > 1 else ""
         state = "failing" if wrong.status == "failed" else "skipped"
         state = "out_of_credits" if wrong.error == "OutOfCredits" else state
         facts = {"error": wrong.error, "times": times, "since_tick": wrong.since_tick}
         return {
             "state": state,
-            "text": f"{wrong.reason}{often if times > 1 else ''}",
+            "text": f"{often}{wrong.reason}",
             "since": wrong.since,
             **facts,
         }
@@ -163,18 +225,43 @@ def _working(doing: DoingNow) -> Json:
     return {"state": "working", "text": text, "since": doing.since}
 
 
+def _open(state: AgentState) -> list[Asked]:
+    """Return what an agent has asked for and has no answer to."""
+    open_ = [asked for begun in state.requests for asked in begun.open]
+    return open_ + [asked for asked in asked_beside(state) if not asked.end]
+
+
 def _waits(state: AgentState) -> str:
     """Return what an agent waits for, in words; empty when for nothing."""
-    open_ = [asked for begun in state.requests for asked in begun.open]
-    open_ += [asked for asked in asked_beside(state) if not asked.end]
+    open_ = _open(state)
     if calls := sorted({str(held.get("tool")) for asked in open_ for held in asked.held.values()}):
         return f"waits for approval: {', '.join(calls)}"
     return f"waits for {', '.join(sorted({asked.to for asked in open_}))}" if open_ else ""
 
 
+_UNTIL = {
+    "person": "",
+    "channel": "",
+    "working": "now",
+    "waits": "once it is answered",
+    "paused": "once it is resumed",
+    "out_of_credits": "once it has credits",
+    "nothing_new": "once something is new",
+    "begun": "as the tick goes on",
+}
+
+
+def _next(state: str, coming: NextTurn, tick: int) -> str:
+    """Return when an agent takes its next turn, or what that waits for, in words."""
+    if state in _UNTIL:
+        return _UNTIL[state]
+    if coming.tick is not None:
+        return "next tick" if coming.tick <= tick else f"tick {coming.tick}"
+    return coming.words
+
+
 def _in_short(entry: OutboxEntry) -> Json:
-    text = entry.payload.get("text")
-    said = text if isinstance(text, str) else ""
+    said = text_said(entry.payload) or said_of_payload(entry.payload)
     return {
         "text": said[:WORDS_CHARS],
         "is_cut": len(said) > WORDS_CHARS,

@@ -1,15 +1,19 @@
-"""How often an agent has failed in a row, from the journals: a tick that is over is looked at once."""
+"""How turns ended, and how often an agent has failed in a row: a tick that is over is looked at once."""
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from itertools import takewhile
+from typing import Any
 
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.errors import CorruptState
+from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.journal.file import journal_ticks, raw_journal
 from lemming.org.organisation import Organisation
 
-MOST_TICKS = 50
+MOST_TICKS, MOST_KEPT = 50, 2000
 _FAILED = re.compile(
     rb'^\{"type":"turn_(?:committed|skipped)","epoch":\d+,"agent":"([a-z0-9_-]+)","status":"(\w+)"',
     re.MULTILINE,
@@ -36,3 +40,47 @@ class EndsOfTurns:
         except CorruptState:
             return {}
         return {found[1].decode(): found[2].decode() for found in _FAILED.finditer(raw)}
+
+
+class EndsInWords:
+    """Why turns ended as they did and what they did, by their last records: `org.own(EndsInWords)`."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._kept: OrderedDict[tuple[int, str], dict[str, Any]] = OrderedDict()
+
+    def of(self, tick: int, agent: str) -> dict[str, Any]:
+        """Return the `reason` of how a turn ended, and what it `did` in words; both empty where unknown."""
+        key = (tick, agent)
+        if key not in self._kept:
+            self._kept[key] = self._read(tick, agent)
+        self._kept.move_to_end(key)
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+    def _read(self, tick: int, agent: str) -> dict[str, Any]:
+        pattern = rb'^\{"type":"turn_(?:committed|skipped)","epoch":\d+,"agent":"%b",.*$' % agent.encode()
+        try:
+            found = re.search(pattern, raw_journal(self._org, tick), re.MULTILINE)
+            line = parse(found[0], limit_bytes=LONGEST_LINE_BYTES) if found else None
+        except (CorruptState, JsonProblem):
+            line = None
+        if not isinstance(line, dict):
+            return {"reason": "", "did": ""}
+        return {"reason": str(line.get("reason") or ""), "did": _did(line) or "wrote nothing"}
+
+
+def _did(line: dict[str, Any]) -> str:
+    files = [str(it["path"] if isinstance(it, dict) else it) for it in line.get("files") or ()]
+    written = [path for path in files if "/outbox/" not in path and "/memory/" not in path]
+    entries, memories = len(line.get("entries") or ()), [*(line.get("memory") or ())]
+    parts = [f"said {_counted(entries, 'thing')}"] if entries else []
+    parts += [f"wrote {path.rpartition('/')[2]}" for path in written[:2]]
+    parts += [f"and {len(written) - 2} more files"] if len(written) > 2 else []
+    parts += [f"remembered {key}" for key in memories[:2]]
+    return ", ".join(parts)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -3,26 +3,40 @@
 (function () {
   const { html } = Lemming;
   const { useState, useEffect, useRef } = Lemming.hooks;
-  const { Agent, Empty, Failure, Meter, useAction, amount, dollars } = Lemming.ui;
+  const { Ago, Agent, Empty, Failure, Meter, useAction, useDraft, amount, dollars, STATES } = Lemming.ui;
 
-  const SECTIONS = [["resume", "Resume"], ["prompt", "Next prompt"], ["memory", "Memory"], ["workspace", "Workspace"], ["turns", "Turns"]];
+  const SECTIONS = [["turns", "Turns"], ["resume", "Resume"], ["memory", "Memory"], ["workspace", "Files"], ["prompt", "Next prompt"]];
 
   function One({ value, params, page }) {
-    const shown = params.show || "resume";
+    const shown = params.show || "turns";
     const counts = { memory: value.memory.values.length, workspace: value.workspace.files.length + value.workspace.left_out, turns: value.money.turns };
     return html`<section class="one">
       <div class="tools"><h3><${Agent} name=${value.name} plain /></h3><span>${value.title}</span>
-        ${value.is_broken ? html`<span class="pill end failed">its resume is broken</span>` : null}
-        <span class="count">${value.money.credits == null ? null : html`${amount(value.money.used_up)}${value.money.max_credits == null ? "" : ` of ${amount(value.money.max_credits)}`} credits used${value.money.cost_usd == null ? "" : `, ${dollars(value.money.cost_usd)}`}`}</span></div>
+        <span class="links"><a href=${Lemming.link("feed", { agent: value.name })}>what it said</a> · <a href=${Lemming.link("map", { agent: value.name })}>on the map</a> · <a href=${Lemming.link("past", { agent: value.name })}>what changed in its folder</a></span></div>
+      <${Now} value=${value} />
       <p class="ways">${ways(value)}</p>
-      <p class="links"><a href=${Lemming.link("map", { agent: value.name })}>on the map</a> · <a href=${Lemming.link("feed", { agent: value.name })}>what it said</a> · <a href=${Lemming.link("past", { agent: value.name })}>what changed in its folder</a></p>
-      <nav class="tabs" aria-label="of this agent"><ul>${SECTIONS.map(([name, title]) => html`<li><a aria-current=${name === shown ? "page" : undefined} href=${Lemming.link("agent", { name: value.name, show: name === "resume" ? "" : name })}>${title}${counts[name] ? html` <small>${amount(counts[name])}</small>` : null}</a></li>`)}</ul></nav>
+      <nav class="tabs" aria-label="of this agent"><ul>${SECTIONS.map(([name, title]) => html`<li><a aria-current=${name === shown ? "page" : undefined} href=${Lemming.link("agent", { name: value.name, show: name === "turns" ? "" : name })}>${title}${counts[name] ? html` <small>${amount(counts[name])}</small>` : null}</a></li>`)}</ul></nav>
       ${shown === "resume" ? html`<${Resume} key=${value.name} value=${value} page=${page} />` : null}
       ${shown === "prompt" ? html`<${Prompt} prompt=${value.prompt} />` : null}
       ${shown === "memory" ? html`<${Memory} value=${value} />` : null}
       ${shown === "workspace" ? html`<${Workspace} value=${value} />` : null}
       ${shown === "turns" ? html`<${Turns} value=${value} />` : null}</section>`;
   }
+
+  // How it is: what it does now, the last failure, its last words, when it is due, what it has spent.
+  function Now({ value }) {
+    const now = value.now, money = value.money, failed = value.turns.find((turn) => turn.status === "failed");
+    const isTrouble = now.text && now.state !== "not_due";
+    return html`<section class="now card" aria-label="how it is">
+      <p class="doing"><span class="pill ${now.state}">${STATES[now.state] || now.state}</span>${isTrouble ? html`<span class="reason">${now.text}</span>` : null}${now.since ? html`<small><${Ago} at=${now.since} since /></small>` : null}
+        ${now.state === "waits" ? html`<a href=${Lemming.link("waiting")}>what waits</a>` : null}</p>
+      <dl>${now.last ? html`<dt>last words</dt><dd dir="auto"><q>${now.last.text}</q> <small><a href=${Lemming.link("why", { target: now.last.file })}>why?</a> · <${Ago} at=${now.last.at} /></small></dd>` : null}
+        ${now.next ? html`<dt>next</dt><dd>${now.next_at ? html`<${Ago} at=${now.next_at} />` : now.next}</dd>` : null}
+        ${failed && now.state !== "failing" ? html`<dt>failed last</dt><dd>in <a href=${Lemming.link("tick", { number: failed.tick, agent: value.name })}>tick ${failed.tick}</a>: ${failed.reason || words(failed.end || failed.status)}</dd>` : null}
+        ${money.credits == null || !value.takes_turns ? null : html`<dt>spent</dt><dd>${amount(money.used_up)}${money.max_credits == null ? " credits, without a limit" : ` of ${amount(money.max_credits)} credits`}${money.cost_usd == null ? "" : `, ${dollars(money.cost_usd)}`}<${Meter} value=${money.used_up} max=${money.max_credits} label="share of its credits that is spent" /></dd>`}</dl></section>`;
+  }
+
+  const words = (end) => end.replace(/_/g, " ");
 
   function ways(value) {
     const named = (names) => (names.length > 12 ? `${names.slice(0, 12).join(", ")} and ${names.length - 12} more` : names.join(", "));
@@ -38,7 +52,7 @@
 
   function Resume({ value, page }) {
     const saved = value.resume;
-    const [text, setText] = useState(saved.text);
+    const [text, setText] = useDraft("resume " + value.name, saved.text);
     const [base, setBase] = useState({ text: saved.text, sha256: saved.sha256 });
     const [told, setTold] = useState(null);
     const box = useRef(null);
@@ -48,6 +62,7 @@
       if (hasMoved && !isChanged) take();
     }, [saved.sha256]);
     const take = () => {
+      Lemming.drafts.delete("resume " + value.name);
       setText(saved.text);
       setBase({ text: saved.text, sha256: saved.sha256 });
       setTold(null);
@@ -56,7 +71,10 @@
       const answer = await action.run(() => Lemming.act("resume", { name: value.name, text, was: base.sha256 }));
       if (!answer) return;
       setTold(answer);
-      if (answer.is_saved) setBase({ text, sha256: answer.sha256 });
+      if (answer.is_saved) {
+        setBase({ text, sha256: answer.sha256 });
+        Lemming.drafts.delete("resume " + value.name);
+      }
     };
     const keys = (event) => {
       if ((event.ctrlKey || event.metaKey) && event.key === "s") {
@@ -75,14 +93,77 @@
     const rows = Math.min(34, Math.max(12, text.split("\n").length + 1));
     return html`<div class="editor card"><p class="from"><code>${saved.file}</code><span class="when" role="status">${isChanged ? "not saved" : told && told.is_saved ? "saved as typed" : ""}</span></p>
       ${saved.wrong ? html`<p class="wrong">${saved.wrong}</p>` : null}
+      <div class="beside"><${Fields} text=${text} change=${page.is_read_only ? null : setText} /><div>
       <textarea ref=${box} class="code" spellcheck="false" rows=${rows} aria-label=${`the resume of ${value.name}`} readonly=${page.is_read_only} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys} aria-describedby="problems"></textarea>
       <ul id="problems" class="problems" aria-live="polite">${problems.map((problem) => html`<li class=${problem.severity}><button type="button" class="plain" onClick=${() => goTo(problem)}>${problem.line ? `line ${problem.line}${problem.column ? `, column ${problem.column}` : ""}` : "the file"}</button>
-        <span>${problem.message}${problem.hint ? html`<small> ${problem.hint}</small>` : null}</span></li>`)}</ul>
+        <span>${problem.message}${problem.hint ? html`<small> ${problem.hint}</small>` : null}</span></li>`)}</ul></div></div>
       ${(told && told.is_stale) || (hasMoved && isChanged) ? html`<div class="failure" role="alert"><strong>The file has changed on the disk since you began.</strong><p>Nothing was written. <button type="button" class="plain" onClick=${take}>Take what is there now</button> (what you typed is lost; copy it first)</p></div>` : null}
       ${told && !told.is_saved && !told.is_stale ? html`<p class="wrong" role="alert">Not saved: mend what is named above first.</p>` : null}
       ${page.is_read_only ? html`<p class="note">This page only looks.</p>` : html`<div class="buttons"><button class="primary" disabled=${!isChanged || action.isBusy} onClick=${save} title="Ctrl+S">Save</button>
         <button disabled=${!isChanged} onClick=${() => (setText(base.text), setTold(null))}>Undo</button><span class="note">It is checked as <code>lemming validate</code> does and counts from the agent's next turn.</span></div>`}
       <${Failure} error=${action.error} /></div>`;
+  }
+
+  // --- some of the resume's values as fields, beside the file ---
+
+  const FIELDS = [
+    [["title"], "Title", "text"], [["instructions"], "Instructions", "long"], [["model", "key"], "Model", "text"],
+    [["model", "temperature"], "Temperature", "number"], [["schedule", "run_every_n_ticks"], "A turn every so many ticks", "number"], [["credits", "max_credits"], "Credits it may spend", "number"],
+  ];
+
+  function Fields({ text, change }) {
+    let plain;
+    try {
+      plain = JSON.parse(text);
+    } catch {
+      return html`<p class="note">While the file is no JSON, its values cannot be shown as fields.</p>`;
+    }
+    const there = FIELDS.map(([path, title, form]) => [path, title, form, path.reduce((at, key) => (at && typeof at === "object" ? at[key] : undefined), plain)]).filter(([, , , value]) => typeof value === "string" || typeof value === "number");
+    const set = (path, form) => (event) => {
+      const typed = event.target.value, value = form === "number" ? Number(typed) : typed;
+      if (form !== "number" || (typed.trim() && Number.isFinite(value))) change(replaced(text, path, JSON.stringify(value)));
+    };
+    return html`<div class="form" role="group" aria-label="values of the resume">${there.map(([path, title, form, value]) => html`<label key=${path.join()}><span>${title}</span>${form === "long"
+      ? html`<textarea rows="8" readonly=${!change} value=${value} onInput=${set(path, form)}></textarea>`
+      : html`<input readonly=${!change} inputmode=${form === "number" ? "decimal" : undefined} value=${String(value)} onInput=${set(path, form)} />`}</label>`)}</div>`;
+  }
+
+  // The text of a JSON file with one value replaced: all else stays as it was typed.
+  function replaced(text, path, value) {
+    let at = 0;
+    const STRING = /"(?:[^"\\]|\\.)*"/y, PLAIN = /[^\s,\]}]+/y;
+    const skip = () => { while (/\s/.test(text[at] || "")) at++; };
+    const take = (form) => {
+      form.lastIndex = at;
+      at += form.exec(text)[0].length;
+    };
+    // Passes over a value; returns where the one at the rest of the path stands, if it is in there.
+    const pass = (rest) => {
+      skip();
+      const begin = at;
+      let found = null;
+      if (text[at] === "{" || text[at] === "[") {
+        const isObject = text[at++] === "{";
+        for (skip(); text[at] !== "}" && text[at] !== "]"; skip()) {
+          let key = null;
+          if (isObject) {
+            const start = at;
+            take(STRING);
+            key = JSON.parse(text.slice(start, at));
+            skip();
+            at++;
+          }
+          const inner = pass(rest && key === rest[0] ? rest.slice(1) : null);
+          if (inner && rest && key === rest[0]) found = inner;
+          skip();
+          if (text[at] === ",") at++;
+        }
+        at++;
+      } else take(text[at] === '"' ? STRING : PLAIN);
+      return rest && !rest.length ? [begin, at] : found;
+    };
+    const place = pass(path);
+    return place ? text.slice(0, place[0]) + value + text.slice(place[1]) : text;
   }
 
   // --- the rest ---
@@ -116,12 +197,28 @@
       ${open && open.path === file.path ? html`<pre class="tall" tabindex="0" dir="auto">${open.text}</pre>` : null}</li>`)}</ul>${left_out ? html`<p class="note">and ${amount(left_out)} more</p>` : null}<${Failure} error=${action.error} />`;
   }
 
+  // Turns that ended alike for the same reason, one after another, stand in one line.
   function Turns({ value }) {
     if (!value.turns.length) return html`<${Empty} title="It has taken no turn"><//>`;
-    return html`<div class="table" role="group" aria-label="its turns, newest first">${value.turns.map((turn) => html`<a class="line of-agent" data-line href=${Lemming.link("tick", { number: turn.tick, agent: value.name })}>
-      <span>tick ${turn.tick}</span><span><span class="pill end ${turn.status}">${(turn.end || turn.status).replace(/_/g, " ")}</span></span>
-      <span>${turn.cost_usd == null ? `${amount(turn.credits)} cr` : dollars(turn.cost_usd)}</span><span class="faint">${amount(turn.tokens)} tokens</span><span class="faint">${turn.serving}</span></a>`)}</div>
+    const runs = [];
+    for (const turn of value.turns) {
+      const last = runs[runs.length - 1], key = [turn.status, turn.end, turn.reason, turn.reason ? "" : turn.did].join();
+      if (last && last.key === key && (turn.reason || turn.did === "wrote nothing")) last.turns.push(turn);
+      else runs.push({ key, turns: [turn] });
+    }
+    return html`<div class="table" role="group" aria-label="its turns, newest first">
+      <div class="line of-agent heading" aria-hidden="true"><span>Tick</span><span>Ended</span><span>Did, or why not</span><span>Cost</span><span>Tokens</span></div>
+      ${runs.map(({ turns }) => html`<${Run} turns=${turns} name=${value.name} />`)}</div>
       ${value.money.wrong ? html`<p class="wrong">${value.money.wrong}</p>` : null}`;
+  }
+
+  function Run({ turns, name }) {
+    const newest = turns[0], oldest = turns[turns.length - 1];
+    const sum = (of) => turns.reduce((total, turn) => total + (of(turn) || 0), 0);
+    return html`<a class="line of-agent" data-line href=${Lemming.link("tick", { number: newest.tick, agent: name })}>
+      <span>${turns.length > 1 ? `ticks ${oldest.tick}–${newest.tick}` : `tick ${newest.tick}`}</span><span><span class="pill end ${newest.status}">${words(newest.end || newest.status)}</span>${turns.length > 1 ? html` <small>${turns.length}×</small>` : null}</span>
+      <span title=${newest.reason || newest.did}>${newest.reason || newest.did}</span>
+      <span>${newest.cost_usd == null ? `${amount(sum((turn) => turn.credits))} cr` : dollars(sum((turn) => turn.cost_usd))}</span><span class="faint">${amount(sum((turn) => turn.tokens))}</span></a>`;
   }
 
   // Of the workspace's files one at a time is fetched; the prompt only where it is looked at.

@@ -4,7 +4,9 @@
   const { html } = Lemming;
   const { useRef, useState, useEffect } = Lemming.hooks;
   const { Ago, Agent, Meter, Empty, Rows, amount } = Lemming.ui;
-  const BLOCK = 50, HEIGHT = 76;
+  const BLOCK = 50, FEW = 12;
+  const GROUPS = { people: "people", waiting: "waiting for you", working: "working", failing: "failing", idle: "idle", paused: "paused" };
+  const SORTS = [["", "by what they do"], ["name", "by name"], ["spent", "by what they spent"], ["last", "by their last turn"]];
 
   const STATES = {
     working: "working", failing: "failing", broken: "broken", waits: "waiting", paused: "paused",
@@ -14,6 +16,9 @@
 
   function Agents({ value, params, header }) {
     const search = useRef(0);
+    const kept = { group: params.group, sort: params.sort };
+    const isFew = value.lately.length > 0 || (value.total <= FEW && !params.group && !params.find);
+    const height = useHeight(isFew);
     const [find, setFind] = useState(params.find || "");
     useEffect(() => {
       if (!document.activeElement.matches("[data-search]")) setFind(params.find || ""); // not while it is typed
@@ -21,26 +26,42 @@
     const change = (find) => {
       setFind(find);
       clearTimeout(search.current);
-      search.current = setTimeout(() => Lemming.go("agents", { find }), 150);
+      search.current = setTimeout(() => Lemming.go("agents", { ...kept, find }), 150);
     };
     const wanted = (first, count) => {
       const offset = Math.max(0, Math.floor((first - 10) / BLOCK) * BLOCK);
       const limit = Math.ceil((first + count + 10 - offset) / BLOCK) * BLOCK;
       if (offset !== Number(params.offset || 0) || limit !== Number(params.limit || BLOCK)) {
-        const window_ = { find: params.find, offset: offset || "", limit: limit === BLOCK ? "" : limit };
+        const window_ = { ...kept, find: params.find, offset: offset || "", limit: limit === BLOCK ? "" : limit };
         history.replaceState(null, "", Lemming.link("agents", window_));
         dispatchEvent(new HashChangeEvent("hashchange"));
       }
     };
-    return html`<section class="agents">
+    return html`<section class=${"agents" + (isFew ? " few" : "")}>
       <div class="tools"><input data-search type="search" aria-label="find agents" placeholder="Find an agent  /"
         value=${find} onInput=${(event) => change(event.target.value)} />
+        <span class="chips" role="group" aria-label="which agents">${Object.entries(GROUPS).filter(([group]) => value.counts[group] || params.group === group).map(([group, name]) => html`<button type="button" class="chip of-${group}" aria-pressed=${params.group === group}
+          onClick=${() => Lemming.go("agents", { ...kept, find: params.find, group: params.group === group ? "" : group })}>${name} <strong>${amount(value.counts[group])}</strong></button>`)}</span>
+        ${isFew ? null : html`<select aria-label="in which order" value=${params.sort || ""} onChange=${(event) => Lemming.go("agents", { ...kept, find: params.find, sort: event.target.value })}>${SORTS.map(([sort, name]) => html`<option value=${sort}>${name}</option>`)}</select>`}
         <span class="count" aria-live="polite">${amount(value.total)} ${value.total === 1 ? "agent" : "agents"}</span></div>
-      ${value.capabilities.length ? html`<ul class="cards" aria-label="what capabilities say">${value.capabilities.map((each) => html`<${Said} said=${each} />`)}</ul>` : null}
-      ${value.total ? html`<div class="row heads" aria-hidden="true"><span>Agent</span><span>Now</span><span class="words">Last words</span><span class="next">Next</span><span class="money">Credits</span></div><${Rows} label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${HEIGHT}
-        wanted=${wanted} row=${(each) => html`<${Row} agent=${each} tick=${value.tick} waiting=${header.waiting} />`} />`
-        : html`<${Empty} title="No agents here">${params.find ? "None has this in its name or title." : "lemming agents new NAME makes one."}<//>`}
+      ${value.total ? html`<div role="table" aria-label="agents" aria-rowcount=${value.total + 1}><div class="row heads" role="row">${["Agent", "Now", isFew ? "Last words" : "Why, or last words", "Next", "Credits"].map((name, place) => html`<span role="columnheader" class=${["", "", "words", "next", "money"][place]}>${name}</span>`)}</div><${Rows} role="rowgroup" label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${height}
+        wanted=${wanted} row=${(each) => html`<${Row} agent=${each} waiting=${header.waiting} />`} /></div>`
+        : html`<${Empty} title="No agents here">${params.find || params.group ? "None is like that." : "lemming agents new NAME makes one."}<//>`}
+      ${value.lately.length ? html`<h3>What was said last <small><a href=${Lemming.link("feed")}>all of it</a></small></h3><ol class="lately">${value.lately.map((entry) => html`<li key=${entry.identity}><${Agent} name=${entry.agent} />${entry.to.length ? html`<span class="faint">→ ${entry.to.join(", ")}</span>` : null} <span class="what">${entry.text || entry.says}</span> <span class="when"><a href=${Lemming.link("why", { target: entry.file })} aria-label=${`why? What ${entry.agent} said in tick ${entry.tick}`}>why?</a> · <${Ago} at=${entry.at} /></span></li>`)}</ol>` : null}
+      ${value.capabilities.length ? html`<ul class="cards capabilities" aria-label="what capabilities say">${value.capabilities.map((each) => html`<${Said} said=${each} />`)}</ul>` : null}
     </section>`;
+  }
+
+  // Rows are one line high, of few agents two; on a phone what one does stands below its name.
+  function useHeight(isFew) {
+    const narrow = window.matchMedia("(max-width: 640px)");
+    const [isNarrow, set] = useState(narrow.matches);
+    useEffect(() => {
+      const look = () => set(narrow.matches);
+      narrow.addEventListener("change", look);
+      return () => narrow.removeEventListener("change", look);
+    }, []);
+    return isNarrow || isFew ? 60 : 36;
   }
 
   // What one capability says: texts of its own code, shown as texts.
@@ -49,29 +70,29 @@
       ${said.left_out ? html`<p class="note">and ${amount(said.left_out)} more; <code>lemming status --json</code> has all</p>` : null}</li>`;
   }
 
-  function Row({ agent, tick, waiting }) {
+  const TELLS = ["failing", "broken", "skipped", "out_of_credits", "waits", "working", "paused", "begun"]; // its reason says more than its last words
+
+  function Row({ agent, waiting }) {
     const last = agent.last;
-    const text = agent.state === "person" && waiting ? html`<a href=${Lemming.link("waiting")}>${waiting} ${waiting === 1 ? "thing waits" : "things wait"}</a>` : agent.text;
-    return html`<article class="row" data-line tabindex="0" onKeyDown=${(event) => open(event, agent.name)}>
-      <div class="id"><${Agent} name=${agent.name} /><span class="title">${agent.title}</span></div>
-      <div class="doing"><span class="pill ${agent.state}">${STATES[agent.state] || agent.state}</span>
-        <span class="text" title=${agent.text}>${text}${agent.since ? html`${text ? " · " : ""}<${Ago} at=${agent.since} since />` : null}</span></div>
-      <blockquote class="words" dir="auto">${last ? html`${last.text || html`<i>${last.kind}</i>`} <small><a href=${Lemming.link("why", { target: last.file })} aria-label=${`why ${agent.name} said that`}>why?</a> · tick ${last.tick}</small>` : html`<i>nothing said yet</i>`}</blockquote>
-      <div class="next">${due(agent, tick)}</div>
-      <div class="money">${agent.credits == null ? null : html`${amount(agent.credits)}${agent.max_credits == null ? "" : html` <small>of ${amount(agent.max_credits)}</small>`}
+    const waitsForYou = agent.group === "waiting" || (agent.state === "person" && waiting);
+    const state = html`<span class="pill ${agent.state}">${STATES[agent.state] || agent.state}</span>`;
+    const since = agent.since ? html` · <${Ago} at=${agent.since} since />` : null;
+    return html`<div class="row" role="row" data-line tabindex="0" aria-label=${`${agent.name}: ${STATES[agent.state] || agent.state}`} onKeyDown=${(event) => open(event, agent.name)}>
+      <div class="id" role="cell"><${Agent} name=${agent.name} /><span class="title">${agent.title}</span></div>
+      <div class="doing" role="cell">${waitsForYou ? html`<a href=${Lemming.link("waiting")}>${state}</a>` : state}</div>
+      <div class="words" role="cell" dir="auto">${agent.state === "person" && waiting ? html`<a href=${Lemming.link("waiting")}>${waiting} ${waiting === 1 ? "thing waits" : "things wait"} for a decision</a>`
+        : TELLS.includes(agent.state) && agent.text ? html`<span class="reason" title=${agent.text}>${agent.text}${since}</span>`
+        : last ? html`${last.text} <small><a href=${Lemming.link("why", { target: last.file })} aria-label=${`why? What ${agent.name} said last`}>why?</a> · tick ${last.tick}</small>` : html`<i>nothing said yet</i>`}</div>
+      <div class="next" role="cell">${agent.next_at ? html`<${Ago} at=${agent.next_at} />` : agent.next || "–"}</div>
+      <div class="money" role="cell">${agent.credits == null || agent.state === "person" ? null : html`${amount(agent.credits)}${agent.max_credits == null ? "" : html` <small>of ${amount(agent.max_credits)}</small>`}
         <${Meter} value=${agent.credits} max=${agent.max_credits} label=${`${amount(agent.credits)} of ${amount(agent.max_credits)} credits`} />`}</div>
-    </article>`;
+    </div>`;
   }
 
   function open(event, name) {
-    if (event.key === "Enter" && Lemming.parts.has("agent")) Lemming.go("agent", { name });
+    if (event.key === "Enter" && event.target === event.currentTarget) Lemming.go("agent", { name });
   }
 
-  function due(agent, tick) {
-    if (agent.next_at) return html`<${Ago} at=${agent.next_at} />`;
-    if (agent.next_tick == null || agent.state === "person" || agent.state === "channel") return "–";
-    return agent.next_tick <= tick ? "next tick" : `tick ${agent.next_tick}`;
-  }
-
+  Lemming.ui.STATES = STATES;
   Lemming.part("agents", { title: "Agents", key: "a", render: Agents });
 })();
