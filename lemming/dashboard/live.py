@@ -26,6 +26,8 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 LOOK_S = 1.0
+FINDINGS_AFTER_S = 20.0
+"""What goes wrong is counted at most so often: all turns of many ticks are looked at."""
 NEEDS_ALL_ENTRIES = frozenset({"waiting", "feed"})
 NEEDS_OLD_JOURNALS = frozenset({"past", "why", "findings"})
 
@@ -64,6 +66,8 @@ class Live:
         self._quick, self._whole, self._old = Lane(base, "look"), Lane(base, "read"), Lane(base, "old")
         self._position = self._counted = ""
         self._waiting: int | None = None  # not known yet
+        self._findings: int | None = None
+        self._looked_for_findings = -FINDINGS_AFTER_S
         self._version = 0
         self._watchers = 0
         self._looks: asyncio.Task[None] | None = None
@@ -155,6 +159,18 @@ class Live:
                 self._waiting = sum(self._person in ("", it.person) for it in waits)
         if self._waiting != before:
             await self._tell()
+        await self._count_findings()
+
+    async def _count_findings(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_for_findings < FINDINGS_AFTER_S:
+            return
+        self._looked_for_findings = now
+        before = self._findings
+        with contextlib.suppress(LemmingError):
+            self._findings = (await self._old.do(lambda org: view(org, "findings")))["total"]
+        if self._findings != before:
+            await self._tell()
 
     async def _tell(self) -> None:
         self._version += 1
@@ -167,7 +183,11 @@ class Live:
             self._once(("header",), self._standing),
             self._once((name, *sorted(parameters.items())), lambda: self._shown(name, parameters)),
         )
-        return compact({"page": self.page, "header": {**header, "waiting": self._waiting}, **shown})
+        return compact({"page": self.page, "header": {**header, **self._counts}, **shown})
+
+    @property
+    def _counts(self) -> Json:
+        return {"waiting": self._waiting, "findings": self._findings}
 
     async def _standing(self) -> Json:
         try:

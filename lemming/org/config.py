@@ -158,6 +158,10 @@ class Org:
             le=86_400,
         ),
     )
+    purpose: str = field(
+        default="",
+        metadata=about("What the organisation is for, in one sentence: it stands in the head of the page."),
+    )
     on_failure: list[str] = field(
         default_factory=list,
         metadata=about(

@@ -23,8 +23,7 @@ def hall(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = [f"a{number:04}" for number in range(200)]
     script: list[dict[str, Any]] = [{"agent": name, "error": "AuthenticationFailed"} for name in names[50:57]]
     script.append({"reply": say("good morning")})
-    paused = resume("b-paused", paused=True)
-    base = make_org(tmp_path_factory.mktemp("hall") / "org", *map(resume, names), paused, script=script)
+    base = make_org(tmp_path_factory.mktemp("hall") / "org", *map(resume, names), script=script)
     for _ in range(3):
         run_once(base, clock=FrozenClock())
     return base
@@ -52,7 +51,6 @@ def test_next_says_why(org: Path) -> None:
 def test_agents_are_chosen_by_what_they_do_and_sorted(hall: Path) -> None:
     failing = view(hall, "agents", {"group": "failing"})
     assert [row["name"] for row in failing["rows"]] == [f"a{number:04}" for number in range(50, 57)]
-    assert view(hall, "agents", {"group": "paused"})["total"] == 1
     spent = view(hall, "agents", {"sort": "spent"})["rows"]
     assert [row["credits"] for row in spent] == sorted((row["credits"] for row in spent), reverse=True)
 

@@ -21,9 +21,10 @@
     const troubles = header.troubles || [], isKnown = Boolean(header.state);
     const name = (header.org || "").split("/").filter(Boolean).pop() || "LeMMing";
     const state = isLost ? "lost" : header.state;
-    return html`<header class="head">
-      <div class="who"><h1 title=${header.org}>${name}</h1></div>
-      <div class="state ${state}" role="status" aria-live="polite">
+    const needs = isLost ? "connection lost" : state === "broken" || state === "interrupted" ? `${state}: ${header.why}` : header.waiting ? `${header.waiting} waiting for you` : "";
+    return html`<header class="head"><p class="sr" role="status">${needs}</p>
+      <div class="who"><h1 title=${header.org}>${name}</h1>${header.purpose ? html`<span class="purpose" title=${header.purpose}>${header.purpose}</span>` : null}</div>
+      <div class="state ${state}">
         <span class="dot" aria-hidden="true"></span>
         <span><strong>${isLost ? "connection lost" : STATES[state] || "…"}</strong>
         <span class="why"><${Words} text=${isLost ? lost() : header.why} /></span></span>
@@ -32,10 +33,10 @@
         <div class="less"><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
         ${header.next_at ? html`<div><dt>next</dt><dd><${Ago} at=${header.next_at} /></dd></div>` : null}
         <div class=${header.waiting ? "calls" : ""}><dt>waiting for you</dt>
-          <dd><a href=${Lemming.link("waiting")} aria-live="polite">${header.waiting == null ? (header.state === "broken" ? "–" : "…") : header.waiting}</a></dd></div>
+          <dd><a href=${Lemming.link("waiting")}>${header.waiting == null ? (header.state === "broken" ? "–" : "…") : header.waiting}</a></dd></div>
         ${header.spent ? html`<${Spent} spent=${header.spent} />` : null}
         <div class=${troubles.length ? "wrong" : ""}><dt>health</dt>
-          <dd>${troubles.length ? html`<${Troubles} troubles=${troubles} />` : isKnown ? "well" : "…"}</dd></div>
+          <dd>${troubles.length ? html`<${Troubles} troubles=${troubles} />` : !isKnown ? "…" : header.findings ? html`<a href=${Lemming.link("findings")}>${header.findings} ${header.findings === 1 ? "finding" : "findings"}</a>` : "well"}</dd></div>
       </dl>
     </header>`;
   }
@@ -47,26 +48,32 @@
   }
 
   function Troubles({ troubles }) {
-    return html`<details class="troubles"><summary>${troubles.length} ${troubles.length === 1 ? "trouble" : "troubles"}</summary>
-      <ul>${troubles.map((each) => html`<li><strong>${each.about}</strong> ${each.text}${each.fix ? html`<p class="fix"><${Words} text=${each.fix} /></p>` : null}</li>`)}</ul>
+    const box = useRef(null);
+    useEffect(() => {
+      const close = (event) => {
+        const isInside = event.type === "pointerdown" && box.current.contains(event.target);
+        if (!isInside && (event.type !== "keydown" || event.key === "Escape")) box.current.open = false;
+      };
+      const kinds = ["pointerdown", "keydown", "hashchange"];
+      kinds.forEach((kind) => addEventListener(kind, close));
+      return () => kinds.forEach((kind) => removeEventListener(kind, close));
+    }, []);
+    return html`<details class="troubles" ref=${box}><summary>${troubles.length} ${troubles.length === 1 ? "trouble" : "troubles"}</summary>
+      <ul>${troubles.map((each) => html`<li><strong>${each.about}</strong> <${Words} text=${each.text} />${each.fix ? html`<p class="fix"><${Words} text=${each.fix} /></p>` : null}</li>`)}</ul>
     </details>`;
   }
 
-  function Menu({ now, waiting }) {
-    const bar = useRef(null);
-    useEffect(() => {
-      const link = bar.current.querySelector("[aria-current]");
-      if (link) bar.current.scrollLeft = link.offsetLeft - (bar.current.clientWidth - link.offsetWidth) / 2;
-    }, [now]);
-    return html`<nav class="menu" ref=${bar} aria-label="parts of the page"><ul>${[...Lemming.parts.values()]
+  function Menu({ now, counts }) {
+    return html`<nav class="menu" aria-label="parts of the page"><ul>${[...Lemming.parts.values()]
       .filter((part) => !part.hidden)
       .map((part) => html`<li><a href=${Lemming.link(part.name)} aria-current=${part.name === now ? "page" : undefined}
-        title=${"g " + part.key}>${part.title}${part.name === "waiting" && waiting ? html` <span class="badge" aria-label=${waiting + " waiting"}>${waiting}</span>` : null}</a></li>`)}
+        title=${"g " + part.key}>${part.title}${counts[part.name] ? html` <span class="badge">${counts[part.name]}<span class="sr"> ${part.name === "waiting" ? "waiting" : "found"}</span></span>` : null}</a></li>`)}
       <li class="last"><button type="button" class="plain" onClick=${() => help(true)} title="?">Keys</button></li></ul></nav>`;
   }
 
-  function Help() {
+  function Help({ part }) {
     const rows = [
+      ...(part.keys || []),
       ["1 … 9", "the parts in their order"],
       ...[...Lemming.parts.values()].filter((part) => part.key).map((part) => ["g " + part.key, part.title]),
       ["j  k", "next and previous line"],
@@ -115,13 +122,13 @@
     return html`<a class="skip" href="#main" onClick=${skip}>to the content</a>
       <${Land} waiting=${state.header.waiting} />
       <${Head} header=${state.header} isLost=${isLost} />
-      <${Menu} now=${part.under || part.name} waiting=${state.header.waiting} />
+      <${Menu} now=${part.under || part.name} counts=${{ waiting: state.header.waiting, findings: state.header.findings }} />
       <main id="main" class=${"part-" + part.name} tabindex="-1"><h2 class="sr">${part.title}</h2>
         ${state.page.left_out ? html`<p class="note">Not in this report: ${state.page.left_out}.</p>` : null}
         ${isHere && state.error ? html`${part.ask ? html`<${part.ask} params=${params} />` : null}<${Failure} error=${state.error} />` : null}
         ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${params}
           header=${state.header} page=${state.page} />` : isHere && state.error ? null : html`<p class="loading">reading the files…</p>`}
-      </main><${Help} />`;
+      </main><${Help} part=${part} /><${Going} />`;
   }
 
   // Who opens the page without saying at what lands where something waits; who has done something stays.
@@ -144,7 +151,23 @@
 
   // --- keyboard ---
 
-  let isGoing = false;
+  const GOING_MS = 3000;
+  let isGoing = false, givesUp = 0;
+  let showGoing = () => {};
+
+  // A letter that waits for another says so, and gives up.
+  function going(is) {
+    isGoing = is;
+    showGoing(is);
+    clearTimeout(givesUp);
+    if (is) givesUp = setTimeout(() => going(false), GOING_MS);
+  }
+
+  function Going() {
+    const [is, set] = useState(false);
+    useEffect(() => (showGoing = set), []);
+    return is ? html`<p class="going" role="status"><kbd>g</kbd> and then: ${[...Lemming.parts.values()].filter((part) => part.key).map((part) => `${part.key} ${part.title}`).join(", ")}</p>` : null;
+  }
 
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -162,20 +185,21 @@
   function press(key) {
     const shown = [...Lemming.parts.values()].filter((part) => !part.hidden);
     if (isGoing) {
-      isGoing = false;
+      going(false);
       const part = [...Lemming.parts.values()].find((each) => each.key === key);
       if (part) Lemming.go(part.name);
       return Boolean(part);
     }
     if (Lemming.keys.has(key)) return Lemming.keys.get(key)(), true;
     if (/^[1-9]$/.test(key) && shown[key - 1]) return Lemming.go(shown[key - 1].name), true;
-    if (key === "g") return (isGoing = true);
+    if (key === "g") return going(true), true;
     if (key === "?") return help(!document.getElementById("help").open), true;
     if (key === "j" || key === "k") return move(key === "j" ? 1 : -1);
     if (key !== "/") return false;
     const search = document.querySelector("[data-search]");
     if (search) search.focus();
-    return Boolean(search);
+    else Lemming.go("agents");
+    return true;
   }
 
   function move(step) {

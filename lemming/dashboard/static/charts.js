@@ -53,12 +53,28 @@
     const state = { running: "running", interrupted: "interrupted" }[tick.status] || WORST[tick.worst] || "nothing done";
     const cost = tick.cost_usd == null ? `${amount(tick.credits)} credits` : `${dollars(tick.cost_usd)}, ${amount(tick.credits)} credits`;
     const took = tick.duration_ms ? `, ${said(tick.duration_ms)}` : "";
-    return `tick ${tick.tick}: ${state}; ${tick.turns} of ${tick.planned} turns, ${tick.entries ?? 0} entries, ${cost}${took}`;
+    const failed = Object.entries(tick.ends).reduce((sum, [end, count]) => sum + (end.startsWith("failed") ? count : 0), 0);
+    const trouble = failed && state === "failed" ? `${failed} of ${tick.turns} failed` : state;
+    return `tick ${tick.tick}: ${trouble}; ${tick.turns} of ${tick.planned} turns, ${tick.entries ?? 0} entries, ${cost}${took}`;
   }
 
   const mark = (tick) => (tick.problem ? "damaged" : tick.status === "committed" ? tick.worst || "skipped" : tick.status);
 
-  // Columns as high as ticks were dear, by the worst end of their turns. A column is a link to its tick.
+  // How the turns of a tick ended, as shares of its column from below: one that failed of twelve is a twelfth.
+  function shares(tick) {
+    const kind = mark(tick);
+    const ends = Object.entries(tick.ends).map(([end, count]) => [end.split(":")[0], count]);
+    const total = ends.reduce((sum, [, count]) => sum + count, 0);
+    if (!total || kind === "damaged" || kind === "running") return [[kind, 0, 1]];
+    let below = 0;
+    return ["done", "skipped", "waiting", "failed"].flatMap((end) => {
+      const share = ends.reduce((sum, [each, count]) => sum + (each === end ? count : 0), 0) / total;
+      below += share;
+      return share ? [[end, below - share, below]] : [];
+    });
+  }
+
+  // Columns as high as ticks were dear, in the colours of how their turns ended. A column is a link to its tick.
   function Strip({ ticks, now, unit }) {
     const [box, width] = useWidth(240);
     const height = 148, left = 44, bottom = 22, top = 14;
@@ -78,14 +94,14 @@
         return html`<a key=${tick.tick} href=${Lemming.link("tick", { number: tick.tick })} aria-label=${words(tick)}
             aria-current=${tick.tick === now ? "true" : undefined} class="column ${kind}" data-line>
           <title>${words(tick)}</title><rect class="reach" x=${left + place * each} y=${top - 12} width=${each} height=${height - bottom - top + 12} />
-          <rect class="bar" x=${x} y=${at} width=${size} height=${height - bottom - at} rx=${Math.min(2, size / 3)} />
+          ${shares(tick).map(([end, from, to]) => html`<rect class=${"bar of-" + end} x=${x} y=${at + (height - bottom - at) * (1 - to)} width=${size} height=${(height - bottom - at) * (to - from)} />`)}
           ${kind === "failed" || kind === "damaged" || kind === "interrupted" ? html`<path class="sign" d=${cross(middle, at - 7)} />`
             : kind === "waiting" ? html`<circle class="sign" cx=${middle} cy=${at - 7} r="2.5" />` : null}
           ${tick.tick === now ? html`<path class="here" d=${`M${middle - 5} ${height - bottom + 7}L${middle} ${height - bottom + 1}L${middle + 5} ${height - bottom + 7}Z`} />` : null}
           ${tick.quiet_before ? html`<line class="gap" x1=${x - 1} x2=${x - 1} y1=${height - bottom} y2=${height - bottom + 5} />` : null}
         </a>${tick.tick % labelled === 0 || ticks.length === 1 ? html`<text class="label" x=${Math.min(middle, width - 4 - 3.4 * String(tick.tick).length)} y=${height - 3} text-anchor="middle">${tick.tick}</text>` : null}`;
       })}</svg>` : null}
-      <figcaption><${Key} kinds=${["done", "waiting", "failed", "skipped", "running"].filter((kind) => ticks.some((tick) => mark(tick) === kind))} />
+      <figcaption><${Key} kinds=${["done", "waiting", "failed", "skipped", "running"].filter((kind) => ticks.some((tick) => shares(tick).some(([end]) => end === kind)))} />
         <span class="note">height: ${unit === "credits" ? "credits" : "dollars"}</span></figcaption></figure>`;
   }
 
@@ -94,7 +110,7 @@
   function Key({ kinds }) {
     const names = { ...WORST, running: "running" };
     return html`<span class="key">${kinds.map((kind) => html`<span class="column ${kind}"><svg width="12" height="12" aria-hidden="true">
-      <rect class="bar" width="12" height="12" rx="2" /></svg>${names[kind]}</span>`)}</span>`;
+      <rect class=${"bar of-" + kind} width="12" height="12" rx="2" /></svg>${names[kind]}</span>`)}</span>`;
   }
 
   // --- the turns of a tick ---
@@ -108,8 +124,8 @@
     return html`<svg class="turn" width="100%" height="18" role="img" preserveAspectRatio="none" style=${{ "--hue": String(hue(name)) }}
         aria-label=${bars.length ? `from ${said(begin)} to ${bars[bars.length - 1].end_ms == null ? "now" : said(over)}` : "no answer"}>
       ${bars.length > 1 ? html`<rect class="between" x=${share(begin) + "%"} width=${Math.max(share(over - begin), 0.4) + "%"} y="8" height="2" />` : null}
-      ${bars.map((bar) => html`<rect class=${bar.end_ms == null ? "model open" : "model"} x=${Math.min(share(bar.begin_ms), 99.4) + "%"} y="3" height="12" rx="2"
-        width=${Math.max(share((bar.end_ms ?? last) - bar.begin_ms), 0.6) + "%"}><title>${said(bar.begin_ms)} to ${bar.end_ms == null ? "now" : said(bar.end_ms)}</title></rect>`)}</svg>`;
+      ${bars.map((bar) => html`<rect class=${bar.end_ms == null ? "model open" : bar.is_lost ? "model unanswered" : "model"} x=${Math.min(share(bar.begin_ms), 99.4) + "%"} y="3" height="12" rx="2"
+        width=${Math.max(share((bar.end_ms ?? last) - bar.begin_ms), 0.6) + "%"}><title>${said(bar.begin_ms)} to ${bar.end_ms == null ? "now" : said(bar.end_ms)}${bar.is_lost ? ", without an answer" : ""}</title></rect>`)}</svg>`;
   }
 
   function Axis({ end }) {
@@ -122,8 +138,9 @@
   // --- columns of money ---
 
   // `columns`: [{name, label, parts: [[who, value]]}]; `named`: who, in the order of the colours.
-  function Columns({ columns, named, unit, label, link }) {
+  function Columns({ columns, named, unit, label, link, isOfAgents }) {
     const [box, width] = useWidth(280);
+    const colour = (who) => (isOfAgents && who ? { class: "part of-agent", style: { "--hue": String(hue(who)) } } : { class: "part c" + (who ? named.indexOf(who) : 7) });
     const height = 240, left = 56, bottom = 24, top = 10;
     const room = width - left - 4, each = Math.min(room / Math.max(columns.length, 1), 84);
     const sums = columns.map((column) => column.parts.reduce((sum, [, value]) => sum + value, 0));
@@ -139,13 +156,13 @@
         const told = `${column.label}: ${money(unit, sums[place])}` + column.parts.map(([who, value]) => `\n${who || "others"}: ${money(unit, value)}`).join("");
         const drawn = column.parts.map(([who, value]) => {
           below += value;
-          return html`<rect class=${"part c" + named.indexOf(who)} x=${x} y=${y(below)} width=${size} height=${Math.max(y(below - value) - y(below), 0)} />`;
+          return html`<rect ...${colour(who)} x=${x} y=${y(below)} width=${size} height=${Math.max(y(below - value) - y(below), 0)} />`;
         });
         const inner = html`<title>${told}</title><rect class="reach" x=${x} y=${top} width=${each} height=${height - bottom - top} />${drawn}`;
         return html`${link ? html`<a key=${column.name} class="column" href=${link(column)} aria-label=${told}>${inner}</a>` : html`<g key=${column.name} class="column" role="img" aria-label=${told}>${inner}</g>`}
           ${place % labelled === 0 ? html`<text class="label" x=${x + size / 2} y=${height - 5} text-anchor=${place ? "middle" : "start"}>${column.name}</text>` : null}`;
       })}</svg>` : null}
-      <figcaption><span class="key">${named.map((who, place) => html`<span><svg width="12" height="12" aria-hidden="true"><rect class=${"part c" + place} width="12" height="12" rx="2" /></svg>${who || "others"}</span>`)}</span></figcaption></figure>`;
+      <figcaption><span class="key">${named.map((who, place) => html`<span><svg width="12" height="12" aria-hidden="true"><rect ...${colour(who)} width="12" height="12" rx="2" /></svg>${who || "others"}</span>`)}</span></figcaption></figure>`;
   }
 
   Lemming.charts = { Strip, Bar, Axis, Columns, useWidth, said, words, mark };

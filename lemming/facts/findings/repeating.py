@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lemming.facts.findings.deeds import Deed, callings, firsts, leavings, sayings
 from lemming.facts.findings.finding import Finding, named, quoted, times
 from lemming.facts.findings.look import Look
+from lemming.messages import text_of_payload
 from lemming.timeline.record import TurnRecord
 
 Deeds = dict[Deed, list[int]]
@@ -26,7 +27,7 @@ def repeats(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="repeats",
             agents=(agent,),
-            text=f"{agent} {_words_for(deed)} in {times(len(again))}",
+            text=f"{agent} {_words_for(deed, again[-1])} in {times(len(again))}",
             since=again[0].tick,
             evidence=named(again),
             fix=f'have {agent} take turns only when something is new ("wake": "changed"), or say in its '
@@ -70,11 +71,12 @@ def _close_by(numbers: list[int], wanted: int) -> list[int]:
     return sorted(close)
 
 
-def _words_for(deed: Deed) -> str:
+def _words_for(deed: Deed, turn: TurnRecord) -> str:
+    """Return what was done again, quoted to the letter as that turn said it."""
     if deed[0] == "called":
         return f"called {deed[1]} {quoted(deed[2])} and was given the same"
     to = f" to {deed[3].replace(',', ', ')}" if deed[3] else ""
-    return f"wrote{to} the same {deed[1]}, {quoted(deed[2])},"
+    return f"wrote{to} the same {deed[1]}, {quoted(text_of_payload(sayings(turn)[deed].payload))},"
 
 
 def ping_pong(look: Look) -> Iterator[Finding]:

@@ -64,6 +64,7 @@ def _standing(org: OrgPath) -> Json:
     last = last_committed_tick(org)
     return {
         "org": str(org),
+        "purpose": config.org.purpose,
         "tick": tick,
         "state": state,
         "why": why,

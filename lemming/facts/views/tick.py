@@ -9,7 +9,7 @@ from lemming.base.clock import parse_timestamp
 from lemming.errors import UsageError
 from lemming.facts.views.ticks import ticks
 from lemming.journal.file import begun_journals
-from lemming.journal.records import ModelReplied, ToolFinished, TurnStarted
+from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished, TurnStarted
 from lemming.journal.report import USUAL_ENDS
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
@@ -194,12 +194,14 @@ def _row(record: RecordedTick, name: str) -> dict[str, Any]:
 def timing_of(record: RecordedTick, names: list[str]) -> dict[str, Any]:
     """Return when each turn's model was asked and had answered, in milliseconds after the tick began.
 
-    Only answers tell the time. `is_exact`: they were given in this tick; answers of an earlier recording are
-    laid one after another, by how long they took. A bar without an end: the turn goes on.
+    Only answers, and calls that gave none, tell the time. `is_exact`: they were given in this tick, in one
+    go; those of an earlier recording, and of a tick that was interrupted, are laid one after another, by how
+    long they took. A bar without an end: the turn goes on.
     """
     began = _moment(record.begin.at)
     answers = [one for one in record.answers.values() if isinstance(one, ModelReplied)]
-    is_exact = began is not None and all(_asked_ms(began, one) >= -CLOCKS_DIFFER_MS for one in answers)
+    is_exact = began is not None and record.engine_starts < 2
+    is_exact = is_exact and all(began and _asked_ms(began, one) >= -CLOCKS_DIFFER_MS for one in answers)
     bars = _measured(record, names, began) if is_exact and began else _laid_out(record, names)
     ends = [bar["end_ms"] for each in bars.values() for bar in each if bar["end_ms"] is not None]
     return {"is_exact": is_exact, "bars": bars, "end_ms": max(ends, default=0)}
@@ -226,6 +228,11 @@ def _measured(record: RecordedTick, names: list[str], began: datetime) -> dict[s
             latest = max(latest, end)
             if one.agent in bars:
                 bars[one.agent].append(_bar(max(_asked_ms(began, one), 0), end))
+        elif isinstance(one, ModelFailed):
+            begin = since.get(one.agent, latest)
+            since[one.agent] = begin + one.duration_ms
+            if one.agent in bars:
+                bars[one.agent].append(_bar(begin, begin + one.duration_ms, is_lost=True))
         elif isinstance(one, TurnStarted):
             since[one.agent] = latest
     for name in bars.keys() & since.keys() - record.ended.keys():
@@ -237,11 +244,12 @@ def _laid_out(record: RecordedTick, names: list[str]) -> dict[str, list[dict[str
     bars: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     begin = 0
     for one in record.records:
-        if isinstance(one, ModelReplied) and one.agent in bars:
-            bars[one.agent].append(_bar(begin, begin + max(one.duration_ms, 0)))
+        if isinstance(one, ModelReplied | ModelFailed) and one.agent in bars:
+            is_lost = isinstance(one, ModelFailed)
+            bars[one.agent].append(_bar(begin, begin + max(one.duration_ms, 0), is_lost=is_lost))
             begin += max(one.duration_ms, 0)
     return bars
 
 
-def _bar(begin_ms: int, end_ms: int | None) -> dict[str, Any]:
-    return {"begin_ms": begin_ms, "end_ms": end_ms}
+def _bar(begin_ms: int, end_ms: int | None, *, is_lost: bool = False) -> dict[str, Any]:
+    return {"begin_ms": begin_ms, "end_ms": end_ms, **({"is_lost": True} if is_lost else {})}

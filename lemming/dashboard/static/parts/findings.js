@@ -12,9 +12,29 @@
           <option value="">all kinds</option>${kinds.map((kind) => html`<option value=${kind}>${value.kinds[kind] ? value.kinds[kind].title : kind}</option>`)}</select>
         ${params.agent ? html`<a href=${Lemming.link("findings", { kind: params.kind })}>about everybody</a>` : null}
         <span class="count">${looked}${value.damaged.length ? `; ${value.damaged.length} journals cannot be read` : ""}</span></div>
-      ${value.rows.length ? html`<ol class="cards" aria-label="findings">${value.rows.map((each) => html`<${Card} each=${each} kind=${value.kinds[each.kind]} />`)}</ol>`
+      ${value.rows.length ? html`<ol class="cards" aria-label="findings">${grouped(value.rows).map((rows) => (rows.length < MANY ? rows.map((each) => html`<${Card} each=${each} kind=${value.kinds[each.kind]} />`) : html`<${Group} rows=${rows} kind=${value.kinds[rows[0].kind]} />`))}</ol>`
         : html`<${Empty} title="Nothing found">Nobody goes round in circles, drops a request or spends without getting on, as far as files tell.<//>`}
     </section>`;
+  }
+
+  const MANY = 4;
+
+  // Many findings of one kind are one card: who, and each below it when it is opened.
+  function grouped(rows) {
+    const kinds = new Map();
+    for (const row of rows) kinds.set(row.kind, [...(kinds.get(row.kind) || []), row]);
+    return [...kinds.values()];
+  }
+
+  function Group({ rows, kind }) {
+    const agents = [...new Set(rows.flatMap((row) => row.agents))];
+    const since = Math.min(...rows.map((row) => row.since_tick));
+    return html`<li class="card group" data-line tabindex="0">
+      <p class="from"><strong>${amount(agents.length)} ${agents.length === 1 ? "agent" : "agents"}</strong><span class="pill waits" title=${kind ? kind.means : ""}>${kind ? kind.title : rows[0].kind}</span><span class="when">since tick ${since}</span></p>
+      <p class="said" dir="auto">${rows[0].text}${rows.length > 1 ? html`; <span class="faint">and ${amount(rows.length - 1)} more like it</span>` : null}</p>
+      <p class="note">${rows[0].fix}</p>
+      <p class="from">${agents.slice(0, 8).map((name) => html`<${Agent} name=${name} />`)}${agents.length > 8 ? html`<span class="faint">and ${amount(agents.length - 8)} more</span>` : null}</p>
+      <details><summary>each of the ${amount(rows.length)}</summary><ul class="list">${rows.slice(0, 200).map((row) => html`<li>${row.text} ${row.evidence.slice(0, 3).map((one) => html`<a href=${link(one)}>${one}</a> `)}</li>`)}</ul></details></li>`;
   }
 
   function Card({ each, kind }) {

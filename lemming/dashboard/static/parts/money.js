@@ -27,7 +27,7 @@
         <${Choice} label="by whom" value=${group} of=${[["agents", "by agent"], ["models", "by model"]]} choose=${(each) => go({ group: each === "agents" ? "" : each })} />
         <${Choice} label="unit" value=${unit} of=${[["credits", "credits"], ["cost_usd", "dollars"]]} choose=${(each) => go({ unit: each })} />
         ${page.is_report ? null : html`<label class="count">of the newest <select aria-label="how many ticks" value=${params.ticks || "120"} onChange=${(event) => go({ ticks: event.target.value })}>${["30", "120", "500", "2000"].map((each) => html`<option>${each}</option>`)}</select> ticks</label>`}</div>
-      <${Columns} columns=${columns} named=${named} unit=${unit} link=${value.by === "tick" ? (column) => Lemming.link("tick", { number: column.name }) : null}
+      <${Columns} columns=${columns} named=${named} unit=${unit} isOfAgents=${group === "agents"} link=${value.by === "tick" ? (column) => Lemming.link("tick", { number: column.name }) : null}
         label=${`${unit === "credits" ? "credits" : "dollars"} by ${value.by}, ${span}`} />
       <p class="note">${span}: ${unit === "credits" ? amount(shown) + " credits" : dollars(shown)}${value.older ? "; older ticks are not drawn" : ""}</p>
       <${Limits} limits=${value.limits} /><${Agents} value=${value} />

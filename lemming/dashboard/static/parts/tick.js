@@ -51,7 +51,7 @@
         <span class="bars"><${Bar} name=${row.agent} bars=${value.timing.bars[row.agent] || []} end=${value.timing.end_ms} now=${passed} /></span>
         <span><span class=${"pill end " + row.status.replace(/ /g, "_")} title=${row.reason}>${ended(row)}</span></span>
         <span class="did">${did(row)}${row.reason && row.status !== "done" ? html`<span class="reason">${row.reason}</span>` : null}</span></a>`)}
-      ${value.timing.is_exact ? null : html`<p class="note">These answers were recorded before this tick: bars show how long each took, one after another.</p>`}
+      ${value.timing.is_exact ? null : html`<p class="note">${value.engine_starts > 1 ? "The tick was interrupted" : "These answers were recorded before this tick"}: bars show how long each took, one after another.</p>`}
       ${more > 0 || value.first ? html`<p class="buttons">${value.first ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: Math.max(0, value.first - 100) || "" })}>← earlier turns</a>` : null}
         ${more > 0 ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: value.first + value.rows.length })}>${amount(more)} more turns →</a>` : null}</p>` : null}</div>`;
   }

@@ -24,11 +24,15 @@
         ${[...ticks].reverse().map((tick) => html`<${Line} key=${tick.tick} tick=${tick} />`)}</div></section>`;
   }
 
+  const failures = (tick) => Object.entries(tick.ends).reduce((sum, [end, count]) => sum + (end.startsWith("failed") ? count : 0), 0);
+  // A tick has failed where all of its turns have; else it says how many.
+  const badly = (tick) => mark(tick) !== "failed" || failures(tick) === tick.turns;
+
   function Line({ tick }) {
     const ends = Object.entries(tick.ends).map(([end, count]) => `${count} ${end.split(":")[1].replace(/_/g, " ")}`).join(", ");
     return html`<a class="line" data-line href=${Lemming.link("tick", { number: tick.tick })} aria-label=${words(tick)}>
       <span class="number">${tick.tick}${tick.quiet_before ? html`<small title="ticks before it in which nobody took a turn"> +${tick.quiet_before} quiet</small>` : null}</span>
-      <span><span class="pill end ${mark(tick)}">${ENDS[mark(tick)]}</span>${tick.starts > 1 ? html` <small>in ${tick.starts} attempts</small>` : null}</span>
+      <span><span class="pill end ${badly(tick) ? mark(tick) : "mixed"}">${badly(tick) ? ENDS[mark(tick)] : failures(tick) + " failed"}</span>${tick.starts > 1 ? html` <small>in ${tick.starts} attempts</small>` : null}</span>
       <span class="faint"><${Ago} at=${tick.at} /></span>
       <span title=${ends}>${tick.problem ? html`<small class="wrong">${tick.problem}</small>` : html`${tick.turns}${tick.turns === tick.planned ? "" : " of " + tick.planned}<span class="narrow"> turns</span><small class="ends"> ${ends}</small>`}</span>
       <span>${amount(tick.entries)}</span>
