@@ -56,14 +56,14 @@ def test_agents_are_chosen_by_what_they_do_and_sorted(hall: Path) -> None:
 
 
 def test_on_a_wide_screen_twenty_five_of_two_hundred_agents_are_seen(browser: Any, hall: Path) -> None:
-    seen = """[...document.querySelectorAll('.rows li')].filter(
+    seen = """[...document.querySelectorAll('.rows > div')].filter(
         row => row.getBoundingClientRect().bottom <= innerHeight).length"""
     with page_of(hall, port=0) as address, opened(browser, address, "agents") as tab:
         tab.set_viewport_size({"width": 1920, "height": 1080})
         assert tab.evaluate(seen) >= 25
         tab.click(".chip:has-text('failing 7')")
-        playwright.expect(tab.locator(".rows li")).to_have_count(7)
-        assert "3 times in a row" in tab.inner_text(".rows li >> nth=0")
+        playwright.expect(tab.locator(".rows > div")).to_have_count(7)
+        assert "3 times in a row" in tab.inner_text(".rows > div >> nth=0")
 
 
 def test_of_few_agents_what_was_said_last_fills_the_page(browser: Any, address: str) -> None:

@@ -198,12 +198,12 @@ def test_of_a_thousand_agents_only_those_on_the_screen_are_there(browser: Any, t
     names = [f"a{number:04}" for number in range(1000)]
     org = make_org(tmp_path / "many", *(resume(name) for name in names))
     with page_of(org, port=0) as address, opened(browser, address) as tab:
-        assert tab.locator(".rows li").count() == 50
+        assert tab.locator(".rows > div").count() == 50
         tab.evaluate("scrollTo(0, document.body.scrollHeight)")
-        tab.wait_for_selector(".rows li[data-place='1000']:has-text('a0999')")
-        assert tab.locator(".rows li").count() < 100
+        tab.wait_for_selector(".rows > div[data-place='1000']:has-text('a0999')")
+        assert tab.locator(".rows > div").count() < 100
         tab.fill("input[type=search]", "a0500")
-        playwright.expect(tab.locator(".rows li")).to_have_count(1)
+        playwright.expect(tab.locator(".rows > div")).to_have_count(1)
 
 
 def test_what_an_agent_does_is_seen_while_it_does_it(browser: Any, org: Path) -> None:

@@ -43,7 +43,7 @@ def test_rows_of_a_table_have_one_height(browser: Any, address: str) -> None:
     tables = {
         "ticks": ".line:not(.heading)", "tick?number=2": ".bar-line:not(.heading)",
         "money": ".line:not(.heading)", "agent?name=desk&show=turns": ".line:not(.heading)",
-        "agents": ".rows li",
+        "agents": ".rows > div",
     }  # fmt: skip
     with opened(browser, address) as tab:
         for width in (1280, 390):

@@ -231,9 +231,9 @@
         removeEventListener("resize", look);
       };
     }, [height, total]);
-    return html`<ol class="rows" role=${role} ref=${box} aria-label=${label} style=${{ height: total * height + "px" }}>
-      ${rows.map((each, place) => html`<li key=${each.name} role=${role ? "presentation" : undefined} data-place=${first + place + 1}
-        style=${{ top: (first + place) * height + "px", height: height + "px" }}>${row(each)}</li>`)}</ol>`;
+    return html`<div class="rows" role=${role} ref=${box} aria-label=${label} style=${{ height: total * height + "px" }}>
+      ${rows.map((each, place) => html`<div key=${each.name} role="presentation" data-place=${first + place + 1}
+        style=${{ top: (first + place) * height + "px", height: height + "px" }}>${row(each)}</div>`)}</div>`;
   }
 
   Lemming.ui = {

@@ -125,7 +125,7 @@
     const name = node.name.length > 15 ? node.name.slice(0, 14) + "…" : node.name;
     const about = node.paused ? "paused" : node.speaks === "model" ? (node.title.length > 18 ? node.title.slice(0, 17) + "…" : node.title) : node.speaks;
     const lines = [name, about, node.reads_all ? "reads everybody" : ""].filter(Boolean);
-    return html`<a class=${`box ${node.speaks}${isDim ? " dim" : ""}${isMiddle ? " middle" : ""}${node.paused ? " paused" : ""}`} href=${Lemming.link("agent", { name: node.name })} aria-label=${told} data-line
+    return html`<a class=${`box ${node.speaks}${isDim ? " dim" : ""}${isMiddle ? " middle" : ""}${node.paused ? " paused" : ""}`} href=${Lemming.link("agent", { name: node.name })} aria-label=${lines.join(" ") + "; " + told} data-line
         style=${{ "--hue": String(hue(node.name)) }} transform=${`translate(${at.x - BOX.width / 2} ${at.y - BOX.height / 2})`}
         onMouseEnter=${() => hold(node.name)} onMouseLeave=${() => hold("")} onFocus=${() => hold(node.name)} onBlur=${() => hold("")}>
       <title>${told}</title><rect class="card-box" width=${BOX.width} height=${BOX.height} rx=${node.speaks === "person" ? BOX.height / 2 : 8} />

@@ -53,7 +53,7 @@
 
   function Agents({ value }) {
     return html`<div class="table spent" role="group" aria-label="agents, who spent most first"><div class="line heading" aria-hidden="true"><span>Agent</span><span>Credits</span><span>May spend</span><span>Dollars</span><span>Tokens</span><span>Turns</span></div>
-      ${value.agents.map((row) => html`<a class="line" data-line key=${row.agent} href=${Lemming.link("agent", { name: row.agent })} aria-label=${`${row.agent}: ${amount(row.credits)} credits in ${amount(row.turns)} turns`}><span><${Agent} name=${row.agent} plain /></span>
+      ${value.agents.map((row) => html`<a class="line" data-line key=${row.agent} href=${Lemming.link("agent", { name: row.agent })}><span><${Agent} name=${row.agent} plain /></span>
         <span>${amount(row.credits)}</span>
         <span>${row.max_credits == null ? html`<small>no limit</small>` : html`${amount(row.max_credits)}<${Meter} value=${row.used_up} max=${row.max_credits} />`}</span>
         <span>${dollars(row.cost_usd, row.unpriced_calls)}</span><span class="faint">${amount(row.input_tokens)} in, ${amount(row.output_tokens)} out</span><span>${amount(row.turns)}</span></a>`)}</div>

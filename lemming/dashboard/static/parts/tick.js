@@ -45,7 +45,7 @@
     const more = value.order.length - value.first - value.rows.length;
     return html`<div class="turns" role="group" aria-label="turns of the tick, in their order">
       <div class="bar-line heading" aria-hidden="true"><span>Agent</span><span><${Axis} end=${end} /></span><span>Ended</span><span>Did</span></div>
-      ${value.rows.map((row) => html`<a key=${row.agent} class="bar-line" data-line aria-label=${`${row.agent}: ${ended(row)}; ${did(row)}`} aria-current=${row.agent === chosen ? "true" : undefined}
+      ${value.rows.map((row) => html`<a key=${row.agent} class="bar-line" data-line aria-current=${row.agent === chosen ? "true" : undefined}
         href=${Lemming.link("tick", { number: value.tick, agent: row.agent, first: value.first || "" })}>
         <span class="who"><${Agent} name=${row.agent} plain /></span>
         <span class="bars"><${Bar} name=${row.agent} bars=${value.timing.bars[row.agent] || []} end=${value.timing.end_ms} now=${passed} /></span>

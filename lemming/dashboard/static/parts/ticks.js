@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { Ago, Empty, amount, dollars } = Lemming.ui;
-  const { Strip, said, mark, words } = Lemming.charts;
+  const { Strip, said, mark } = Lemming.charts;
 
   const ENDS = { done: "done", waiting: "waiting", failed: "failed", skipped: "no turn", running: "running", interrupted: "interrupted", damaged: "damaged" };
 
@@ -30,7 +30,7 @@
 
   function Line({ tick }) {
     const ends = Object.entries(tick.ends).map(([end, count]) => `${count} ${end.split(":")[1].replace(/_/g, " ")}`).join(", ");
-    return html`<a class="line" data-line href=${Lemming.link("tick", { number: tick.tick })} aria-label=${words(tick)}>
+    return html`<a class="line" data-line href=${Lemming.link("tick", { number: tick.tick })}>
       <span class="number">${tick.tick}${tick.quiet_before ? html`<small title="ticks before it in which nobody took a turn"> +${tick.quiet_before} quiet</small>` : null}</span>
       <span><span class="pill end ${badly(tick) ? mark(tick) : "mixed"}">${badly(tick) ? ENDS[mark(tick)] : failures(tick) + " failed"}</span>${tick.starts > 1 ? html` <small>in ${tick.starts} attempts</small>` : null}</span>
       <span class="faint"><${Ago} at=${tick.at} /></span>
