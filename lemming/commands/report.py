@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +14,9 @@ from lemming.commands.backup import size_in_words
 from lemming.commands.following import Ticks
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import counted, one_line, show, show_json, tell
+from lemming.commands.screen import counted, one_line, show, show_json, tell, tell_on_last_line
+
+SAYS_EVERY_S = 5.0
 
 
 def report(
@@ -37,7 +42,9 @@ def report(
     """
     from lemming.dashboard.report import write_report
 
-    made = write_report(find_org(ctx), html, ticks)
+    made = write_report(find_org(ctx), html, ticks, progress=_progress())
+    if sys.stderr.isatty():
+        tell_on_last_line()
     page = made.folder / "index.html"
     if as_json:
         facts = {"folder": str(made.folder), "page": str(page), "files": made.files}
@@ -49,3 +56,18 @@ def report(
     tell(f"{span}; {counted(len(made.files), 'file')}, {size_in_words(made.total_bytes)}")
     for text in made.left_out:
         tell(f"left out: {one_line(text, 200)}", style="yellow")
+
+
+def _progress() -> Callable[[str], None]:
+    """Return what says on standard error what is being written: on a terminal in one line, else seldom."""
+    if sys.stderr.isatty():
+        return lambda what: tell_on_last_line(f"writing {what} ...")
+    said = time.monotonic()
+
+    def every_few_seconds(what: str) -> None:
+        nonlocal said
+        if time.monotonic() - said >= SAYS_EVERY_S:
+            said = time.monotonic()
+            tell(f"writing {what} ...")
+
+    return every_few_seconds

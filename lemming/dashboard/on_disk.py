@@ -62,14 +62,21 @@ class Shelf:
     keys: dict[str, list[str]] = field(default_factory=dict)
     errors: dict[str, Json] = field(default_factory=dict)
 
-    def put(self, name: str, values: Mapping[str, Any]) -> int:
-        """Write a file of data with values by their keys; return how long it is."""
+    def put(self, name: str, values: Mapping[str, Any], *, most: int | None = None) -> int:
+        """Write a file of data with values by their keys; return how long it is.
+
+        One that is longer than `most` is not written, and 0 is returned.
+        """
+        content = _call(name, values)
+        if most is not None and len(content) > most:
+            return 0
         self.keys[name] = [*values]
-        return self._write_data(name, values)
+        return self._write(f"data/{name}.js", content)
 
     def put_index(self, facts: Json) -> None:
         """Write, last of all, which file has what, with what else the page is to know."""
-        self._write_data("index", {**facts, "files": self.keys, "errors": self.errors})
+        index = _call("index", {**facts, "files": self.keys, "errors": self.errors})
+        self._write("data/index.js", index)
         written = {*self.files}
         for stale in sorted((self.folder / "data").glob("*.js")):
             if (relative := f"data/{stale.name}") not in written:
@@ -97,15 +104,16 @@ class Shelf:
             self.errors[key] = error.as_json()
             return None
 
-    def _write_data(self, name: str, values: Mapping[str, Any]) -> int:
-        text = compact(compact(values).decode()).decode()
-        return self._write(f"data/{name}.js", f'Lemming.put("{name}", {text});\n'.encode())
-
     def _write(self, relative: str, content: bytes) -> int:
         fs.publish(self.folder, relative, content, is_org=False)
         self.files.append(relative)
         self.total_bytes += len(content)
         return len(content)
+
+
+def _call(name: str, values: Mapping[str, Any]) -> bytes:
+    text = compact(compact(values).decode()).decode()
+    return f'Lemming.put("{name}", {text});\n'.encode()
 
 
 def key_of(view: str, /, **parameters: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from lemming.agents import agent_folders
 from lemming.base import paths
+from lemming.base.jsontext import compact
 from lemming.dashboard.on_disk import Shelf, key_of, place_for
 from lemming.dashboard.summary import summary_of
 from lemming.facts.views import view
@@ -25,8 +26,10 @@ Json = dict[str, Any]
 TICKS, MOST_TICKS = 50, 500
 MOST_ENTRIES, ENTRIES_AT_ONCE = 2000, 200
 MOST_AGENTS, AGENTS_WHOLE, AGENTS_AT_ONCE, AGENTS_ON_MAPS = 2000, 100, 200, 40
-MOST_BYTES = 48 << 20
-"""How much there may be of whole turns, of trees behind entries, and of files of agents: of each."""
+MEGABYTE = 1_000_000
+ROOM = {"feed": 3.0, "threads": 1.5, "ticks": 7.0, "trees": 3.0, "agents": 2.0, "texts": 1.0}
+"""How many megabytes there are for each kind of data, in all at most 20 with what is there once."""
+LARGEST_TREE, TREES_IN_VAIN = 300_000, 20
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,22 @@ class WrittenReport:
     left_out: list[str]
 
 
-def write_report(org: Organisation, given: Path, ticks: str | None = None) -> WrittenReport:
+def write_report(
+    org: Organisation,
+    given: Path,
+    ticks: str | None = None,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+) -> WrittenReport:
     """Write what the page shows, of some ticks (default: the newest 50), as files that open from disk.
 
+    `progress` is told what is being written.
     Raises `UsageError` for a folder in which there is something else, and for ticks that nothing tells of.
     """
     place = place_for(org.base, given)
     known = journal_ticks(org)
     chosen = (parse_ticks(ticks, known) if ticks else known[-TICKS:])[-MOST_TICKS:]
-    gathering = _Gathering(org, Shelf(place), chosen, known)
+    gathering = _Gathering(org, Shelf(place), chosen, known, progress)
     gathering.all()
     shelf = gathering.shelf
     ends = chosen[:1] + chosen[-1:]
@@ -58,10 +68,18 @@ def write_report(org: Organisation, given: Path, ticks: str | None = None) -> Wr
 class _Gathering:
     """One report as it is made: the page first, then what it shows, then which file has what."""
 
-    def __init__(self, org: Organisation, shelf: Shelf, ticks: list[int], known: list[int]) -> None:
-        self.shelf, self.left_out = shelf, list[str]()
+    def __init__(
+        self,
+        org: Organisation,
+        shelf: Shelf,
+        ticks: list[int],
+        known: list[int],
+        progress: Callable[[str], None],
+    ) -> None:
+        self.shelf, self.left_out, self._progress = shelf, list[str](), progress
         self._org, self._ticks, self._known = org, ticks, known
-        self._whys, self._why_bytes = set[str](), 0
+        self._room = {kind: int(size * MEGABYTE) for kind, size in ROOM.items()}
+        self._whys, self._in_vain = set[str](), 0
         self._entries: list[Json] = []
 
     def all(self) -> None:
@@ -73,6 +91,7 @@ class _Gathering:
         self.shelf.put_page(summary_of(header, overview, self._entries))
         for place, feed in enumerate(feeds):
             self.shelf.put(f"feed-{place}", {f"feed {place}": feed})
+        self._progress("threads, agents, ticks")
         self._threads()
         self.shelf.put("overview", overview)
         self._each_tick()
@@ -81,6 +100,12 @@ class _Gathering:
         page = {"is_read_only": True, "is_report": True, "person": "", "left_out": words}
         ends = {"first": self._ticks[0], "newest": self._ticks[-1]} if self._ticks else {}
         self.shelf.put_index({"page": page, "header": header, "feeds": len(feeds), **ends})
+
+    def _put(self, kind: str, name: str, values: Json) -> bool:
+        """Write a file of data if there is room for it; return whether there was."""
+        size = self.shelf.put(name, values, most=self._room[kind])
+        self._room[kind] -= size
+        return bool(size)
 
     def _told(self, key: str, name: str, /, **parameters: object) -> Any:
         """Return a view's value; None where it raises an error, which the page then shows under the key."""
@@ -137,10 +162,11 @@ class _Gathering:
             inside = [it for it in entries if first <= it["tick"] and (is_newest or it["tick"] < after)]
             yield inside
             count += len(inside)
+            self._room["feed"] -= sum(len(compact(it)) for it in inside)
             parameters["before"] = told["before"]
             if told["before"] is None or len(inside) < len(entries):
                 return
-            if count >= MOST_ENTRIES:
+            if count >= MOST_ENTRIES or self._room["feed"] < 0:
                 self.left_out.append(f"entries before tick {entries[-1]['tick']}")
                 return
 
@@ -151,7 +177,9 @@ class _Gathering:
         for entry in self._entries:
             if entry["request"] and entry["identity"] not in told:
                 thread = self._told(key_of("thread", of=entry["identity"]), "feed", thread=entry["identity"])
-                if thread is not None:
+                size = len(compact(thread)) if thread is not None else 0
+                if thread is not None and size <= self._room["threads"]:
+                    self._room["threads"] -= size
                     told |= {one["identity"]: len(threads) for one in thread["entries"]}
                     threads.append(thread)
         self.shelf.put("threads", {"threads": {"threads": threads, "of": told}})
@@ -165,21 +193,22 @@ class _Gathering:
     # --- ticks ---
 
     def _each_tick(self) -> None:
-        """Write the ticks, newest first: after so many bytes a line a turn, after twice as many nothing."""
-        written, entries = 0, self._entries_by_tick()
+        """Write the ticks, newest first: once there is no room for all, a line a turn, then nothing."""
+        is_whole, entries = True, self._entries_by_tick()
         for number in reversed(self._ticks):
-            is_whole = written < MOST_BYTES
+            self._progress(f"tick {number}")
             values, files = self._tick(number, is_whole=is_whole)
-            size = self.shelf.put(f"tick-{number}", values)
-            if is_whole and written + size >= MOST_BYTES and number != self._ticks[0]:
-                self.left_out.append(f"prompts, answers and changes before tick {number}")
-            written += size
-            self._trees(f"why-{number}", [*entries.get(number, ()), *files], f"tick {number}")
-            if written >= 2 * MOST_BYTES and number != self._ticks[0]:
-                self.left_out.append(f"all of the ticks before {number} but the strip")
-                break
+            if not self._put("ticks", f"tick-{number}", values):
+                if is_whole:
+                    is_whole = False
+                    self.left_out.append(f"prompts, answers and changes of tick {number} and those before")
+                    values, files = self._tick(number, is_whole=False)
+                if not self._put("ticks", f"tick-{number}", values):
+                    self.left_out.append(f"all of tick {number} and those before but the strip")
+                    break
+            self._trees([*entries.get(number, ()), *files], f"of tick {number} and before")
         for number in sorted(entries.keys() - {*self._ticks}):  # in which only people said something
-            self._trees(f"why-{number}", entries[number], f"tick {number}")
+            self._trees(entries[number], f"of tick {number}")
 
     def _entries_by_tick(self) -> dict[int, list[str]]:
         found: dict[int, list[str]] = {}
@@ -203,20 +232,29 @@ class _Gathering:
             files += [path for path in turn.writes if not _is_entry(path)]
         return values, files
 
-    def _trees(self, name: str, targets: Iterable[str], until: str = "") -> None:
-        """Write where things came from: the trees behind what is not told of yet."""
-        values: Json = {}
-        if self._why_bytes >= MOST_BYTES:
-            return
+    def _trees(self, targets: Iterable[str], which: str) -> None:
+        """Write where things came from, each by itself: the trees behind what is not told of yet."""
         for target in targets:
-            if target not in self._whys:
+            if self._in_vain < TREES_IN_VAIN and target not in self._whys:
                 self._whys.add(target)
-                tree = self._told(key_of("why", target=target), "why", target=target)
-                values |= {key_of("why", target=each): tree for each in _names_of(tree)} if tree else {}
-        if values:
-            self._why_bytes += self.shelf.put(name, values)
-        if until and self._why_bytes >= MOST_BYTES:
-            self.left_out.append(f"where entries came from, before {until}")
+                self._in_vain = 0 if self._tree(target) else self._in_vain + 1
+                if self._in_vain == TREES_IN_VAIN:
+                    self.left_out.append(f"where most entries came from, {which}")
+
+    def _tree(self, target: str) -> bool:
+        """Write one tree; of one that is too large the first turn. Returns whether there was room for it."""
+        for depth in (None, 1):
+            further = {} if depth is None else {"depth": depth}
+            tree = self._told(key_of("why", target=target), "why", target=target, **further)
+            if tree is None:
+                return True
+            values = {key_of("why", target=each): tree for each in _names_of(tree)}
+            most = min(LARGEST_TREE, self._room["trees"])
+            size = self.shelf.put(f"why-{len(self._whys)}", values, most=most)
+            if size:
+                self._room["trees"] -= size
+                return True
+        return False
 
     # --- agents ---
 
@@ -227,19 +265,19 @@ class _Gathering:
             self.left_out.append(
                 f"resumes, memories and files of all but the {AGENTS_WHOLE} agents who wrote most"
             )
-        has_maps, texts_bytes = len(names) <= AGENTS_ON_MAPS, 0
+        has_maps = len(names) <= AGENTS_ON_MAPS
         if not has_maps:
             self.left_out.append("maps of one agent and its neighbours")
         for name in sorted(names):
             maps = [("map", {"agent": name})] if has_maps else []
             values = self._values(("agent", {"name": name, "prompt": 1}), *maps)
-            self.shelf.put(f"agent-{name}", values)
+            if not self._put("agents", f"agent-{name}", values):
+                self.left_out.append(f"resumes, memories and files of {name} and those after it")
+                break
             if one := values.get(key_of("agent", name=name, prompt=1)):
                 memories = [f"{name}/memory/{it['key']}" for it in one["memory"]["values"]]
-                self._trees(f"why-of-{name}", [*memories, *_files_of(one)])
-                if texts_bytes < MOST_BYTES:
-                    texts_bytes += self.shelf.put(f"files-of-{name}", self._texts(one))
-                else:
+                self._trees([*memories, *_files_of(one)], f"of {name}")
+                if not self._put("texts", f"files-of-{name}", self._texts(one)):
                     self.left_out.append(f"the texts of files of {name}")
 
     def _quietness(self, name: str) -> tuple[int, str]:

@@ -16,7 +16,7 @@ import pytest
 from page_org import HOSTILE, SEEN, make_desk
 from terminal import typed_at
 
-from lemming.dashboard.report import write_report
+from lemming.dashboard.report import ROOM, write_report
 from lemming.engine import run_once
 from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
@@ -110,17 +110,34 @@ def test_what_is_left_out_is_said(org: Path, tmp_path: Path, capsys: pytest.Capt
 def test_turns_are_told_in_short_once_there_is_much(
     org: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lemming.dashboard.report.MOST_BYTES", 1000)
+    monkeypatch.setitem(ROOM, "ticks", 0.0001)
     made = write_report(Organisation(org), tmp_path / "out")
-    assert "all of the ticks before 3 but the strip" in made.left_out
-    monkeypatch.setattr(
-        "lemming.dashboard.report.MOST_BYTES", (tmp_path / "out/data/tick-3.js").stat().st_size
-    )
+    assert "all of tick 3 and those before but the strip" in made.left_out
+    monkeypatch.setitem(ROOM, "ticks", 1.0)
+    write_report(Organisation(org), tmp_path / "out")
+    size = (tmp_path / "out/data/tick-3.js").stat().st_size
+    monkeypatch.setitem(ROOM, "ticks", (size + 4000) / 1e6)
     made = write_report(Organisation(org), tmp_path / "out")
-    assert "prompts, answers and changes before tick 3" in made.left_out
+    assert "prompts, answers and changes of tick 2 and those before" in made.left_out
     keys = index_of(tmp_path / "out")["files"]
     assert any(key.startswith("turn\n") for key in keys["tick-3"])
     assert [key for key in keys["tick-2"] if not key.startswith("tick\n")] == []
+
+
+def test_where_entries_came_from_is_bounded_by_entry_and_its_end_is_said(
+    org: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_report(Organisation(org), tmp_path / "out")
+    trees = sorted((tmp_path / "out/data").glob("why-*.js"))
+    assert len(trees) > 5
+    monkeypatch.setitem(ROOM, "trees", 0.0)
+    monkeypatch.setattr("lemming.dashboard.report.TREES_IN_VAIN", 2)
+    told = list[str]()
+    made = write_report(Organisation(org), tmp_path / "out", progress=told.append)
+    assert [it for it in made.left_out if it.startswith("where most entries came from")]
+    assert not [*(tmp_path / "out/data").glob("why-*.js")]
+    assert "tick 3" in told
+    assert sum(ROOM.values()) < 20
 
 
 def test_no_address_in_it_leads_out_of_its_folder(report: Path) -> None:
