@@ -158,6 +158,7 @@ NOT_WRITING = {
     ("history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
     ("evals/suite.py", "tempfile.TemporaryDirectory"): "where a case runs, in a copy",
     ("commands/rehearse.py", "tempfile.TemporaryDirectory"): "where a fork is that nobody keeps",
+    ("dashboard/trying.py", "tempfile.TemporaryDirectory"): "the same, of a resume that is tried on the page",
 }
 CHANGES_THE_DISK = {
     "os": {

@@ -98,6 +98,9 @@ def rehearse(
         tell(f"kept in {folder}")
     if found.stopped_by is not None:
         raise found.stopped_by
+    if found.cannot_tell and not dry_run:
+        hint = f"a model that can: --set agents/{found.scripted[0]}/resume.json:/model/key=KEY"
+        raise UsageError(found.cannot_tell, hint=hint)
     if found.last < wanted.last:
         raise typer.Exit(switch.exit_status)
 
@@ -136,7 +139,7 @@ def _show_differences(found: Rehearsed) -> None:
         show_cut(f"  now: {end.after or '(no turn)'}")
     for file in found.files:
         show_file(file)
-    if found.last >= found.first and not (found.entries or found.ends or found.files):
+    if found.last >= found.first and found.is_alike and not found.cannot_tell:
         show("nothing would have been different")
 
 

@@ -117,6 +117,17 @@ def _fork(org: Organisation, said: Json, _: str | None) -> Json:
     return fork_beside(org, _required(said, "at"), _required(said, "folder"))
 
 
+def _try(org: Organisation, said: Json, _: str | None) -> Json:
+    """Try a resume as it is typed on the last ticks; nothing of the organisation changes."""
+    from lemming.dashboard.trying import try_resume
+
+    name, text = _required(said, "name"), _text(said, "text")
+    return try_resume(org, name, text, is_dry=said.get("is_dry") is not False)
+
+
+TAKE_LONG = frozenset({"try"})
+"""Which of them may take long, and change nothing."""
+
 ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "decide": _decide,
     "always": _always,
@@ -127,6 +138,7 @@ ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "ask": _ask,
     "resume": _save_resume,
     "fork": _fork,
+    "try": _try,
 }
 """What may be posted, by name: each takes the organisation, what was said, and who says it."""
 

@@ -1,8 +1,9 @@
 """What the page shows, live: one look a second while somebody watches, and none otherwise.
 
 Whoever watches is sent the state, never a backlog: at once, and whenever the organisation has come further.
-The event's id is the organisation's position. Three threads look, each with an `Organisation` of its own:
-views that need all entries, or old journals, wait for those, and the others do not.
+The event's id is the organisation's position. Four threads look, each with an `Organisation` of its own:
+views that need all entries, or old journals, wait for those, and the others do not; what is tried on the
+past has one for itself.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Live:
         self.page, self._look_s = page, look_s
         self._person: str = page.get("person", "")
         self._quick, self._whole, self._old = Lane(base, "look"), Lane(base, "read"), Lane(base, "old")
+        self._aside = Lane(base, "try")
         self._position = self._counted = ""
         self._waiting: int | None = None  # not known yet
         self._findings: int | None = None
@@ -98,6 +100,10 @@ class Live:
         await self._look()
         return result
 
+    async def aside(self, work: Callable[[Organisation], T]) -> T:
+        """Do something that may take long and changes nothing, while all others go on looking."""
+        return await self._aside.do(work)
+
     async def stream(self, name: str, parameters: Mapping[str, str]) -> AsyncIterator[bytes]:
         """Yield the state with one view as server-sent events, as long as somebody listens."""
         sent, seen = b"", -1
@@ -128,7 +134,7 @@ class Live:
         self._is_over = True
         async with self._changed:
             self._changed.notify_all()
-        for lane in (self._quick, self._whole, self._old):
+        for lane in (self._quick, self._whole, self._old, self._aside):
             lane.close()
 
     async def _keep_looking(self) -> None:

@@ -66,11 +66,12 @@ class _Page:
             return _failed(UsageError(f"that is no JSON: {error}"))
         if not isinstance(said, dict):
             return _failed(UsageError("that is no JSON object"))
-        from lemming.dashboard.actions import act  # what only those need who change something
+        from lemming.dashboard.actions import TAKE_LONG, act  # what only those need who change something
 
         name = request.path_params["name"]
         try:
-            return _json(await self._live.change(partial(act, name=name, said=said, person=self._person)))
+            do = self._live.aside if name in TAKE_LONG else self._live.change
+            return _json(await do(partial(act, name=name, said=said, person=self._person)))
         except LemmingError as error:
             return _failed(error)
 

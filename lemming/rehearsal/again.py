@@ -53,7 +53,8 @@ class Rehearsing(Runtime):
 
     `is_dry`: nobody is asked, and what was answered at the same place stands in; `whole` counts what it would
     cost to ask everything. `makes_calls`: tools that
-    reach outside are called where the record has no such call. `stopped_by`: why it went no further.
+    reach outside are called where the record has no such call. `scripted`: agents whose changed questions a
+    script was asked, which answers whatever it is asked. `stopped_by`: why it went no further.
     """
 
     sees_to_channels: bool = False
@@ -64,6 +65,7 @@ class Rehearsing(Runtime):
     reused: int = 0
     asked: list[NotAsked] = field(default_factory=list)
     not_made: list[CallNotMade] = field(default_factory=list)
+    scripted: set[str] = field(default_factory=set)
     stopped_by: LemmingError | None = None
     questions: RecordedQuestions = field(init=False)
     _failed: dict[tuple[str, int], ModelFailed] = field(default_factory=dict)
@@ -109,6 +111,8 @@ class Rehearsing(Runtime):
             return self._dated(request, self.complete_live(entry, request))
         with self._lock:
             self.asked.append(NotAsked(request.tick, request.agent, request.step))
+            if entry.provider == "scripted":
+                self.scripted.add(request.agent)
         if self.is_dry:
             return self._stand_in(entry, request)
         return self._dated(request, self._ask(entry, request))

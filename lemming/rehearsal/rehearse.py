@@ -85,8 +85,22 @@ class Rehearsed:
     not_repeated: list[tuple[int, str]] = field(default_factory=list)
     spending: Spending = field(default_factory=Spending)
     whole: Spending = field(default_factory=Spending)
+    scripted: list[str] = field(default_factory=list)
     stopped_by: LemmingError | None = None
     remark: str = ""
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether nothing differs from the record."""
+        return not (self.entries or self.ends or self.files)
+
+    @property
+    def cannot_tell(self) -> str:
+        """Say why nothing differing says nothing: a script answers whatever it is asked. Empty: it does."""
+        if not (self.scripted and self.is_alike):
+            return ""
+        names = ", ".join(self.scripted)
+        return f"the model of {names} is a recording, which answers whatever it is asked: it cannot tell"
 
     def as_json(self) -> Json:
         """Return the sums as JSON values; what differs is told one by one."""
@@ -105,6 +119,7 @@ class Rehearsed:
             "not_repeated": [{"tick": tick, "agent": agent} for tick, agent in self.not_repeated],
             "ends": [asdict(end) for end in self.ends],
             "files": [asdict(file) for file in self.files],
+            "cannot_tell": self.cannot_tell,
             "stopped_by": self.stopped_by.as_json() if self.stopped_by else None,
             "remark": self.remark,
         }
@@ -167,6 +182,7 @@ def rehearse(
         not_repeated=lost,
         spending=runtime.spending,
         whole=runtime.whole,
+        scripted=sorted(runtime.scripted),
         stopped_by=runtime.stopped_by,
         remark=past.remark,
     )

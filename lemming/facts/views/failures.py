@@ -60,10 +60,11 @@ class EndsInWords:
         return self._kept[key]
 
     def _read(self, tick: int, agent: str) -> dict[str, Any]:
-        pattern = rb'^\{"type":"turn_(?:committed|skipped)","epoch":\d+,"agent":"%b",.*$' % agent.encode()
         try:
-            found = re.search(pattern, raw_journal(self._org, tick), re.MULTILINE)
-            line = parse(found[0], limit_bytes=LONGEST_LINE_BYTES) if found else None
+            raw = raw_journal(self._org, tick)
+            found = next((it for it in _FAILED.finditer(raw) if it[1] == agent.encode()), None)
+            end = raw.find(b"\n", found.start()) if found else 0
+            line = parse(raw[found.start() : end], limit_bytes=LONGEST_LINE_BYTES) if found else None
         except (CorruptState, JsonProblem):
             line = None
         if not isinstance(line, dict):

@@ -100,8 +100,41 @@
       ${(told && told.is_stale) || (hasMoved && isChanged) ? html`<div class="failure" role="alert"><strong>The file has changed on the disk since you began.</strong><p>Nothing was written. <button type="button" class="plain" onClick=${take}>Take what is there now</button> (what you typed is lost; copy it first)</p></div>` : null}
       ${told && !told.is_saved && !told.is_stale ? html`<p class="wrong" role="alert">Not saved: mend what is named above first.</p>` : null}
       ${page.is_read_only ? html`<p class="note">This page only looks.</p>` : html`<div class="buttons"><button class="primary" disabled=${!isChanged || action.isBusy} onClick=${save} title="Ctrl+S">Save</button>
-        <button disabled=${!isChanged} onClick=${() => (setText(base.text), setTold(null))}>Undo</button><span class="note">It is checked as <code>lemming validate</code> does and counts from the agent's next turn.</span></div>`}
+        <button disabled=${!isChanged} onClick=${() => (setText(base.text), setTold(null))}>Undo</button>
+        <${Try} name=${value.name} text=${text} isChanged=${isChanged} /><span class="note">It is checked as <code>lemming validate</code> does and counts from the agent's next turn.</span></div>`}
       <${Failure} error=${action.error} /></div>`;
+  }
+
+  // --- what would have been different ---
+
+  // Two steps: what it would cost, without asking anybody; then the last ticks again, in a fork.
+  function Try({ name, text, isChanged }) {
+    const [found, setFound] = useState(null);
+    const action = useAction();
+    useEffect(() => setFound(null), [text]);
+    const run = async (isDry) => {
+      const told = await action.run(() => Lemming.act("try", { name, text, is_dry: isDry }));
+      if (told) setFound(told);
+    };
+    return html`<button disabled=${!isChanged || action.isBusy} onClick=${() => run(true)}>${action.isBusy ? "trying…" : "Try on the last 10 ticks"}</button>
+      ${found || action.error ? html`<section class="tried card" role="status" aria-label="what would have been different"><${Failure} error=${action.error} />
+        ${found ? html`<${Tried} found=${found} go=${() => run(false)} isBusy=${action.isBusy} />` : null}</section>` : null}`;
+  }
+
+  function Tried({ found, go, isBusy }) {
+    const span = found.first === found.last ? `tick ${found.first}` : `ticks ${found.first} to ${found.last}`;
+    const count = (number, noun) => `${amount(number)} ${noun}${number === 1 ? "" : "s"}`;
+    if (found.is_dry)
+      return html`<p><strong>${span}: at least ${count(found.asked, "question")} of ${amount(found.asked + found.reused)} would be other ones.</strong> ${found.asked ? html`Asking them costs ${found.at_most_usd == null ? "an amount that nobody knows" : `at most ${dollars(found.at_most_usd)}`}. ` : "Nothing else would have happened."}</p>
+        ${found.scripted.length ? html`<p class="wrong">The model of ${found.scripted.join(", ")} is a recording, which answers whatever it is asked: it may be unable to tell.</p>` : null}
+        ${found.asked ? html`<p class="buttons"><button class="primary" disabled=${isBusy} onClick=${go}>Ask them, in a fork that is thrown away</button></p>` : null}`;
+    const paid = `${count(found.calls, "call")} made${found.cost_usd == null ? "" : `, ${dollars(found.cost_usd)}`}; ${count(found.reused, "answer")} from the record`;
+    return html`${found.stopped_by ? html`<p class="wrong">It went no further than tick ${found.last}: ${found.stopped_by}</p>` : null}
+      ${found.cannot_tell ? html`<p class="wrong"><strong>That cannot be told: ${found.cannot_tell}.</strong></p>` : found.is_alike ? html`<p><strong>${span}: nothing would have been different.</strong></p>` : html`<p><strong>${span}: ${count(found.entries.length + found.left_out, "entry").replace(/entrys/, "entries")} would have been different.</strong></p>`}
+      <p class="note">${paid}</p>
+      ${found.entries.map((entry) => html`<div><p class="from"><${Agent} name=${entry.agent} /><span class="kind ${entry.kind}">${entry.kind}</span><span class="faint">tick ${entry.tick}, ${entry.change}</span></p><${Lemming.ui.Diff} text=${entry.diff} /></div>`)}
+      ${found.ends.map((end) => html`<p>tick ${end.tick}, ${end.agent}: ended ${end.before || "(no turn)"}, now ${end.after || "(no turn)"}</p>`)}
+      ${found.files.length ? html`<p class="note">other files: ${found.files.join(", ")}</p>` : null}`;
   }
 
   // --- some of the resume's values as fields, beside the file ---
