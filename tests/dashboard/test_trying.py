@@ -9,10 +9,12 @@ import pytest
 from terminal import Lemming
 from test_page import browser, opened, org, original, pytestmark
 
+from lemming.base.jsontext import to_line
 from lemming.dashboard.actions import act
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.errors import UsageError
+from lemming.files import fs
 from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
@@ -21,27 +23,26 @@ __all__ = ["browser", "org", "original", "pytestmark"]  # fixtures
 
 @pytest.fixture
 def duo(base: Path) -> Path:
-    """Ada, whose script answers by what it is asked, and Bob, whose script does not listen."""
-    script: list[dict[str, Any]] = [
-        {"agent": "ada", "contains": "Be brief", "reply": say("Hi.")},
-        {"agent": "ada", "reply": say("A very good morning to everybody here.")},
-        {"reply": say("fine")},
-    ]
+    """Ada and Bob, whose model is a script, which does not listen; and another model, a brief one."""
+    brief = {"provider": "scripted", "model": "brief", "options": {"file": "config/brief.jsonl"}}
     nobody = {"read_outboxes": [], "tools": []}
-    make_org(base, resume("ada", permissions=nobody), resume("bob", permissions=nobody), script=script)
+    make_org(
+        base, resume("ada", permissions=nobody), resume("bob", permissions=nobody), models={"brief": brief}
+    )
+    fs.publish(base, "config/brief.jsonl", f"{to_line({'reply': say('Hi.')})}\n".encode())
     for _ in range(3):
         run_once(base, clock=FrozenClock())
     return base
 
 
-def typed(base: Path, name: str) -> str:
-    return (base / f"agents/{name}/resume.json").read_text().replace(f"You are {name}.", "Be brief.")
+def typed(base: Path, name: str, old: str, new: str) -> str:
+    return (base / f"agents/{name}/resume.json").read_text().replace(old, new)
 
 
 def test_what_would_have_been_different_is_shown_before_it_is_saved(browser: Any, duo: Path) -> None:
     before = tree(duo, without=())
     with page_of(duo, port=0) as address, opened(browser, address, "agent?name=ada&show=resume") as tab:
-        tab.fill("textarea.code", typed(duo, "ada"))
+        tab.fill("textarea.code", typed(duo, "ada", '"key": "scripted"', '"key": "brief"'))
         tab.click("text=Try on the last 10 ticks")
         tab.wait_for_selector(".tried:has-text('at least 3 questions of 6 would be other ones')")
         tab.click("text=Ask them, in a fork")
@@ -52,7 +53,7 @@ def test_what_would_have_been_different_is_shown_before_it_is_saved(browser: Any
 
 def test_a_model_that_answers_whatever_it_is_asked_cannot_tell(browser: Any, duo: Path) -> None:
     with page_of(duo, port=0) as address, opened(browser, address, "agent?name=bob&show=resume") as tab:
-        tab.fill("textarea.code", typed(duo, "bob"))
+        tab.fill("textarea.code", typed(duo, "bob", "You are bob.", "Be brief."))
         tab.click("text=Try on the last 10 ticks")
         tab.click("text=Ask them, in a fork")
         tab.wait_for_selector(".tried:has-text('That cannot be told: the model of bob is a recording')")
