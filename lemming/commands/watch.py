@@ -122,12 +122,16 @@ _NOTHING: Json = {
 def lines_of(shown: Json, width: int, lines: int) -> list[str]:
     """Return a screen: the head, what waits, the agents, and with the rest of the lines what was said."""
     screen = [*_head(shown["header"], width), *_waiting(shown["waiting"]["items"], width)]
-    room = max(lines - len(screen) - 2, 4)
+    room = max(lines - len(screen) - 4, 4)
     agents, entries = shown["agents"], shown["feed"]["entries"]
     most = min(len(agents["rows"]), max(room // 2, room - 1 - len(entries)))
-    screen += [painted(_fit(f"AGENTS  {agents['total']}", width), "bold")]
+    rest = agents["total"] - most
+    told = f"AGENTS  {agents['total']}" + (
+        f", of whom {rest} are not shown: lemming status" if rest > 0 else ""
+    )
+    screen += [painted(_fit(told, width), "bold"), painted(_columns(width), "dim")]
     screen += [_agent(row, width) for row in agents["rows"][:most]]
-    screen += [painted("SAID", "bold")]
+    screen += ["", painted("SAID", "bold")]
     screen += [_entry(entry, width) for entry in entries[: max(lines - len(screen), 1)]]
     return screen[:lines]
 
@@ -165,6 +169,13 @@ def _waiting(items: list[Json], width: int) -> Iterator[str]:
     yield ""
 
 
+def _columns(width: int) -> str:
+    """Return the names of the columns of agents."""
+    room = width - 52
+    more = f" {'why, or last words':<{room}} {'credits':>14}" if room > 18 else ""
+    return f"  {'name':<16} {'now':<15}{more}"[:width]
+
+
 def _agent(row: Json, width: int) -> str:
     state, room = row["state"], width - 52
     words = row["text"] or (row["last"]["text"] if row.get("last") else "")
@@ -178,7 +189,7 @@ def _agent(row: Json, width: int) -> str:
 
 def _entry(entry: Json, width: int) -> str:
     head = f"  {entry['tick']:>6}  {_fit(entry['agent'], 16):<16} {entry['kind']:<9} "
-    return head + _fit(entry["text"], width - len(head))
+    return head + _fit(entry["text"] or entry["says"], width - len(head))
 
 
 def _fit(text: str, width: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +49,10 @@ class Verdict:
     evidence: Sequence[str] = ()
 
 
+QUOTED_CHARS = 120
+_WORD = re.compile(r"[^\W_]+")
+
+
 def verdict_on(expectation: Expectation, ran: Ran) -> Verdict:
     """Return whether an expectation of a sound case is met. Raises as `judge` does."""
     kind = expectation.kind
@@ -85,15 +90,40 @@ def _entry(wanted: EntryWanted, ran: Ran) -> Verdict:
     found = entries_like(wanted, ran)
     if len(found) >= wanted.at_least:
         return Verdict(True)
-    near = sorted(
-        (len(_unlike(it, wanted, ran)), -it.tick, it.id, it) for it in ran.entries if it not in found
-    )
+    expected = f"expected {_in_words(wanted)}"
     number = f"{len(found)} of {wanted.at_least} such entries" if wanted.at_least > 1 else "no such entry"
-    if not near:
-        return Verdict(False, f"{number}: {'no others were' if found else 'nothing was'} written")
-    *_, entry = near[0]
-    other = ", ".join(_unlike(entry, wanted, ran))
-    return Verdict(False, f"{number}; the nearest is {entry.file}, right but for: {other}", [entry.file])
+    others = [it for it in ran.entries if it not in found]
+    if not others:
+        return Verdict(False, f"{expected}; {number}: {'no others were' if found else 'nothing was'} written")
+    entry = min(others, key=lambda it: _distance(it, wanted, ran))
+    came = f"{number} among {len(others)}; the nearest is {entry.file}: {quoted_line(_text_of(entry))}"
+    return Verdict(
+        False, f"{expected}; {came}, other in: {', '.join(_unlike(entry, wanted, ran))}", [entry.file]
+    )
+
+
+def _in_words(wanted: EntryWanted) -> str:
+    """Return what entry is wanted, in words."""
+    parts = [f"a {wanted.kind}" if wanted.kind else "an entry"]
+    parts += [f"of {wanted.author}"] if wanted.author else []
+    parts += [f"to {wanted.to}"] if wanted.to else []
+    parts += [f"within {wanted.within_ticks} ticks"] if wanted.within_ticks is not None else []
+    parts += [f'that matches "{wanted.matches}"'] if wanted.matches else []
+    parts += ["for which the condition holds"] if wanted.when is not None else []
+    return " ".join(parts)
+
+
+def _distance(entry: OutboxEntry, wanted: EntryWanted, ran: Ran) -> tuple[int, int, int, str]:
+    """Return how far an entry is from what is wanted: by its ways, then by the words that it lacks."""
+    said = {*_WORD.findall(_text_of(entry).casefold())}
+    lacks = len({*_WORD.findall(wanted.matches.casefold())} - said)
+    return len(_unlike(entry, wanted, ran)), lacks, -entry.tick, entry.id
+
+
+def quoted_line(text: str) -> str:
+    """Return a text on one line, in quotes, cut where it is long."""
+    line = " ".join(text.split())
+    return f'"{line if len(line) <= QUOTED_CHARS else line[: QUOTED_CHARS - 1] + "…"}"'
 
 
 def _no_entry(wanted: EntryWanted, ran: Ran) -> Verdict:

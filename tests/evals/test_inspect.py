@@ -31,7 +31,7 @@ def test_a_case_is_a_sample_and_a_repeat_an_epoch(tried: Tried, tmp_path: Path) 
     assert log.results.scores[0].metrics["accuracy"].value == 0.5
     explained = {sample.id: next(iter(sample.scores.values())).explanation for sample in log.samples}
     assert explained["right"] == "all that is expected came"
-    assert explained["wrong"].startswith("the words: no such entry; the nearest is agents/ada/outbox/")
+    assert explained["wrong"].startswith("the words: expected an entry")
     asked = len(tried.asked)
     run_inspect(cases_as_task(tried.base, "right"), model="none/none", log_dir=str(tmp_path), display="none")
     assert len(tried.asked) == asked  # recorded

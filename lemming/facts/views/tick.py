@@ -7,6 +7,7 @@ from typing import Any
 
 from lemming.base.clock import parse_timestamp
 from lemming.errors import UsageError
+from lemming.facts.views.sentences import said_of_payload, text_said, wish_of
 from lemming.facts.views.ticks import ticks
 from lemming.journal.file import begun_journals
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished, TurnStarted
@@ -16,7 +17,7 @@ from lemming.tick.counter import load_tick
 from lemming.tick.not_done import NotDone, read_turns_not_done
 from lemming.tick.under_way import running_engine
 from lemming.timeline.gaps import state_of
-from lemming.timeline.record import RecordedTick, TurnRecord, quiet_tick, read_tick
+from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.why.sight import sight_of
 
 ROWS_SHOWN = 100
@@ -127,8 +128,8 @@ def turn_of(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[st
         "prompt_chars": sum(len(message["content"]) for message in turn.prompt),
         **({"prompt": turn.prompt} if prompts else {}),
         "answers": [vars(call) for call in turn.calls],
-        "tools": [vars(use) for use in turn.tools],
-        "entries": [entry.as_json() for entry in turn.entries],
+        "tools": [{**vars(use), "wish": _wish(use)} for use in turn.tools],
+        "entries": [{**entry.as_json(), "says": _said(entry.payload)} for entry in turn.entries],
         "memory": turn.memory,
         "files": [
             {"path": place, "sha256": effect.digest, "bytes": len(effect.content)}
@@ -146,6 +147,15 @@ def turn_of(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[st
         "output_tokens": sum(call.output_tokens for call in turn.calls),
         "duration_ms": sum(call.duration_ms for call in turn.calls),
     }
+
+
+def _said(payload: dict[str, Any]) -> str:
+    return text_said(payload) or said_of_payload(payload)
+
+
+def _wish(use: ToolUse) -> str:
+    """Return what a call was to do, in words."""
+    return wish_of(use.tool, use.args if isinstance(use.args, dict) else {})
 
 
 def _state(org: Organisation, record: RecordedTick) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming.base.jsontext import JsonProblem, parse
 from lemming.errors import UsageError
+from lemming.facts.views.sentences import ADDRESSING, said_of_payload, text_said
 from lemming.journal.file import begun_journals, raw_journal
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.timeline.why.explain import explain, keep_only, sources
@@ -79,7 +81,20 @@ def facts_of(writings: Writings, found: Thing, way: list[TrustStep]) -> dict[str
 
 def _cut(thing: dict[str, Any]) -> None:
     """Cut the texts of a tree, which may each be a megabyte."""
+    thing["text"] = _in_words(thing["text"])
     thing["chars"] = len(thing["text"])
     thing["text"] = thing["text"][:TEXT_SHOWN_CHARS]
     for seen in thing["turn"]["saw"] if thing["turn"] else ():
         _cut(seen)
+
+
+def _in_words(text: str) -> str:
+    """Return what an entry without a text says, in words; all else as it is."""
+    if not text.startswith("{"):
+        return text
+    try:
+        payload = parse(text)
+    except JsonProblem:
+        return text
+    is_payload = isinstance(payload, dict) and ADDRESSING & payload.keys()
+    return (text_said(payload) or said_of_payload(payload) or text) if is_payload else text

@@ -50,7 +50,7 @@
         <span class="who"><${Agent} name=${row.agent} plain /></span>
         <span class="bars"><${Bar} name=${row.agent} bars=${value.timing.bars[row.agent] || []} end=${value.timing.end_ms} now=${passed} /></span>
         <span><span class=${"pill end " + row.status.replace(/ /g, "_")} title=${row.reason}>${ended(row)}</span></span>
-        <span class="did">${did(row)}${row.reason && row.status !== "done" ? html`<span class="reason">${row.reason}</span>` : null}</span></a>`)}
+        <span class="did">${did(row)}${row.reason && row.status !== "done" ? html`<span class="reason"> · ${row.reason}</span>` : null}</span></a>`)}
       ${value.timing.is_exact ? null : html`<p class="note">${value.engine_starts > 1 ? "The tick was interrupted" : "These answers were recorded before this tick"}: bars show how long each took, one after another.</p>`}
       ${more > 0 || value.first ? html`<p class="buttons">${value.first ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: Math.max(0, value.first - 100) || "" })}>← earlier turns</a>` : null}
         ${more > 0 ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: value.first + value.rows.length })}>${amount(more)} more turns →</a>` : null}</p>` : null}</div>`;
@@ -123,8 +123,26 @@
   function Answer({ answer }) {
     return html`<h4>${answer.error ? "No answer" : "Answer"} <small>${answer.error ? "" : `${answer.model}${answer.key ? ` (key ${answer.key})` : ""}, ${said(answer.duration_ms)}, ${amount(answer.input_tokens)} tokens in, ${amount(answer.output_tokens)} out`}</small></h4>
       ${answer.earlier.map((each) => html`<p class="wrong">an attempt failed: ${each.code} ${each.message}</p>`)}
-      ${answer.error ? html`<p class="wrong">${answer.code} ${answer.error}</p>` : html`<pre tabindex="0" dir="auto">${pretty(answer.text)}</pre>`}
+      ${answer.error ? html`<p class="wrong">${answer.code} ${answer.error}</p>` : html`<${Reply} text=${answer.text} />`}
       ${answer.problem ? html`<p class="wrong">not a reply: ${answer.problem}</p>` : null}`;
+  }
+
+  // A reply in sentences: what is told again below, as tools and entries, is counted here; all of it is one key away.
+  function Reply({ text }) {
+    let reply;
+    try {
+      reply = JSON.parse(text);
+    } catch {
+      reply = null;
+    }
+    const raw = html`<pre tabindex="0" dir="auto">${pretty(text)}</pre>`;
+    if (!reply || !Array.isArray(reply.outbox_entries)) return raw;
+    const parts = [];
+    const add = (list, one, many) => Array.isArray(list) && list.length && parts.push(counted(list.length, one, many));
+    add(reply.outbox_entries, "thing to say", "things to say");
+    add(reply.tool_calls, "call of a tool", "calls of tools");
+    add(reply.memory_updates, "thing to remember", "things to remember");
+    return html`<p class="said">${parts.length ? parts.join(", ") : "nothing to say or do"}${reply.notes ? html`; it noted: <q dir="auto">${reply.notes}</q>` : null}</p><details><summary>as it was answered</summary>${raw}</details>`;
   }
 
   function pretty(text) {
@@ -137,8 +155,8 @@
 
   function Use({ use }) {
     const end = use.success == null ? "not finished" : use.success ? "ok" : use.outcome === "pending" ? "waits" : use.outcome || "failed";
-    return html`<h4>Tool <code>${use.tool}</code> <span class="pill end ${use.success ? "done" : use.success == null || use.outcome === "pending" ? "waiting" : "failed"}">${end}</span>${use.leave && use.leave.by ? html` <small>approved by ${use.leave.by}</small>` : null}</h4>
-      ${use.args == null ? null : html`<pre tabindex="0" dir="auto">${typeof use.args === "string" ? use.args : JSON.stringify(use.args, null, 2)}</pre>`}
+    return html`<h4><${Lemming.ui.Words} text=${use.wish[0].toUpperCase() + use.wish.slice(1)} /> <span class="pill end ${use.success ? "done" : use.success == null || use.outcome === "pending" ? "waiting" : "failed"}">${end}</span>${use.leave && use.leave.by ? html` <small>approved by ${use.leave.by}</small>` : null}</h4>
+      ${use.args == null ? null : html`<details><summary>the call of <code>${use.tool}</code></summary><pre tabindex="0" dir="auto">${typeof use.args === "string" ? use.args : JSON.stringify(use.args, null, 2)}</pre></details>`}
       ${use.output ? html`<pre class="gave" tabindex="0" dir="auto">${use.output}</pre>` : null}`;
   }
 
@@ -147,7 +165,7 @@
     const files = turn.files.filter((file) => !/\/(outbox|memory)\//.test(file.path));
     if (!turn.entries.length && !memories.length && !files.length && !turn.removed.length) return html`<p class="note">It wrote nothing.</p>`;
     return html`<h4>What it wrote</h4><ul class="list">
-      ${turn.entries.map((entry) => html`<li><span class="kind ${entry.kind}">${entry.kind}</span> <span class="said" dir="auto">${entry.payload.text ?? JSON.stringify(entry.payload)}</span> <${Why} target=${`agents/${entry.agent}/outbox/${String(entry.tick).padStart(8, "0")}_${entry.id}.json`} /></li>`)}
+      ${turn.entries.map((entry) => html`<li><span class="kind ${entry.kind}">${entry.kind}</span> <span class="said" dir="auto">${entry.says}</span> <${Why} target=${`agents/${entry.agent}/outbox/${String(entry.tick).padStart(8, "0")}_${entry.id}.json`} /></li>`)}
       ${memories.map(([key, value]) => html`<li><span class="kind">memory</span> <code>${key}</code> = <span class="said" dir="auto">${typeof value === "string" ? value : JSON.stringify(value)}</span> <${Why} target=${`${turn.agent}/memory/${key}`} /></li>`)}
       ${files.map((file) => html`<li><span class="kind">file</span> <code>${file.path}</code> <small>${amount(file.bytes)} bytes</small> <${Why} target=${file.path} />${file.path in turn.contents ? html`<details><summary>its text</summary><pre tabindex="0" dir="auto">${turn.contents[file.path]}</pre></details>` : null}</li>`)}
       ${turn.removed.map((path) => html`<li><span class="kind">removed</span> <code>${path}</code></li>`)}</ul>`;
