@@ -57,9 +57,9 @@ def dash(
     if person is not None:
         _require_person(base, person)
     from lemming.dashboard.serving import USUAL_PORT, page_of
-    from lemming.dashboard.visits import Kept, keep, kept_token, private_page
+    from lemming.dashboard.visits import KeptToken, keep, kept_token, private_page
 
-    kept = kept_token(base.base) if keep_token else Kept("")
+    kept = kept_token(base.base) if keep_token else KeptToken("")
     with (
         stop_on_signals(quiet=True) as switch,
         page_of(
@@ -74,7 +74,7 @@ def dash(
         ExitStack() as files,
     ):
         if keep_token:
-            keep(base.base, Kept(kept.token, urlsplit(address).port or 0))
+            keep(base.base, KeptToken(kept.token, urlsplit(address).port or 0))
         if as_json:
             show_json("page", {"address": address, "org": str(base)})
         else:

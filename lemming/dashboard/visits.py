@@ -24,24 +24,24 @@ _OPENS = """<!doctype html><meta charset="utf-8"><title>LeMMing</title>
 """
 
 
-class Kept(NamedTuple):
+class KeptToken(NamedTuple):
     """What lets tabs in again after a restart; port 0: none was taken yet."""
 
     token: str
     port: int = 0
 
 
-def kept_token(base: Path) -> Kept:
+def kept_token(base: Path) -> KeptToken:
     """Return the token of the last time, or a new one."""
     with contextlib.suppress(OSError, JsonProblem, KeyError, TypeError, ValueError):
         plain = parse(fs.read_bytes(_folder() / _name(base, "json"), 4096))
         token, port = str(plain["token"]), int(plain["port"])
         if len(token) >= 32:
-            return Kept(token, port)
-    return Kept(secrets.token_urlsafe(24))
+            return KeptToken(token, port)
+    return KeptToken(secrets.token_urlsafe(24))
 
 
-def keep(base: Path, kept: Kept) -> None:
+def keep(base: Path, kept: KeptToken) -> None:
     """Keep a token for the next time, in a file that only its owner may read."""
     fs.publish_private(_folder(), _name(base, "json"), compact(kept._asdict()))
 

@@ -15,7 +15,7 @@ def test_columns_have_names_and_who_is_not_shown_is_counted(base: Path) -> None:
     screen = lines_of(shown_of(org, 24), 100, 24)
     (head,) = [line for line in screen if "AGENTS" in line]
     shown = sum(line.startswith("  a") for line in screen)
-    assert f"AGENTS  30, of whom {30 - shown} are not shown" in head
+    assert f"AGENTS 30, of whom {30 - shown} are not shown" in head
     assert 0 < shown < 30
     names = screen[screen.index(head) + 1].split("  ")
     assert {"name", "now", "why, or last words", "credits"} <= {name.strip() for name in names}

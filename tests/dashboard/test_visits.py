@@ -16,7 +16,7 @@ from terminal import Lemming
 from test_page import browser, opened_until_lost, org, original, pytestmark
 
 from lemming.dashboard.serving import page_of
-from lemming.dashboard.visits import Kept, keep, kept_token, private_page
+from lemming.dashboard.visits import KeptToken, keep, kept_token, private_page
 from lemming.engine import run_once
 from lemming.testing import FrozenClock, make_org, resume
 
@@ -31,7 +31,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_token_is_kept_for_its_owner_alone_and_for_one_organisation(tmp_path: Path, state: Path) -> None:
     first = kept_token(tmp_path / "a")
-    keep(tmp_path / "a", Kept(first.token, 9000))
+    keep(tmp_path / "a", KeptToken(first.token, 9000))
     assert kept_token(tmp_path / "a") == (first.token, 9000)
     assert kept_token(tmp_path / "b").token != first.token
     assert [os.stat(file).st_mode & 0o777 for file in state.iterdir()] == [0o600]
@@ -39,7 +39,7 @@ def test_a_token_is_kept_for_its_owner_alone_and_for_one_organisation(tmp_path: 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"token": "short", "port": 1}', b'{"token": "'])
 def test_a_kept_token_that_is_none_is_made_anew(tmp_path: Path, state: Path, content: bytes) -> None:
-    keep(tmp_path, Kept("x" * 40, 1))
+    keep(tmp_path, KeptToken("x" * 40, 1))
     next(state.iterdir()).write_bytes(content)
     assert len(kept_token(tmp_path).token) >= 32
 
