@@ -13,7 +13,8 @@ STATES = frozenset(
         r"\w+",
         """done waiting failed skipped running working interrupted damaged unfinished committed failing broken
         begun waits paused out_of_credits news due person channel ended not_due nothing_new stopped idle lost
-        quiet message report request response status outside unknown full high low added gone place""",
+        quiet message report request response status outside unknown full high low added gone place
+        agent owner tool""",
     )
 )
 """What the engine calls states and kinds: they stand on pills, columns and boxes, as they come."""

@@ -90,8 +90,8 @@
     const label = html`<${Avatar} name=${name} /><span class="name">${name}</span>`;
     const isLink = !plain && Lemming.parts.has("agent");
     return isLink
-      ? html`<a class="agent" href=${Lemming.link("agent", { name })}>${label}</a>`
-      : html`<span class="agent">${label}</span>`;
+      ? html`<a class="agent-name" href=${Lemming.link("agent", { name })}>${label}</a>`
+      : html`<span class="agent-name">${label}</span>`;
   }
 
   // A field for the name of an agent, which is looked for as it is typed.

@@ -14,7 +14,7 @@
       ${call.notes ? html`<div class="note closely">Look closely:<ul>${call.notes.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}
       ${call.diff ? html`<${Diff} text=${call.diff} />` : null}
       <dl class="args" aria-label="with what it would be called">${Object.entries(call.args).map(([name, value]) => html`<${Argument} name=${name} value=${value} diff=${call.diff} />`)}</dl>
-      <p class="note">It asks because ${plain(call.why || "a gate asks for approval")} · calls <code class="tool">${plain(call.tool)}</code> · <code>${call.gate || call.id}</code>${bound.length ? html` · bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (not there)"}</code>`)}` : null}</p>
+      <p class="note">It asks because ${plain(call.why || "a gate asks for approval")} · calls <code class="called">${plain(call.tool)}</code> · <code>${call.gate || call.id}</code>${bound.length ? html` · bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (not there)"}</code>`)}` : null}</p>
       ${call.unbound ? html`<div class="note">Not bound, and may change before it is made:<ul>${call.unbound.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}</div>`;
   }
 

@@ -123,7 +123,7 @@
   function Box({ node, at, isDim, isMiddle, hold }) {
     const told = `${node.name}, ${node.title ? node.title + ", " : ""}${SPEAKS[node.speaks]}${node.paused ? ", paused" : ""}; ${amount(node.wrote)} entries${node.reads_all ? "; reads everybody" : ""}`;
     const name = node.name.length > 15 ? node.name.slice(0, 14) + "…" : node.name;
-    const about = node.paused ? "paused" : node.speaks === "model" ? (node.title.length > 18 ? node.title.slice(0, 17) + "…" : node.title) : node.speaks;
+    const about = node.paused ? "paused" : node.speaks === "model" ? (node.title.length > 16 ? node.title.slice(0, 15) + "…" : node.title) : node.speaks;
     const lines = [name, about, node.reads_all ? "reads everybody" : ""].filter(Boolean);
     return html`<a class=${`box ${node.speaks}${isDim ? " dim" : ""}${isMiddle ? " middle" : ""}${node.paused ? " paused" : ""}`} href=${Lemming.link("agent", { name: node.name })} aria-label=${lines.join(" ") + "; " + told} data-line
         style=${{ "--hue": String(hue(node.name)) }} transform=${`translate(${at.x - BOX.width / 2} ${at.y - BOX.height / 2})`}

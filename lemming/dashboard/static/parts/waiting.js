@@ -67,7 +67,7 @@
         <${Queue} all=${all} chosen=${chosen} isOpen=${isOpen} count=${open.length} people=${value.people} back=${page.is_read_only ? null : back} />
         <article class="item card" tabindex="-1" ref=${detail} key=${keyOf(chosen)} aria-label=${`${chosen.asker} ${chosen.wish}`}>
           <a class="to-list" href=${Lemming.link("waiting")}>← all ${all.length}</a>
-          <${Item} item=${chosen} because=${value.because && value.because.identity === chosen.identity ? value.because : null}
+          <${Item} item=${chosen} people=${value.people} because=${value.because && value.because.identity === chosen.identity ? value.because : null}
             isOpen=${isOpen(chosen)} end=${ends.get(keyOf(chosen))} note=${(end) => (ends.set(keyOf(chosen), end), again((count) => count + 1))}
             page=${page} ended=${(end) => ended(chosen, end)} back=${() => back(chosen)} /></article></section>`;
   }
@@ -82,7 +82,7 @@
     })}</ol></nav>`;
   }
 
-  function Item({ item, because, isOpen, end, note, page, ended, back }) {
+  function Item({ item, people, because, isOpen, end, note, page, ended, back }) {
     const action = useAction();
     const act = async (name, said, words) => {
       const told = await action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
@@ -93,7 +93,7 @@
     };
     return html`<header><h3><${Agent} name=${item.asker} /> <span class="wish"><${Words} text=${item.wish} /></span></h3>
         <p class="note"><${Ago} at=${item.created_at} /> · <a href=${Lemming.link("tick", { number: item.tick, agent: item.asker })}>the turn that asks, in tick ${item.tick}</a> · ${item.at_deadline}
-          ${item.person ? html` · asked of ${item.person}` : null}</p></header>
+          ${people.length > 1 ? html` · asked of ${item.person}` : null}</p></header>
       ${isOpen ? null : html`<${Over} item=${item} end=${end} note=${note} back=${page.is_read_only ? null : back} />`}
       ${item.text && !item.call ? html`<p class="said" dir="auto">${item.text}</p>` : null}
       ${item.call ? html`<${Call} call=${item.call} />` : null}
