@@ -13,10 +13,10 @@ from lemming.base.jsontext import JsonProblem, parse
 from lemming.errors import NotTrusted, UsageError
 from lemming.facts.reach import reaches
 from lemming.facts.views.agent import resume_raw
-from lemming.history.fork import Setting
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
+from lemming.timeline.fork import Setting
 
 Json = dict[str, Any]
 TICKS, SHOWN, DIFF_CHARS = 10, 60, 4000

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from lemming.base.model_servers import SERVERS
-from lemming.base.paths import AGENT_NAME
+from lemming.base.paths import AGENT_NAME, SKILL_FILE
 from lemming.base.times.cron import why_no_cron, why_no_zone
-from lemming.capabilities.skills.skill import SKILL_FILE
 from lemming.exchange.source import Source
 from lemming.exchange.taken import Destination, Taken
 
