@@ -66,7 +66,8 @@ def test_a_card_is_made_of_texts(org: Path) -> None:
         tab.set_default_timeout(PATIENCE_MS)
         tab.goto(address)
         tab.wait_for_selector(".card h3:text-is('boasts')")
-        assert tab.locator(".card dd").first.text_content() == HOSTILE
+        as_shown = HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩")
+        assert tab.locator(".card dd").first.text_content() == as_shown
         assert tab.locator("main script, main img").count() == 0
         assert "owned" not in tab.title()
         browser.close()
