@@ -66,7 +66,6 @@ NEEDS = {
 }
 # What the engine still knows by name. Nothing is added here.
 STILL_BY_NAME = {
-    "tick": {"trust"},
     "turn": {"answers"},
 }
 SCREENS = {"commands", "dashboard"}

@@ -43,6 +43,11 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
     "windows": [{"memory": {"max_tokens": 100}}],
 }
 """What a resume says that uses a capability."""
+NAMED_BY_ALL: dict[str, dict[str, Any]] = {
+    "gates": {"gates": [{"at": "call", "class": "execute", "then": "block"}]},
+    "trust": {"trust": {}},
+}
+"""What `config/org.json` says that uses one."""
 
 PEOPLE = {"human": {"provider": "human"}}
 PROGRAMS = {name: {"provider": name, "prompt": "values"} for name in ("clock", "plan")}
@@ -138,14 +143,14 @@ def test_a_gate_of_all_agents_that_asks_stops_the_run_where_nobody_is_asked(tmp_
     assert not [*base.glob("agents/*/outbox/*")]
 
 
-def test_gates_of_all_agents_stop_the_run_where_nobody_reads_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMED_BY_ALL)
+def test_a_key_of_all_agents_stops_the_run_where_nobody_reads_it(tmp_path: Path, name: str) -> None:
     base = plain(tmp_path / "org")
-    gate = {"at": "call", "class": "execute", "then": "block"}
-    (base / "config/org.json").write_text(json.dumps({"gates": [gate]}))
+    (base / "config/org.json").write_text(json.dumps(NAMED_BY_ALL[name]))
     (tmp_path / "taken").mkdir()
-    found = python(without("gates", tmp_path / "taken"), "-c", RUN, str(base))
+    found = python(without(name, tmp_path / "taken"), "-c", RUN, str(base))
     assert found.returncode != 0
-    assert 'nobody here reads "gates": the capability "gates" is not installed' in found.stderr
+    assert f'nobody here reads "{name}": the capability "{name}" is not installed' in found.stderr
     assert not [*base.glob("agents/*/outbox/*")]
 
 
@@ -177,4 +182,4 @@ def test_a_file_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
 
 
 def test_each_capability_is_named_by_something() -> None:
-    assert NAMES_IT.keys() == SHIPPED.keys()
+    assert NAMES_IT.keys() | NAMED_BY_ALL.keys() == SHIPPED.keys()

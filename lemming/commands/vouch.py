@@ -45,7 +45,7 @@ def vouch(
       lemming vouch editor/memory/sources
     """
     base = find_org(ctx)
-    if not load_config(base).org.trust:
+    if "trust" not in load_config(base).org.further:
         hint = 'set "trust": {} in config/org.json'
         raise UsageError("this organisation does not track how far texts are trusted", hint=hint)
     author = person_for(requests_now(base), person)

@@ -12,7 +12,6 @@ from lemming.agents import Agent, survey_agents
 from lemming.base import paths
 from lemming.base.patterns import is_among
 from lemming.errors import Problem
-from lemming.org.blocks import TRUST_OF_TOOLS, TRUST_ORDER
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import is_channel
@@ -23,6 +22,8 @@ from lemming.tools import Tool, toolset_of
 if TYPE_CHECKING:
     from lemming.capabilities.gates.gate import Gate
 
+FROM_OUTSIDE = ("mcp.*", "http_*")
+"""The tools that bring words of strangers where nothing else is said."""
 ACTING = ("send", "execute", "administer")
 _ONLY_FETCHES = "http_get"  # from hosts that the settings name
 _LOOKS_AT_ALL = ("", "args", "check")
@@ -98,10 +99,12 @@ def _shown(name: str, tools: list[Tool]) -> str:
 
 
 def _tools_of_strangers(config: Config) -> list[str]:
-    trust = config.org.trust
-    words = {**TRUST_OF_TOOLS, **(trust.tools if trust else {})}
-    lowest = trust.order[0] if trust else TRUST_ORDER[0]
-    return [pattern for pattern, word in words.items() if word == lowest]
+    trust = config.org.further.get("trust")
+    if trust is None:
+        return [*FROM_OUTSIDE]
+    from lemming.capabilities.trust.settings import OF_TOOLS  # only where it is tracked
+
+    return [pattern for pattern, word in {**OF_TOOLS, **trust.tools}.items() if word == trust.order[0]]
 
 
 def _said(tells: Tells) -> str:

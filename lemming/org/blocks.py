@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from lemming.base.jsontext import nearest
 from lemming.base.kinds import FindingKind
-from lemming.files.fitting import Misfit, about, keyed
+from lemming.files.fitting import about
 from lemming.org.schedule import Wake
-from lemming.org.when import problems_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,87 +121,3 @@ class FindingSettings:
     no_progress: int = field(
         default=10, metadata=about("So many turns in a row cost credits and leave nothing.", ge=2, le=10_000)
     )
-
-
-TRUST_ORDER = ("outside", "known", "agent", "owner")
-TRUST_OF_TOOLS = {"mcp.*": "outside", "http_*": "outside"}
-_VERIFIED = "verified."
-_WORD = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrustRule:
-    """How far the texts of an author are trusted."""
-
-    from_: str = field(
-        default="*", metadata=keyed("from", "Its author: the name of a folder, or a pattern: desk-*.")
-    )
-    when: dict[str, Any] = field(
-        default_factory=dict,
-        metadata=about("For channels: a condition over what the channel has verified: verified.domain."),
-    )
-    is_: str = field(metadata=keyed("is", "How far they are trusted: a word of `order`."))
-    may_be_absent: bool = field(
-        default=False, metadata=about("Whether that author may be absent: for one who comes later.")
-    )
-
-    def __post_init__(self) -> None:
-        if self.when:
-            for wrong in problems_of(self.when):
-                raise Misfit(f"when{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
-            if claimed := [name for name in _fields_of(self.when) if not name.startswith(_VERIFIED)]:
-                raise Misfit(f'when: "{claimed[0]}" is only claimed: a rule looks at verified.... alone')
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trust:
-    """How far texts are trusted, by where they come from: docs/trust.md."""
-
-    order: list[str] = field(
-        default_factory=lambda: [*TRUST_ORDER],
-        metadata=about(
-            'The words, the least trusted first: it begins with "outside", ends with "owner", and has '
-            '"agent" between them.',
-            max_length=16,
-        ),
-    )
-    rules: list[TrustRule] = field(
-        default_factory=list,
-        metadata=about(
-            "The first that fits says how far an author is trusted. Without one: people owner, agents agent, "
-            "channels outside."
-        ),
-    )
-    tools: dict[str, str] = field(
-        default_factory=dict,
-        metadata=about(
-            "How far what tools give is trusted, by name or pattern; beside mcp.* and http_*, which are "
-            "outside."
-        ),
-    )
-    may_be_absent: bool = field(
-        default=False, metadata=about("Whether `tools` may name some that are absent: for what comes later.")
-    )
-
-    def __post_init__(self) -> None:
-        order = self.order
-        if wrong := next((word for word in order if not _WORD.match(word) or order.count(word) > 1), None):
-            raise Misfit(f'order: "{wrong}" must be a word of a-z, 0-9, - and _, and stand there once')
-        if order[:1] != ["outside"] or order[-1:] != ["owner"] or "agent" not in order:
-            raise Misfit('order: it begins with "outside", ends with "owner", and has "agent" between them')
-        for word in (*(rule.is_ for rule in self.rules), *self.tools.values()):
-            if word not in order:
-                words = f'"{word}" is none of the words of order: {", ".join(order)}'
-                raise Misfit(f"{words} ({hint})" if (hint := nearest(word, order)) else words)
-
-
-def _fields_of(condition: Any) -> Iterator[str]:
-    """Yield the fields that a condition looks at."""
-    match condition:
-        case {"field": str(name)}:
-            yield name
-        case {"all": list(inner)} | {"any": list(inner)}:
-            for each in inner:
-                yield from _fields_of(each)
-        case {"not": inner}:
-            yield from _fields_of(inner)

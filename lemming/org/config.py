@@ -22,7 +22,7 @@ from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.files.documents import NOT_JSON, Document, read_text, unreadable
 from lemming.files.fitting import INSIDE, about
 from lemming.files.unknown import UNKNOWN_KEY
-from lemming.org.blocks import AgentDefaults, FindingSettings, Http, Quota, Reminders, ShellSettings, Trust
+from lemming.org.blocks import AgentDefaults, FindingSettings, Http, Quota, Reminders, ShellSettings
 from lemming.org.models import DEFAULT_MODELS, ModelEntry
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent, AgentCredits, Allocation
@@ -192,12 +192,6 @@ class Org:
     http: Http = field(default_factory=Http)
     reminders: Reminders = field(default_factory=Reminders)
     findings: FindingSettings = field(default_factory=FindingSettings)
-    trust: Trust | None = field(
-        default=None,
-        metadata=about(
-            "Where it stands, the engine keeps track of how far texts are trusted; null: it does not."
-        ),
-    )
     further: dict[str, Any] = field(default_factory=dict, metadata=INSIDE)
     """The values of keys that capabilities read, by key: those that the file has."""
 

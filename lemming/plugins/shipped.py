@@ -145,6 +145,12 @@ SHIPPED: Mapping[str, TableLine] = {
             commands=("skills",),
         ),
         TableLine(
+            "trust",
+            "lemming.capabilities.trust.capability:TrustOfTurns",
+            org={"trust": "lemming.capabilities.trust.settings:OfOrg"},
+            commands=("vouch",),
+        ),
+        TableLine(
             "windows",
             "lemming.capabilities.windows.capability:Windows",
             resume={"memory": "lemming.capabilities.windows.settings:OfResume"},
@@ -186,11 +192,6 @@ WITHIN: Mapping[str, TableLine] = {
             "strategies",
             "lemming.capabilities.strategies.capability:Strategies",
             used=lambda agent, _: agent.turn.strategy,
-        ),
-        TableLine(
-            "trust",
-            "lemming.capabilities.trust.capability:TrustOfTurns",
-            used=lambda _, settings: settings.trust is not None,
         ),
         TableLine(
             "channels",

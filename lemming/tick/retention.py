@@ -29,7 +29,8 @@ from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.tick.carriers import Carriers
 from lemming.tick.plan import channels_in, people_in
-from lemming.turn.prepared import asked_nothing
+from lemming.turn.moments import Keeps
+from lemming.turn.prepared import asked_nothing, in_use
 
 TURNS_WAITED_FOR, RETENTIONS_WAITED_FOR = 2, 10
 
@@ -57,8 +58,9 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
     old = _older_than(tick - retention, org) if 0 < retention < tick else {}
     if old:
         old = _without_waiting(old, org, mail.at, tick - retention)
-    if old and config.org.trust:
-        old = _without_vouches(old, org, people_in(survey, config))
+    for capability in in_use(config, survey) if old else ():
+        if is_kept := capability.keeps(org, config, survey):
+            old = _but_for(old, is_kept)
     if not old:
         return Expired()
     readers = _Readers(org, survey, config)
@@ -128,21 +130,12 @@ def _without_waiting(
         return old
     ticks = journal_ticks(org)
     kept = {it for it, moment in moments.items() if moment > at or _tick_of(org, moment, ticks) >= oldest}
-    left = {author: [it for it in names if it not in kept] for author, names in old.items()}
-    return {author: names for author, names in left.items() if names}
+    return _but_for(old, kept.__contains__)
 
 
-def _without_vouches(
-    old: dict[str, Sequence[EntryName]], org: Organisation, people: list[str]
-) -> dict[str, Sequence[EntryName]]:
-    """Return these entries without those by which people vouch for something: their word holds on."""
-    from lemming.capabilities.trust.vouches import Vouches
-
-    is_one = org.own(Vouches).is_one
-    left = {
-        author: [it for it in names if not is_one(it)] if author in people else names
-        for author, names in old.items()
-    }
+def _but_for(old: dict[str, Sequence[EntryName]], is_kept: Keeps) -> dict[str, Sequence[EntryName]]:
+    """Return these entries without those that somebody keeps."""
+    left = {author: [it for it in names if not is_kept(it)] for author, names in old.items()}
     return {author: names for author, names in left.items() if names}
 
 

@@ -17,7 +17,7 @@ from lemming.journal.report import End
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Task
 from lemming.memory import Memories
-from lemming.messages import OutboxEntry
+from lemming.messages import EntryName, OutboxEntry
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 Drive = Callable[["Steps"], End]
 """Does what a strategy says, to its end."""
+
+
+Keeps = Callable[[EntryName], bool]
+"""Says of an entry that it stays."""
 
 
 class Moment(NamedTuple):

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lemming.access.trust import Reach
-from lemming.agents import Agent
+from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.errors import ConfigError, LemmingError, Problem
@@ -39,6 +39,7 @@ from lemming.turn.moments import (
     Habits,
     InUse,
     Judging,
+    Keeps,
     Moment,
     No,
     NoSettings,
@@ -295,6 +296,10 @@ class Capability:
     def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
         """Yield what is wrong with how the organisation uses it; `only`: about one agent."""
         yield from ()
+
+    def keeps(self, org: Organisation, config: Config, survey: Survey) -> Keeps | None:
+        """Return who says of an entry past its retention that it stays; None: nobody does."""
+        return None
 
     def tools_named(self, said: Org | Agent) -> Iterable[str]:
         """Return the tools that its key in the settings, or in a resume, names, as names or patterns."""

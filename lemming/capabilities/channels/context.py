@@ -74,7 +74,7 @@ class ChannelContext:
             "message_id": message.id,
         }
         payload = clean({**{key: value for key, value in told.items() if value is not None}, **message.more})
-        if load_config(self.org).org.trust:  # what a sender says of itself has no place there
+        if "trust" in load_config(self.org).org.further:  # what a sender says of itself has no place there
             payload = {**payload, "verified": clean(dict(message.verified))}
         if (size := len(pretty(payload))) > PAYLOAD_LIMIT_BYTES:
             raise RequestRejected(f"{size:,} bytes are too many for one entry ({PAYLOAD_LIMIT_BYTES:,})")

@@ -80,7 +80,8 @@ def explain_call(
 ) -> Explained:
     """Return what would become of a call. Raises `UsageError` for a word of trust that is none here."""
     agent = context.agent
-    words = [*config.org.trust.order] if config.org.trust else []
+    trusted = config.org.further.get("trust")
+    words = [*trusted.order] if trusted else []
     _require_word(trust, words)
     tool = _known(context.toolset, agent, name)
     granted = _why_refused(context, name)
@@ -218,7 +219,7 @@ def _wrong(tool: Tool, args: Any) -> str:
 
 def _base(context: ToolContext, config: Config, survey: Survey) -> str:
     """Return how far a turn is trusted that was shown nothing from below; empty where nobody tracks it."""
-    if not config.org.trust:
+    if "trust" not in config.org.further:
         return ""
     from lemming.capabilities.trust.authors import Authors
 

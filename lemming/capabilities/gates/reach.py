@@ -14,11 +14,11 @@ from lemming.agents import Agent, Survey
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.keys import rules_for
-from lemming.capabilities.trust.authors import Authors
+from lemming.errors import ConfigError
 from lemming.journal.verdicts import At
-from lemming.org.blocks import Trust
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import why_missing
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import channels_in, people_in, takes_turns, why_no_tools
 from lemming.tick.telling import Telling
@@ -128,8 +128,13 @@ class Reaching:
 
     def __init__(self, org: Organisation, config: Config, survey: Survey, toolset: Toolset) -> None:
         self._org, self._config, self._survey, self._toolset = org, config, survey, toolset
-        self.tracks_trust = config.org.trust is not None
-        settings = config.org if self.tracks_trust else replace(config.org, trust=Trust())
+        if why := why_missing("trust"):
+            raise ConfigError(why, hint="install lemming-engine again")
+        from lemming.capabilities.trust.authors import Authors
+        from lemming.capabilities.trust.settings import Trust
+
+        self.tracks_trust = "trust" in config.org.further
+        settings = replace(config.org, further={"trust": Trust(), **config.org.further})
         self._authors = Authors(org, replace(config, org=settings), survey.agents, load_tick(org))
 
     def of(self, name: str) -> AgentReach:

@@ -157,7 +157,7 @@ def _about_field(test: Test, gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
         yield Wrong(f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint)
     elif below and head in _NOTHING_BELOW:
         yield Wrong(f"{test.pointer}/field", f'nothing stands below "{head}"', f'"field": "{head}"')
-    elif head == "trust" and known.config.org.trust is None:
+    elif head == "trust" and "trust" not in known.config.org.further:
         hint = '"trust": {} in config/org.json has the engine track it'
         yield Wrong(test.pointer, "it looks at trust, which nobody tracks", hint)
 
@@ -191,7 +191,8 @@ def _values_of(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) 
     """Return all that a field can be; None where that is not known."""
     match test.field:
         case "trust":
-            return known.config.org.trust.order if known.config.org.trust else None
+            trust = known.config.org.further.get("trust")
+            return trust.order if trust else None
         case "agent":
             return [agent.name] if agent else known.names
         case "from" if gate.at == "in":

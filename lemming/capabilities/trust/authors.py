@@ -10,11 +10,11 @@ from lemming.agents import Agent
 from lemming.base.paths import memory_file, workspace_folder
 from lemming.base.patterns import is_named
 from lemming.capabilities.trust.order import AGENT, TrustOrder
+from lemming.capabilities.trust.settings import OF_TOOLS, trust_in
 from lemming.capabilities.trust.vouches import Vouch, Vouches
 from lemming.files.opened import opened_place
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
-from lemming.org.blocks import TRUST_OF_TOOLS, Trust
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.when import holds
@@ -30,9 +30,10 @@ class Authors:
     usual = AGENT
 
     def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int) -> None:
-        assert config.org.trust, "who tracks no trust is not asked"
+        trust = trust_in(config.org)
+        assert trust, "who tracks no trust is not asked"
         self._org, self._tick = org, tick
-        self.settings: Trust = config.org.trust
+        self.settings = trust
         self.order = TrustOrder(tuple(self.settings.order))
         self._config, self._resumes = config, resumes
         self._bases: dict[str, str] = {}
@@ -99,7 +100,7 @@ class Authors:
 
     def of_tool(self, name: str) -> str:
         """Return how far what a tool gives is trusted by its name; empty where nothing says so."""
-        for said in (self.settings.tools, TRUST_OF_TOOLS):
+        for said in (self.settings.tools, OF_TOOLS):
             fitting = [pattern for pattern in said if is_named(name, pattern)]
             if fitting:
                 return said[max(fitting, key=lambda it: ("*" not in it, len(it)))]

@@ -11,13 +11,17 @@ from functools import cached_property
 from typing import Any
 
 from lemming.access.grants import resolve
+from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.contract import ToolCall
 from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.marks import Marks, forget_marks, rename_marks
 from lemming.capabilities.trust.order import AGENT, TRUST, Part
+from lemming.capabilities.trust.settings import trust_in
+from lemming.capabilities.trust.soundness import wrong_with_trust
 from lemming.capabilities.trust.tracing import TrustTracing
 from lemming.capabilities.trust.turn import TurnTrust, as_recorded
+from lemming.capabilities.trust.vouches import Vouches
 from lemming.errors import PermissionDenied
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
@@ -25,11 +29,15 @@ from lemming.journal.records import Record, ToolFinished
 from lemming.mail.tasks import Ended
 from lemming.memory import read_memories
 from lemming.messages import OutboxEntry
-from lemming.org.organisation import OrgPath
+from lemming.org.config import Config, Org
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.tick.plan import people_in
+from lemming.tick.soundness.known import WhatIsThere
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.images import paths_in
 from lemming.turn.labels import Labels
+from lemming.turn.moments import Keeps
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import Tracing, Words
 from lemming.turn.prompt import Seen
@@ -52,11 +60,26 @@ class TrustOfTurns(Capability):
 
     def words(self, now: Surroundings) -> Words | None:
         """Return how far what turns are shown is trusted."""
-        return now.own(authors_in) if now.config.org.trust else None
+        return now.own(authors_in) if trust_in(now.config.org) else None
 
     def tracing(self, now: Surroundings, inputs: TurnInputs) -> Tracing | None:
         """Return who looks at how far what the calls of a turn give is trusted."""
-        return TrustTracing(now, inputs) if now.config.org.trust else None
+        return TrustTracing(now, inputs) if trust_in(now.config.org) else None
+
+    def tools_named(self, said: Org | Agent) -> Iterable[str]:
+        """Return the tools that the settings say something of."""
+        trust = trust_in(said) if isinstance(said, Org) else None
+        return trust.tools if trust else ()
+
+    def wrong_with(self, agent: Agent | None, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
+        """Yield rules that are about nobody here, and patterns that fit no tool."""
+        if agent is None and (trust := trust_in(known.config.org)):
+            yield from wrong_with_trust(trust, known)
+
+    def keeps(self, org: Organisation, config: Config, survey: Survey) -> Keeps:
+        """Return who says that people vouch for something by an entry: their word holds on."""
+        people, is_one = frozenset(people_in(survey, config)), org.own(Vouches).is_one
+        return lambda name: name.author in people and is_one(name)
 
     @contextmanager
     def renaming(self, base: OrgPath, before: str, after: str) -> Iterator[None]:

@@ -108,7 +108,7 @@ class _Look:
         agents = survey_agents(org).agents
         self._agents = agents
         self._authors = None
-        if config.org.trust:
+        if "trust" in config.org.further:
             from lemming.capabilities.trust.authors import Authors  # only where it is tracked
 
             self._authors = Authors(org, config, agents, load_tick(org))

@@ -76,7 +76,7 @@ class _Look:
         self._requests = requests_now(org).requests if with_requests else Requests({}, 0)
         self.people = sorted(people_in(self._survey, self._config))
         self._authors = None
-        if self._config.org.trust:
+        if "trust" in self._config.org.further:
             from lemming.capabilities.trust.authors import Authors  # only where it is tracked
 
             self._authors = Authors(org, self._config, self._survey.agents, load_tick(org))

@@ -28,7 +28,6 @@ from lemming.tick.soundness.rules import (
     wrong_with_agent,
     wrong_with_allocations,
     wrong_with_creators,
-    wrong_with_trust,
 )
 from lemming.tools import server_sources, toolset_of
 from lemming.tools.toolset import OwnToolset, Toolset
@@ -93,8 +92,7 @@ class _Latest:
 
 
 def _is_about_tools(config: Config, survey: Survey) -> bool:
-    trust = config.org.trust
-    is_named = bool(survey.by_tool or survey.further or config.org.further or (trust and trust.tools))
+    is_named = bool(survey.by_tool or survey.further or config.org.further)
     return is_named or bool(config.org.tool_files)
 
 
@@ -107,7 +105,7 @@ def _capabilities_of(config: Config, survey: Survey) -> Mapping[str, Any]:
 
 def _known_of_servers(org: Organisation, config: Config, survey: Survey) -> list[object]:
     """Return what is known of servers, where somebody's tools are theirs."""
-    named = [*(config.org.trust.tools if config.org.trust else ()), *survey.by_tool]
+    named = [*survey.by_tool]
     both: list[Org | Agent] = [config.org, *survey.agents.values()]
     for said in both:
         named += [tool for reader in readers_of(said) for tool in reader.tools_named(said)]
@@ -162,8 +160,6 @@ def _wrong_with_settings(known: WhatIsThere) -> Iterator[Wrong]:
     if settings.capabilities or known.survey.names_capabilities:
         yield from wrong_with_blocks(settings.capabilities, "settings", known)
         yield from wrong_with_order(known)
-    if settings.trust:
-        yield from wrong_with_trust(settings.trust, known)
     yield from wrong_with_creators(known)
 
 

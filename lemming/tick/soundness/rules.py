@@ -1,56 +1,19 @@
-"""Trust rules, teams, grants and allocations that are about nobody and nothing here. Only what is sure."""
+"""Teams, grants and allocations that are about nobody and nothing here. Only what is sure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from lemming.access.grants import why_no_grant
 from lemming.agents import Agent, TurnLimits, nearest_agent
 from lemming.base import paths
 from lemming.base.json_schema import flaw_of
 from lemming.base.jsontext import meant, nearest
-from lemming.base.patterns import is_named
-from lemming.org.blocks import TRUST_OF_TOOLS, Trust, TrustRule
-from lemming.org.when import fields_in
 from lemming.plugins.capabilities import missing_for_provider, missing_for_turn
 from lemming.plugins.shipped import PREFIXES
 from lemming.tick.soundness.known import WhatIsThere, Wrong, slips_in
 
-VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
-"""What the channels that ship make sure of (docs/trust.md); one of a plugin may make sure of anything."""
 _LATER = '"may_be_absent": true says that it is for later'
-
-
-def wrong_with_trust(trust: Trust, known: WhatIsThere) -> Iterator[Wrong]:
-    """Yield rules that are about nobody here, or are never reached, and patterns that fit no tool."""
-    for number, rule in enumerate(trust.rules):
-        at = f"/trust/rules/{number}"
-        named = [name for name in known.names if is_named(name, rule.from_)]
-        earlier = [it for it in trust.rules[:number] if not it.when and is_named(rule.from_, it.from_)]
-        if not named and not rule.may_be_absent:
-            hint = f"{nearest_agent(rule.from_, known.names)}; {_LATER}"
-            yield Wrong(f"{at}/from", f'"{rule.from_}" is the name of no agent', hint)
-        elif rule.when and not rule.may_be_absent and not any(map(known.is_channel, named)):
-            hint = "only what a channel has verified can be looked at; take `when` out"
-            yield Wrong(f"{at}/when", f'no channel speaks for "{rule.from_}"', hint)
-        elif (of := [*map(known.provider_of, named)]) and (field := _never_verified(rule, of)):
-            known_here = sorted({f"verified.{it}" for each in of for it in VERIFIED.get(each, ())})
-            hint = nearest(field, known_here) or f"there is {', '.join(known_here) or 'nothing'}"
-            yield Wrong(f"{at}/when", f'no channel of "{rule.from_}" verifies "{field}"', hint)
-        elif earlier:
-            hint = "the first rule that fits counts: move it up"
-            yield Wrong(f"{at}/from", f'an earlier rule ("{earlier[0].from_}") is about all of these', hint)
-    for pattern in () if trust.may_be_absent else trust.tools:
-        if pattern not in TRUST_OF_TOOLS and (why := known.why_no_tool(pattern)):
-            yield Wrong(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
-
-
-def _never_verified(rule: TrustRule, providers: Sequence[str]) -> str:
-    """Return the first field of a rule's condition that no channel makes sure of; empty for none."""
-    if not rule.when or not VERIFIED.keys() >= {*providers}:
-        return ""
-    known = {f"verified.{it}" for each in providers for it in VERIFIED[each]}
-    return next((it for it in fields_in(rule.when) if it not in known), "")
 
 
 def wrong_with_creators(known: WhatIsThere) -> Iterator[Wrong]:
