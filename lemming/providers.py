@@ -28,7 +28,7 @@ from lemming.plugins.capabilities import missing_for_provider
 from lemming.plugins.errors import place_of
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
-from lemming.plugins.shipped import PROVIDERS
+from lemming.plugins.shipped import CHANNELS, PROVIDERS
 from lemming.redaction import name_variables, redact
 
 __all__ = [
@@ -213,14 +213,9 @@ _BUILT_IN = {
     "cli": "lemming.llm.backends.cli:CliProvider",
     "scripted": "lemming.llm.backends.scripted:ScriptedProvider",
     "human": "lemming.llm.backends.human:HumanProvider",
-    "folder": "lemming.capabilities.channels.folder:FolderChannel",
-    "http": "lemming.capabilities.channels.http:HttpChannel",
-    "mail": "lemming.capabilities.channels.mail:MailChannel",
-    "command": "lemming.capabilities.channels.command:CommandChannel",
     "replay": "lemming.llm.backends.replay:ReplayProvider",
     **PROVIDERS,
 }
-_CHANNELS = frozenset({"folder", "http", "mail", "command"})
 _LAZY = {
     "OpenAIProvider": _BUILT_IN["openai"],
     "AnthropicProvider": _BUILT_IN["anthropic"],
@@ -282,7 +277,7 @@ def is_person(name: str, plugins: Sequence[str] | None = None) -> bool:
 def is_channel(name: str, plugins: Sequence[str] | None = None) -> bool:
     """Return whether the provider stands for a channel, so that no call is ever made."""
     if name in _BUILT_IN:  # not loaded for the question
-        return name in _CHANNELS
+        return name in CHANNELS
     found = _providers(plugins).get(name)
     return found is not None and found.is_channel
 

@@ -23,7 +23,6 @@ import typer
 
 import lemming.journal.events
 from lemming.agents import Agent
-from lemming.capabilities.mcp.settings import McpSettings
 from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
 from lemming.commands.screen import tell
 from lemming.facts.findings.rules import RULES
@@ -198,7 +197,7 @@ def settings() -> str:
     """Return a table of the keys of each file of `config/`."""
     tables: dict[str, Any] = {"config/models.json": ModelEntry, "config/org.json": Org}
     tables |= {"config/credits.json": Allocation, "config/calendar.json": class_of_format("calendar")}
-    tables |= {"config/mcp.json": McpSettings}
+    tables |= {"config/mcp.json": class_of_format("mcp")}
     return "\n".join(f"## {file}\n\n{_table_of_keys(kind)}" for file, kind in tables.items())
 
 

@@ -38,6 +38,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
     ],
     "mcp": [{"permissions": {"tools": ["mcp.files.*"]}}, {"permissions": {"tools": ["mcp.files.read"]}}],
     "calendars": [{"model": {"key": "clock"}}],
+    "channels": [{"model": {"key": "box"}}],
     "plans": [{"model": {"key": "plan"}}],
     "skills": [{"skills": ["*"]}, {"guides": True}],
     "windows": [{"memory": {"max_tokens": 100}}],
@@ -50,6 +51,7 @@ NAMED_BY_ALL: dict[str, dict[str, Any]] = {
 """What `config/org.json` says that uses one."""
 
 PEOPLE = {"human": {"provider": "human"}}
+BOX = {"box": {"provider": "folder", "options": {"path": "./shared/box", "to": "bob"}}}
 PROGRAMS = {name: {"provider": name, "prompt": "values"} for name in ("clock", "plan")}
 
 RUN = """
@@ -94,7 +96,8 @@ def pytest_in(place: Path, *paths: str) -> subprocess.CompletedProcess[str]:
 def plain(base: Path, **ada: Any) -> Path:
     """Return an organisation of two, of whom one may use a capability."""
     script = [{"reply": say("hello", memory_updates=[{"key": "seen", "value": 1}])}]
-    return make_org(base, resume("ada", **ada), resume("bob"), models=PROGRAMS, script=script)
+    models = PROGRAMS | (BOX if ada.get("model") == {"key": "box"} else {})
+    return make_org(base, resume("ada", **ada), resume("bob"), models=models, script=script)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -7,11 +7,11 @@ from dataclasses import asdict
 import typer
 
 from lemming.agents import survey_agents
+from lemming.capabilities.channels.states import ChannelState, channel_states
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show_json, show_table, tell
 from lemming.commands.trust import load_settings
-from lemming.facts.channels import ChannelState, channel_states
 
 
 def channels(ctx: typer.Context, as_json: AsJson = False) -> None:

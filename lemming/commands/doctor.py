@@ -32,6 +32,7 @@ from lemming.journal.file import journal_ticks, read_journal
 from lemming.llm.prices import price_of, shutdown_of
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import why_missing
 from lemming.sandbox.run import sandbox_status
 from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
@@ -262,10 +263,11 @@ def _models(base: OrgPath, config: Config) -> Iterator[Finding]:
 
 
 def _channels(base: OrgPath, config: Config) -> Iterator[Finding]:
-    if not config.has_channels:
+    if not config.has_channels or why_missing("channels"):
         return
+    from lemming.capabilities.channels.states import channel_states
     from lemming.capabilities.serving.serve import is_served
-    from lemming.facts.channels import channel_states, troubles_of_channels
+    from lemming.facts.channels import troubles_of_channels
 
     survey = survey_agents(base)
     troubles, found = troubles_of_channels(base, survey, config), channel_states(base, survey, config)

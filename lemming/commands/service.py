@@ -15,7 +15,6 @@ from lemming.commands.options import AsJson, duration
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, show_text, tell
 from lemming.errors import UsageError
-from lemming.facts.channels import channel_states
 from lemming.facts.reach import reaches
 from lemming.files import fs
 from lemming.org.config import Config, load_config
@@ -116,6 +115,10 @@ def service(
 
 def _served(base: OrgPath, config: Config) -> list[str]:
     """Return the agents that are channels somebody has to listen for."""
+    if not config.has_channels:
+        return []
+    from lemming.capabilities.channels.states import channel_states
+
     states = channel_states(base, survey_agents(base), config)
     return [it.agent for it in states if it.seen_to_by == "serve"]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.agents import agent_folders, survey_agents
+from lemming.agents import agent_folders
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
@@ -78,8 +78,6 @@ def problems_in(base: OrgPath, agent: str | None = None, opened: Opened | None =
     except ConfigError as error:
         problems = list(error.problems)
     found = [*problems, *_about_counter(base, agent), *problems_of_agents(base, config, agent, opened)]
-    if config and agent is None:
-        found += _about_channels(base, config)
     if agent is None:
         found += problems_of_cases(base)
     if config:
@@ -90,14 +88,6 @@ def problems_in(base: OrgPath, agent: str | None = None, opened: Opened | None =
         return [*found, *problems_of_requests(base, agent)]
     except LemmingError:  # it is among what was found
         return found
-
-
-def _about_channels(base: OrgPath, config: Config) -> list[Problem]:
-    if not config.has_channels:
-        return []
-    from lemming.facts.channels import problems_of_channels
-
-    return list(problems_of_channels(base, survey_agents(base), config))
 
 
 def _about_counter(base: OrgPath, agent: str | None) -> list[Problem]:

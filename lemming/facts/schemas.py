@@ -116,15 +116,11 @@ def _calendar() -> Schema:
 
 
 def _mcp() -> Schema:
-    from lemming.capabilities.mcp.settings import McpSettings
-
-    return _of_a_file(McpSettings)
+    return _of_a_file(class_of_format("mcp"))
 
 
 def _mcp_lock() -> Schema:
-    from lemming.capabilities.mcp.known import Known
-
-    return _of_a_file(Known)
+    return _of_a_file(class_of_format("mcp_lock"))
 
 
 def _turn() -> Schema:

@@ -11,6 +11,7 @@ from lemming.agents import Agent, Survey
 from lemming.base.clock import SystemClock, timestamp
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
 from lemming.errors import LemmingError, Problem
+from lemming.facts.channels import troubles_of_channels
 from lemming.facts.health import Trouble, seconds_since_tick, troubles_of
 from lemming.facts.next_turn import next_turn
 from lemming.journal.file import newest_journals, read_journal
@@ -122,10 +123,7 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
     engine, is_interrupted = running_engine(base), has_been_interrupted(base, tick)
     lines = _lines(base, config, survey, tick)
     troubles = [*troubles_of(base, survey), *also, *_of_the_tick(base, tick, is_interrupted, engine)]
-    if config.has_channels:
-        from lemming.facts.channels import troubles_of_channels
-
-        troubles += troubles_of_channels(base, survey, config)
+    troubles += troubles_of_channels(base, survey, config)
     if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
         troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
     named = {trouble.about for trouble in troubles}

@@ -98,6 +98,19 @@ SHIPPED: Mapping[str, TableLine] = {
             used=_asks_persons,
         ),
         TableLine(
+            "channels",
+            "lemming.capabilities.channels.capability:ChannelsInUse",
+            providers={
+                "folder": "lemming.capabilities.channels.folder:FolderChannel",
+                "http": "lemming.capabilities.channels.http:HttpChannel",
+                "mail": "lemming.capabilities.channels.mail:MailChannel",
+                "command": "lemming.capabilities.channels.command:CommandChannel",
+            },
+            commands=("channels", "serve"),
+            carrier="lemming.capabilities.channels.between:Channels",
+            reaches=lambda config, _: config.has_channels,
+        ),
+        TableLine(
             "gates",
             "lemming.capabilities.gates.capability:Gates",
             resume={"gates": "lemming.capabilities.gates.keys:OfResume"},
@@ -107,6 +120,10 @@ SHIPPED: Mapping[str, TableLine] = {
         TableLine(
             "mcp",
             "lemming.capabilities.mcp.capability:Mcp",
+            formats={
+                "mcp": "lemming.capabilities.mcp.settings:McpSettings",
+                "mcp_lock": "lemming.capabilities.mcp.known:Known",
+            },
             commands=("mcp",),
             source="lemming.capabilities.mcp.offered:McpTools",
             prefix="mcp.",
@@ -194,13 +211,6 @@ WITHIN: Mapping[str, TableLine] = {
             used=lambda agent, _: agent.turn.strategy,
         ),
         TableLine(
-            "channels",
-            "lemming.capabilities.channels.capability:ChannelsInUse",
-            commands=("channels",),
-            carrier="lemming.capabilities.channels.between:Channels",
-            reaches=lambda config, _: config.has_channels,
-        ),
-        TableLine(
             "toolbox",
             "lemming.capabilities.toolbox.capability:Toolbox",
             tools={
@@ -243,6 +253,8 @@ ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked
 USED = {name: it.used for name, it in LISTED.items() if it.used}
 IN_TICKS = frozenset(name for name, it in LISTED.items() if it.tick)
 PROVIDERS = {name: place for it in LISTED.values() for name, place in it.providers.items()}
+CHANNELS = frozenset(name for it in LISTED.values() if it.carrier for name in it.providers)
+"""The providers that ship which are channels."""
 OF_PROVIDER = {provider: it.name for it in LISTED.values() for provider in it.providers}
 WRITERS = {tool: it.name for it in LISTED.values() for tool in it.writers}
 GRANTED = {tool: key for it in LISTED.values() for tool, key in it.granted.items()}

@@ -29,10 +29,10 @@ from lemming.capabilities.channels.mail_text import (
     sender_of,
     text_of_mail,
 )
+from lemming.capabilities.channels.states import channel_states
 from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
 from lemming.errors import DiskError, RequestRejected, Unavailable
-from lemming.facts.channels import channel_states
 from lemming.facts.health import troubles_of
 from lemming.messages import send
 from lemming.org.config import load_config

@@ -8,9 +8,11 @@ from typing import Any
 
 from lemming.access.bound import program
 from lemming.access.trust import Reach
-from lemming.agents import Agent
+from lemming.agents import Agent, survey_agents
+from lemming.capabilities.channels.states import problems_of_channels
+from lemming.errors import Problem
 from lemming.org.config import MODELS_FILE, Config
-from lemming.org.organisation import Organisation
+from lemming.org.organisation import Organisation, OrgPath
 from lemming.redaction import without_userinfo
 from lemming.turn.seams import Capability
 
@@ -19,6 +21,11 @@ class ChannelsInUse(Capability):
     """Channels, which speak for agents whose model key has a provider that is one."""
 
     name = "channels"
+
+    def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield what makes a channel talk to nobody."""
+        if only is None and config.has_channels:
+            yield from problems_of_channels(base, survey_agents(base), config)
 
     def reaches(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
