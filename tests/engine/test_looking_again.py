@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import shutil
@@ -33,8 +32,7 @@ from lemming.mail.index import KEPT_BYTES, EntryIndex
 from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
-from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.testing.faults import refuse_look
+from lemming.testing import make_org, resume, say
 from lemming.tick.idle import IdleAgents
 
 pytestmark = pytest.mark.usefixtures("stamps")
@@ -122,32 +120,6 @@ def test_an_entry_that_was_read_or_written_is_not_looked_at_again_until_its_fold
     assert texts(index) == ["as it was"] * 2
     write(tmp_path, "ada", 3, "b", "beside")
     assert texts(index) == ["as it is", "as it is", "beside"]
-
-
-def test_an_entry_that_comes_by_hand_has_no_other_of_its_outbox_read_again(base: Path) -> None:
-    open_for_all = {"read_outboxes": ["*"], "tools": []}
-    make_org(
-        base,
-        resume("ada", permissions=open_for_all, turn={"take": "one"}),
-        resume("clock", model={"key": "clock"}, permissions=open_for_all),
-        resume("post", model={"key": "human"}),
-        org={"timezone": "UTC"},
-        script=[{"reply": say("x")}],
-    )
-    jobs = {"daily": {"agent": "ada", "text": "x", "cron": "0 9 * * *"}}
-    fs.publish(base, "config/calendar.json", json.dumps({"jobs": jobs}).encode())
-    for number in range(30):
-        write(base, "post", 0, f"mail{number}")
-    wait_for_rest(base)
-    org = Organisation(base)
-    run_once(org, clock=FrozenClock())
-    for number in range(3):
-        write(base, "post", 1, f"more{number}")
-        with refuse_look(base, 0, errno.EIO) as looks:
-            run_once(org, clock=FrozenClock())
-        opened_files = [it for it in looks if it.startswith("open agents/post/outbox/")]
-        assert 1 <= len(opened_files) <= 2 * (number + 1)  # and those of which stamps tell nothing yet
-        assert all("more" in it for it in opened_files)
 
 
 def test_an_entry_put_in_the_place_of_another_is_seen_also_in_one_instant(tmp_path: Path) -> None:

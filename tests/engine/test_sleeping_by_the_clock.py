@@ -11,9 +11,7 @@ import pytest
 from asleep import EVERY_TENTH, MINUTE, Alarm, Night, human, reader
 
 from lemming.base.clock import FrozenClock, timestamp
-from lemming.base.jsontext import pretty
 from lemming.engine import load_tick, run_opened
-from lemming.files import fs
 from lemming.journal.events import Event, Sleeping
 from lemming.messages import send
 from lemming.service.sleep import Sleeper
@@ -94,18 +92,3 @@ def test_who_is_paused_wakes_nobody(base: Path) -> None:
         for _ in range(7):
             night.tick()
         assert all("ada" not in sleeping.due for sleeping in night.told(Sleeping))
-
-
-def test_a_job_of_the_calendar_ends_the_sleep_at_its_moment(base: Path) -> None:
-    calendar = resume("calendar", model={"key": "clock"})
-    make_org(base, calendar, reader("dan", permissions={"read_outboxes": ["calendar"]}))
-    job = {"agent": "dan", "text": "Now.", "cron": "30 8 * * *", "timezone": "Europe/Berlin"}
-    fs.publish(base, "config/calendar.json", pretty({"jobs": {"now": job}}))
-    with asleep(base) as night:
-        night.tick()  # dan's first turn
-        assert night.tick().is_quiet
-        assert night.alarm.now == pytest.approx(HOUR / 2 - 20, abs=0.01)
-        assert night.told(Sleeping)[-1].due == ["calendar"]
-        assert [turn.agent for turn in night.tick().turns] == ["calendar", "dan"]
-        assert night.tick().is_quiet
-        assert night.told(Sleeping)[-1].due == []
