@@ -50,7 +50,7 @@ def put_together(base: Path, taken: Taken, template: Mapping[str, bytes]) -> Put
     own = {path: raw for path, raw in taken.files.items() if _agent_in(path) in taken.resumes}
     agents = {**files, **own}
     there = [path for path in agents if _is_there(base, path)]
-    was_cut_off = len(there) < len(agents) and all(_holds(base, path, agents[path]) for path in there)
+    was_cut_off = len(there) < len(agents) and all(fs.holds(base / path, agents[path]) for path in there)
     if there and not was_cut_off:
         names = ", ".join(there[:4]) + (", ..." if len(there) > 4 else "")
         hint = "rename them there, or move these away: `lemming agents rename`"
@@ -63,15 +63,8 @@ def write(base: Path, put: Put) -> None:
     if put.models is not None:
         fs.publish(base, MODELS_FILE, put.models)
     for path in sorted(put.files, key=lambda path: (path.endswith("/resume.json"), path)):
-        if not fs.create(base, path, put.files[path]) and not _holds(base, path, put.files[path]):
+        if not fs.create(base, path, put.files[path]) and not fs.holds(base / path, put.files[path]):
             raise UsageError(f"{path} came meanwhile; the rest was not written", where=str(base))
-
-
-def _holds(base: Path, path: str, content: bytes) -> bool:
-    try:
-        return fs.read_bytes(base / path, len(content) + 1) == content
-    except OSError:
-        return False
 
 
 def _optional(base: Path, taken: Taken) -> dict[str, bytes]:

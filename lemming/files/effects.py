@@ -60,7 +60,7 @@ def apply_effect(base: Path, effect: FileEffect, *, again: bool = False, sync: b
     Raises `DiskError`; one about a folder outside the organisation concerns that file only.
     """
     root = Path(effect.root) if effect.root else base
-    if again and not effect.removes and _holds(f"{root}/{effect.path}", effect.content):
+    if again and not effect.removes and fs.holds(f"{root}/{effect.path}", effect.content):
         return
     try:
         if not effect.removes:
@@ -70,13 +70,6 @@ def apply_effect(base: Path, effect: FileEffect, *, again: bool = False, sync: b
     except DiskError as error:
         error.concerns_one_file |= bool(effect.root)
         raise
-
-
-def _holds(path: str, content: bytes) -> bool:
-    try:
-        return fs.read_bytes(path, len(content)) == content
-    except OSError:
-        return False
 
 
 def _digest_of(path: str) -> str:

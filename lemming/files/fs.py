@@ -331,6 +331,14 @@ def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
     return read_with_status(path, limit_bytes)[0]
 
 
+def holds(path: str | os.PathLike[str], content: bytes) -> bool:
+    """Return whether a regular file holds these bytes and no others."""
+    try:
+        return read_bytes(path, len(content)) == content
+    except OSError:
+        return False
+
+
 @looking
 def read_with_status(path: str | os.PathLike[str], limit_bytes: int) -> tuple[bytes, os.stat_result]:
     """Return a file's bytes as `read_bytes` does, and its status just before they were read."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import blake2b
-from typing import TypeVar
 
 from lemming.base.jsontext import compact
 from lemming.errors import CorruptState
@@ -13,9 +12,7 @@ from lemming.journal.file import read_plan
 from lemming.journal.records import TickStarted
 from lemming.messages import entry_id
 from lemming.org.organisation import OrgPath
-from lemming.timeline.record import RecordedTick, TurnRecord
-
-T = TypeVar("T")
+from lemming.timeline.record import TurnRecord
 
 LOOKED_BACK = 32
 """Of so many ticks the entries are known by their ids; what is older was rarely new to anybody."""
@@ -42,13 +39,16 @@ class Sources:
     """Finds the turns that wrote entries. Ticks that are asked about one after another are looked at once."""
 
     def __init__(self, base: OrgPath) -> None:
-        self._base = base
-        self._plans: OrderedDict[int, TickStarted | None] = OrderedDict()
-        self._authors: OrderedDict[int, dict[str, str]] = OrderedDict()
+        self._base, self._latest = base, -1
+        self._plan = lru_cache(2 * LOOKED_BACK)(self._read_plan)
+        self._authors_of = lru_cache(2 * LOOKED_BACK)(self._read_authors)
 
-    def note(self, tick: RecordedTick) -> None:
-        """Take note of the plan of a tick, which then need not be read."""
-        _keep(self._plans, tick.tick, tick.begin)
+    def note(self, tick: int) -> None:
+        """Take note of a tick whose turns are asked about; after a rewind one comes again, and is another."""
+        if tick <= self._latest:
+            self._plan.cache_clear()
+            self._authors_of.cache_clear()
+        self._latest = tick
 
     def of(self, turn: TurnRecord) -> Iterator[tuple[bytes, bytes]]:
         """Yield the trace and the span of each turn that wrote what a turn was shown as new, each once."""
@@ -66,30 +66,14 @@ class Sources:
                 trace = trace_id_of(plan)
                 yield trace, span_id_of(trace, author)
 
-    def _authors_of(self, tick: int) -> dict[str, str]:
+    def _read_authors(self, tick: int) -> dict[str, str]:
         """Return who of a tick's turns has written entries of which ids, written or not."""
-        if tick not in self._authors:
-            plan = self._plan(tick)
-            _keep(self._authors, tick, dict(_ids(tick, plan.order if plan else ())))
-        return self._authors[tick]
+        plan = self._plan(tick)
+        order = plan.order if plan else ()
+        return {entry_id(tick, it, index): it for it in order for index in range(ENTRIES_OF_A_TURN)}
 
-    def _plan(self, tick: int) -> TickStarted | None:
-        if tick not in self._plans:
-            try:
-                plan = read_plan(self._base, tick)
-            except CorruptState:  # of another tick than the one that was asked for: it goes without
-                plan = None
-            _keep(self._plans, tick, plan)
-        return self._plans[tick]
-
-
-def _ids(tick: int, authors: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for author in authors:
-        for index in range(ENTRIES_OF_A_TURN):
-            yield entry_id(tick, author, index), author
-
-
-def _keep(known: OrderedDict[int, T], tick: int, value: T) -> None:
-    known[tick] = value
-    while len(known) > 2 * LOOKED_BACK:
-        known.popitem(last=False)
+    def _read_plan(self, tick: int) -> TickStarted | None:
+        try:
+            return read_plan(self._base, tick)
+        except CorruptState:  # of another tick than the one that was asked for: it goes without
+            return None

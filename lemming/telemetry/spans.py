@@ -40,7 +40,7 @@ class Spans:
 
         Raises `CorruptState` where a turn's start stands in a journal that is gone.
         """
-        self._sources.note(tick)
+        self._sources.note(tick.tick)
         trace, began = trace_id_of(tick.begin), moment_ms(tick.begin.at)
         root, spans, ended = span_id_of(trace), list[Json](), began
         for turn in tick.turns:
