@@ -13,7 +13,7 @@ from lemming.capabilities.approvals.deciding import decide
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.messages import read_outbox_entries
-from lemming.testing import FrozenClock, say, write_script
+from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 __all__ = ["address", "browser", "org", "original", "pytestmark"]  # fixtures
 
@@ -214,3 +214,27 @@ def test_who_looks_only_has_no_buttons_that_write(browser: Any, org: Path) -> No
         tab.keyboard.press("u")
         playwright.expect(tab.locator(".queue .open")).to_have_count(2)
     assert len(read_outbox_entries(org, "human")) == before
+
+
+def test_the_fourth_of_what_waits_is_approved_in_four_keys(browser: Any, tmp_path: Path) -> None:
+    names = ("ada", "bob", "cyd", "dan")
+    may: dict[str, Any] = {"read_outboxes": ["*"], "tools": ["file_write"]}
+    calls = [{"tool": "file_write", "args": {"path": "a.txt", "content": "a"}}]
+    script = [{"agent": name, "tick": 1, "step": 0, "reply": say("", tool_calls=calls)} for name in names]
+    base = make_org(
+        tmp_path / "org",
+        *(resume(name, permissions=may) for name in names),
+        resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"], "tools": []}),
+        models={"human": {"provider": "human"}},
+        org={"gates": [{"at": "call", "tool": "file_write", "then": "ask"}]},
+        script=[*script, {"reply": say("")}],
+    )
+    run_once(base, clock=FrozenClock())
+    with page_of(base, port=0) as address, opened(browser, address, "waiting") as tab:
+        tab.wait_for_selector(".item h3:has-text('ada')")
+        for key, shown in (("j", "bob"), ("j", "cyd"), ("j", "dan")):
+            tab.keyboard.press(key)
+            tab.wait_for_selector(f".item h3:has-text('{shown}')")
+        tab.keyboard.press("a")
+        tab.wait_for_selector("[role=status]:has-text('Approved: dan')")
+    assert [it.payload["decision"] for it in read_outbox_entries(base, "human")] == ["approve"]
