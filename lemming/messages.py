@@ -50,7 +50,7 @@ class OutboxEntry:
     kind: MessageKind
     payload: dict[str, Any] = field(metadata=about('Free form; "text" is what prompts show first.'))
     tags: list[str] = field(default_factory=list)
-    created_at: str = field(default="", metadata=about("UTC time, for people; nothing is ordered by it."))
+    created_at: str = field(default="", metadata=about("UTC time, for people: no tick goes by it, the page orders by it."))
 
     @once
     def file(self) -> str:
