@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from lemming.base import paths
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import compact, locate, meant, nearest
-from lemming.errors import ConfigError, Problem
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.stamps import (
     Identity,

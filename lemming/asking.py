@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 from lemming import engine
 from lemming.base.clock import Clock
+from lemming.base.errors import OrgBusy, UsageError
 from lemming.base.times.spoken import Expires
-from lemming.capabilities.answers.payloads import answer_in
 from lemming.capabilities.requests.entries import write_request
 from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, note_as_read, person_for
 from lemming.capabilities.requests.rest import goes_on, rest_of
 from lemming.capabilities.requests.typed import Schema, schema_of
-from lemming.errors import OrgBusy, UsageError
 from lemming.journal.events import Event, Observer, TickBegins, ignore
 from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.journal.report import TurnReport
+from lemming.mail.answers import answer_in
 from lemming.mail.requests import End, Requests, RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import survey_agents
+from lemming.base.errors import UsageError
 from lemming.base.times.here import zone_here
-from lemming.errors import UsageError
 from lemming.exchange.applying import changes_of, write
 from lemming.exchange.one_file import wanted_of
 from lemming.exchange.shorthand import WordDefaults

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from lemming.base.errors import UsageError
 from lemming.base.version import __version__
 from lemming.commands.failures import guarded
 from lemming.commands.screen import show, show_text
 from lemming.commands.session import Session
-from lemming.errors import UsageError
 from lemming.plugins.capabilities import missing_for_command
 
 COMMANDS = {

@@ -15,7 +15,7 @@ from pathlib import Path
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.clock import Clock, elapsed_ms
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.files import fs
 from lemming.files.stamps import is_there
 from lemming.journal.events import Observer, TickBegins, TickEnds, ignore

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base import paths
-from lemming.errors import DiskError
+from lemming.base.errors import DiskError
+from lemming.base.redaction import redact_bytes, redact_json
 from lemming.files import fs
 from lemming.files.stamps import status_of
-from lemming.redaction import redact_bytes, redact_json
 
 ROTATE_BYTES = 8 << 20
 """A log that has grown past this when it is closed becomes `<name>.1`, in the place of the one before."""

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, cast
 
 from lemming.base import paths
 from lemming.base.clock import Clock, SystemClock, parse_timestamp, timestamp
+from lemming.base.errors import CorruptState, Problem, ToolError
 from lemming.base.jsontext import JsonProblem, parse, pretty
-from lemming.errors import CorruptState, Problem, ToolError
+from lemming.base.redaction import redact_json
 from lemming.files import fs
 from lemming.files.descriptors import Around
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.stamps import Listing, is_there, list_again
 from lemming.org.organisation import Organisation
-from lemming.redaction import redact_json
 
 MEMORY_LIMIT_BYTES = 256 << 10
 _READ_LIMIT_BYTES = MEMORY_LIMIT_BYTES + 64  # beside its value, the engine says how far it is trusted

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 from lemming.agents import AgentPermissions, agent_folders
 from lemming.base import paths
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import compact, pretty, to_line
 from lemming.base.kinds import MessageKind
 from lemming.base.once import once
 from lemming.base.quoting import digest_of, quoted
+from lemming.base.redaction import redact_json
 from lemming.base.times.spoken import moment_of
-from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.files.documents import read_text, unreadable
 from lemming.files.effects import FileEffect
@@ -29,7 +30,6 @@ from lemming.files.fitting import about
 from lemming.org.config import load_config
 from lemming.org.format import require_known_format
 from lemming.org.organisation import OrgPath
-from lemming.redaction import redact_json
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
@@ -50,7 +50,7 @@ class OutboxEntry:
     kind: MessageKind
     payload: dict[str, Any] = field(metadata=about('Free form; "text" is what prompts show first.'))
     tags: list[str] = field(default_factory=list)
-    created_at: str = field(default="", metadata=about("UTC time, for people: no tick goes by it, the page orders by it."))
+    created_at: str = field(default="", metadata=about("UTC time, for people: no tick goes by it."))
 
     @once
     def file(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lemming.base.clock import Clock
-from lemming.errors import LemmingError, NotTrusted
+from lemming.base.errors import LemmingError, NotTrusted
 from lemming.journal.events import Observer
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation

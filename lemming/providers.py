@@ -14,22 +14,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from lemming.base.errors import AnswerTooLarge, ConfigError, ContractError, LemmingError, UnknownModel
 from lemming.base.jsontext import nearest
 from lemming.base.model_servers import SERVERS
-from lemming.errors import (
-    AnswerTooLarge,
-    ConfigError,
-    ContractError,
-    LemmingError,
-    UnknownModel,
-)
+from lemming.base.redaction import name_variables, redact
 from lemming.files.documents import value_of
 from lemming.plugins.capabilities import missing_for_provider
 from lemming.plugins.errors import place_of
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
 from lemming.plugins.shipped import CHANNELS, PROVIDERS
-from lemming.redaction import name_variables, redact
 
 __all__ = [
     "LLMProvider",

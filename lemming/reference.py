@@ -272,9 +272,9 @@ def types() -> str:
 
 
 _ABOUT_TYPES = """Classes that more than one module uses. Families that stand elsewhere: errors
-(`lemming/errors.py`), commands ([cli.md](cli.md)), backends (`lemming/llm/backends/`), records of the journal
+(`lemming.errors`), commands ([cli.md](cli.md)), backends (`lemming/llm/backends/`), records of the journal
 and their parts ([formats.md](formats.md)), and what tests use (`lemming.testing`)."""
-FAMILIES = ("errors", "commands", "llm.backends", "journal.records", "journal.parts", "testing")
+FAMILIES = ("base.errors", "commands", "llm.backends", "journal.records", "journal.parts", "testing")
 
 
 class PublicType(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sampling import EVERYTHING
 
-from lemming import redaction
+from lemming.base import redaction
 from lemming.files.fs import AppendFile
 from lemming.files.stamps import learn_stamps
 

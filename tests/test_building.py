@@ -10,8 +10,8 @@ import pytest
 
 import lemming
 from lemming.agents import load_agent
+from lemming.base.errors import LemmingError
 from lemming.engine import run_once
-from lemming.errors import LemmingError
 from lemming.exchange.one_file import document_of
 from lemming.testing import say, tree, write_script
 from lemming.tools import tool

@@ -13,9 +13,9 @@ import pytest
 import typer
 from jsonschema import Draft202012Validator
 
+from lemming.base.errors import UsageError
 from lemming.capabilities.skills.skill import skill_of
 from lemming.cli import _root_and_rest, load_command, run
-from lemming.errors import UsageError
 from lemming.facts.schemas import FORMATS, schema_of
 
 ROOT = Path(__file__).parent.parent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.errors import DiskError
+from lemming.base.errors import DiskError
 from lemming.files import fs
 from lemming.files.folder import WORTHWHILE_AFTER
 

@@ -21,8 +21,8 @@ LONGEST_FILE = 400
 
 # From the ground up. A room is a folder, or a module beside the folders; it imports from floors below only.
 FLOORS = (
-    {"errors", "redaction"},
-    {"base", "plugins"},
+    {"base"},
+    {"errors", "plugins"},
     {"files"},
     {"logging_config", "providers"},
     {"org"},
@@ -38,8 +38,9 @@ FLOORS = (
     {"open_to_run"},
     {"engine"},
     {"asking", "building", "timeline"},
-    {"facts", "rehearsal"},
-    {"dashboard", "evals", "telemetry"},
+    {"facts"},
+    {"evals", "telemetry"},
+    {"dashboard"},
     {"commands"},
     {"cli"},
     {"__main__", "reference"},
@@ -53,20 +54,16 @@ NEEDS = {
     "channels": set(),
     "gates": {"judges", "trust"},
     "judges": {"requests"},
-    "mcp": {"answers"},
-    "plans": {"answers", "requests"},
-    "requests": {"answers"},
-    "serving": {"answers", "channels", "requests"},
+    "mcp": set(),
+    "plans": {"requests"},
+    "requests": set(),
+    "serving": {"channels", "requests"},
     "skills": set(),
     "store": set(),
     "strategies": set(),
     "toolbox": {"store"},
     "trust": set(),
     "windows": set(),
-}
-# What the engine still knows by name. Nothing is added here.
-STILL_BY_NAME = {
-    "turn": {"answers"},
 }
 SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
@@ -118,15 +115,15 @@ OF_THE_PROCESS = {
         "_levels",
     ): "what a caller set by setup_logging, which shares but a path with run_tick",
     (
-        "redaction/__init__.py",
+        "base/redaction/__init__.py",
         "_known",
     ): "a secret is kept out of every file, whoever named it",
-    ("redaction/__init__.py", "_named"): "as _known",
+    ("base/redaction/__init__.py", "_named"): "as _known",
     (
         "capabilities/toolbox/functions/workers.py",
         "_LOADED",
     ): "to load files of tools takes half a second, for each tick",
-    ("redaction/__init__.py", "_written"): "as _known",
+    ("base/redaction/__init__.py", "_written"): "as _known",
     ("plugins/registry.py", "_registrations"): "a module registers as it is imported, once in a process",
     ("plugins/registry.py", "_installed"): "as _registrations",
     ("plugins/registry.py", "_offered"): "made of _registrations",
@@ -233,8 +230,7 @@ def not_below(name: str, *, types_only: bool) -> set[str]:
     if not own:  # the package itself
         return set()
     used = {floor_room(module) for module in own_imports(name, types_only=types_only)} - {own, "lemming"}
-    still = {CAPABILITIES} if own in STILL_BY_NAME else set[str]()
-    return {room for room in used if FLOOR_OF[room] >= FLOOR_OF[own]} - still
+    return {room for room in used if FLOOR_OF[room] >= FLOOR_OF[own]}
 
 
 def test_only_who_is_above_imports_a_capability_and_it_only_what_it_needs() -> None:
@@ -248,7 +244,7 @@ def test_only_who_is_above_imports_a_capability_and_it_only_what_it_needs() -> N
         elif FLOOR_OF.get(own, len(FLOORS)) < FLOOR_OF[CAPABILITIES]:
             found.setdefault(own, set()).update(capabilities)
     assert {name: used for name, used in found.items() if name in NEEDS} == NEEDS
-    assert {name: used for name, used in found.items() if used and name not in NEEDS} == STILL_BY_NAME
+    assert {name: used for name, used in found.items() if used and name not in NEEDS} == {}
 
 
 def test_imports_form_no_circle() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.errors import CorruptState
+from lemming.base.errors import CorruptState
 from lemming.journal.ledger import AgentState, read_state, write_state
 
 pytestmark = pytest.mark.usefixtures("stamps")

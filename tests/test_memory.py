@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import CorruptState, ToolError
 from lemming.base.jsontext import compact, parse
-from lemming.errors import CorruptState, ToolError
 from lemming.memory import (
     MEMORY_LIMIT_BYTES,
     append_memory_event,

@@ -10,7 +10,7 @@ from pathlib import Path
 from lemming.access.grants import DEPTH_LIMIT, Place, resolve
 from lemming.access.open import NOTHING_REMOVED, Removed, read_text, scan_folder
 from lemming.agents import Agent
-from lemming.errors import ToolError
+from lemming.base.errors import ToolError
 
 FILES_LIMIT = 5000
 BYTES_LIMIT = 16 << 20

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from lemming.access.grants import resolve
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.errors import ToolError
+from lemming.base.errors import ToolError
 
 NOT_THERE = ""
 """What a file holds that is not there, and that the call names as one."""

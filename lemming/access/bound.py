@@ -11,8 +11,8 @@ from typing import Any
 
 from lemming.access.plugin_files import files_of_module
 from lemming.access.trust import Reach
+from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
-from lemming.errors import LemmingError
 from lemming.files.stamps import FileCache
 from lemming.org.organisation import Organisation, OrgPath
 

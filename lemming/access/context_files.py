@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from lemming.access.grants import Place, resolve
 from lemming.access.open import scan_folder
-from lemming.errors import ToolError
+from lemming.base.errors import ToolError
 from lemming.org.resume import Agent, ContextFile
 
 MOST = 64

@@ -8,7 +8,7 @@ from lemming.access.grants import resolve
 from lemming.access.open import write_effect
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.errors import PermissionDenied
+from lemming.base.errors import PermissionDenied
 from lemming.files.effects import FileEffect
 from lemming.memory import decode_memory
 from lemming.org.config import Org

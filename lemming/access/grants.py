@@ -13,8 +13,8 @@ from typing import Literal
 
 from lemming.agents import Agent
 from lemming.base import paths
+from lemming.base.errors import PermissionDenied, ToolError
 from lemming.base.paths import Components, below_a_name, components, place_of
-from lemming.errors import PermissionDenied, ToolError
 from lemming.files.effects import FileEffect
 
 Access = Literal["read", "write"]

@@ -20,7 +20,7 @@ from lemming.access import mounts
 from lemming.access.grants import NEVER_OPEN, Place, refuse_engines, resolve
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.errors import ToolError
+from lemming.base.errors import ToolError
 from lemming.files.effects import FileEffect
 from lemming.files.refusals import looking, require_about_one_file
 from lemming.files.stamps import is_there, status_of

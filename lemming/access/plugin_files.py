@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lemming.access.grants import resolve
 from lemming.agents import Agent, survey_agents
-from lemming.errors import ConfigError, LemmingError, Problem
+from lemming.base.errors import ConfigError, LemmingError, Problem
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.org.organisation import Organisation

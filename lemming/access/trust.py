@@ -17,8 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from lemming.base.errors import DiskError, NotTrusted
 from lemming.base.jsontext import JsonProblem, parse, pretty
-from lemming.errors import DiskError, NotTrusted
 from lemming.files import fs
 from lemming.files.stamps import is_there
 from lemming.org.config import Config

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from lemming.background.connections import BoundedServer
 from lemming.background.threads import keep_alive
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.org.organisation import OrgPath
 
 Server = TypeVar("Server", bound=BoundedServer)

@@ -16,13 +16,13 @@ from datetime import UTC, datetime, timedelta
 
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp, timestamp
+from lemming.base.errors import DiskError
 from lemming.base.jsontext import parse, pretty
-from lemming.errors import DiskError
+from lemming.base.redaction import excerpt
 from lemming.files import fs
 from lemming.files.documents import value_of
 from lemming.logging_config import EngineLog
 from lemming.org.organisation import OrgPath
-from lemming.redaction import excerpt
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 STEADY_S = 60.0

@@ -16,10 +16,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from typing import Any, Literal, NamedTuple
 
+from lemming.base.errors import ContractError
 from lemming.base.jsontext import MAX_DEPTH, JsonProblem, nearest, parse, to_line
 from lemming.base.kinds import MessageKind
 from lemming.base.paths import MEMORY_KEY, MEMORY_KEY_RULE
-from lemming.errors import ContractError
 
 REPLY_LIMIT_BYTES = 1 << 20
 MAX_ENTRIES = 64

@@ -12,6 +12,7 @@ import typer
 
 from lemming.access.trust import Agreement, Reach
 from lemming.agents import Agent, survey_agents
+from lemming.base.errors import DiskError, NotTrusted, UsageError
 from lemming.base.times.here import zone_here
 from lemming.commands.failures import tell_problem
 from lemming.commands.new_agent import surroundings
@@ -19,7 +20,6 @@ from lemming.commands.options import AsJson
 from lemming.commands.org import find_org_if_any, is_org
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.errors import DiskError, NotTrusted, UsageError
 from lemming.exchange.applying import Change, changes_of, write
 from lemming.exchange.one_file import LIMIT_BYTES, OrgPieces, document_of, wanted_of
 from lemming.exchange.shorthand import WordDefaults

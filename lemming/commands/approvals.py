@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.base.errors import ConfigError
 from lemming.base.jsontext import pretty
 from lemming.capabilities.approvals.deciding import find_waiting
 from lemming.capabilities.approvals.screens import call_of
@@ -15,7 +16,6 @@ from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.waiting import ForPerson, items_for, show_items
 from lemming.commands.whole import show_call
-from lemming.errors import ConfigError
 from lemming.messages import names_of, read_entry
 from lemming.org.organisation import OrgPath
 

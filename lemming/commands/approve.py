@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.approvals.always import let_pass, require_asking
 from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_waiting
@@ -14,7 +15,6 @@ from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.whole import show_call
-from lemming.errors import UsageError
 from lemming.org.organisation import OrgPath
 
 

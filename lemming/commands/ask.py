@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.base.json_schema import flaw_of
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 from lemming.capabilities.requests.costs import costs_of
@@ -16,7 +17,6 @@ from lemming.commands.asked import agree_to_run, put, show_answer
 from lemming.commands.options import AgentName, AsJson, AsPerson, Quiet, Trust, duration, ticks_or_time
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json
-from lemming.errors import UsageError
 
 Conversation = Annotated[
     str,

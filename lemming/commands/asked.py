@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.asking import AskOutcome, AtWork, ask
+from lemming.base.errors import is_of_a_provider
 from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE
 from lemming.commands.screen import one_line, show_pretty, show_text, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
-from lemming.errors import is_of_a_provider
 from lemming.journal.events import Event, ProblemFound
 from lemming.journal.records import TurnEnded
 from lemming.org.organisation import OrgPath

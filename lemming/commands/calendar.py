@@ -12,6 +12,7 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.base.times.cron import explained, next_occurrence, why_no_cron
 from lemming.base.times.words import said
@@ -27,7 +28,6 @@ from lemming.capabilities.calendars.coming import jobs_now
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, show_table, tell
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath

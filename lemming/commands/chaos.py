@@ -20,13 +20,13 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.errors import LemmingError, UsageError
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.commands.narration import Narrator
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import require_agreement
-from lemming.errors import LemmingError, UsageError
 from lemming.files import fs
 from lemming.history.copy_org import BILL_FILE, copy_org
 from lemming.journal.events import Event

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from lemming.base.errors import ConfigError, CorruptState
 from lemming.commands import doctor as machine
 from lemming.commands import validate as files
 from lemming.commands import verify as records
@@ -14,7 +15,6 @@ from lemming.commands.failures import tell_problem
 from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, painted, show, show_json
-from lemming.errors import ConfigError, CorruptState
 from lemming.org.organisation import Organisation
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_org

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.base.errors import NotAnOrg
 from lemming.base.jsontext import to_line
 from lemming.commands.options import AsJson
 from lemming.commands.screen import counted, in_dollars, one_line, show_cut, show_json, tell
 from lemming.commands.showing_differences import show_entry, show_file
-from lemming.errors import NotAnOrg
+from lemming.evals.rehearsal.compare import Comparison, ValueDifference
+from lemming.evals.rehearsal.compare import compare as compare_orgs
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation
-from lemming.rehearsal.compare import Comparison, ValueDifference
-from lemming.rehearsal.compare import compare as compare_orgs
 from lemming.timeline import span_of
 
 _VALUE_WIDTH = 200

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, show_table, tell
-from lemming.errors import UsageError
 from lemming.facts.costs import Cost, Costs, costs_by
 
 GROUPS = ("agent", "model", "request", "tick", "day")

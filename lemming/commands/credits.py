@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import Agent, survey_agents
+from lemming.base.errors import CorruptState, UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.commands.failures import tell_error
 from lemming.commands.options import AgentName, AnyAgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import in_dollars, show_json, show_table, tell
-from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.lock import changing, read_to_change

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import typer
 
 from lemming.agents import survey_agents
+from lemming.base.errors import UsageError
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.stopping import stop_on_signals
-from lemming.errors import UsageError
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.tick.plan import people_in

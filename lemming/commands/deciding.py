@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.capabilities.approvals.deciding import decide
 from lemming.capabilities.approvals.screens import waits_beside
 from lemming.capabilities.approvals.waiting import Word
@@ -11,7 +12,6 @@ from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.capabilities.requests.waiting import waiting as what_waits
 from lemming.commands.screen import show, show_json, tell
-from lemming.errors import UsageError
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation, OrgPath
 

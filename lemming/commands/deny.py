@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.capabilities.approvals.deciding import decide
 from lemming.commands.deciding import decide_all, tell_decided, that_wait
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org
 from lemming.commands.whole import show_folded
-from lemming.errors import UsageError
 
 
 def deny(

@@ -17,13 +17,13 @@ import typer
 
 from lemming.agents import agent_folders, survey_agents
 from lemming.base.clock import SystemClock
+from lemming.base.errors import LemmingError, NotAnOrg
 from lemming.base.version import __version__
 from lemming.capabilities.requests.waiting import said_of_waiting, waiting
 from lemming.commands.options import AsJson
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
-from lemming.errors import LemmingError, NotAnOrg
 from lemming.facts.checks import Opened, problems_of_agents, problems_of_config, share_of_each
 from lemming.facts.health import troubles_of
 from lemming.facts.privacy import places_open_to_all

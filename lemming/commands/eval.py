@@ -11,6 +11,7 @@ import typer
 
 from lemming.access import bound
 from lemming.access.trust import Reach
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import compact
 from lemming.commands.options import AsJson, Quiet, Trust
 from lemming.commands.org import find_org
@@ -26,7 +27,6 @@ from lemming.commands.screen import (
 )
 from lemming.commands.trust import require_agreement_to_copy
 from lemming.commands.why import lines_of
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.org.cases import Case, case_file, case_names, chosen
 from lemming.org.organisation import Organisation, OrgPath
@@ -105,9 +105,9 @@ def eval(  # the command's name
       lemming eval --model fast --model full --record
       lemming eval --json | jq -c 'select(.type == "eval_run") | [.case, .arm, .passed, .state_root]'
     """
+    from lemming.evals.rehearsal.budget import Spending
     from lemming.evals.results import junit
     from lemming.evals.suite import Manner, arms_of, run_suite
-    from lemming.rehearsal.budget import Spending
 
     base = find_org(ctx)
     places = _written_to(out, junit_file)

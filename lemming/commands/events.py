@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from lemming.agents import agent_folders
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.commands.following import Follow, Ticks, journals_meant
 from lemming.commands.narration import NAMES, facts_of
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org
 from lemming.commands.screen import show_json, tell
-from lemming.errors import UsageError
 from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.journal.records import RECORDS
 from lemming.telemetry.readings import events_in

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lemming.agents import RESUME_LIMIT_BYTES, survey_agents
+from lemming.base.errors import NotSent, UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.base.paths import resume_file
+from lemming.base.redaction import without_userinfo
 from lemming.commands.following import Follow, Ticks, journals_meant
 from lemming.commands.options import AnyAgentName, AsJson, noun
 from lemming.commands.org import find_agent, find_org
@@ -26,13 +28,11 @@ from lemming.commands.screen import (
     tell,
 )
 from lemming.commands.trust import load_settings
-from lemming.errors import NotSent, UsageError
 from lemming.exchange.a2a import card_of, description_in
 from lemming.exchange.template import template_files
 from lemming.exchange.whole_org import document_of_org
 from lemming.files import fs
 from lemming.org.organisation import Organisation
-from lemming.redaction import without_userinfo
 from lemming.tick.plan import takes_turns
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from typing import Any
 
 import typer
 
+from lemming.base.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
 from lemming.base.jsontext import nearest
 from lemming.commands import screen
 from lemming.commands.screen import ReaderGone, Style, tell
 from lemming.commands.session import Session
-from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
 from lemming.org.organisation import OrgPath
 
 INTERNAL_ERROR = 70

@@ -6,12 +6,12 @@ from typing import Annotated, get_args
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.base.kinds import FindingKind
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
-from lemming.errors import UsageError
 from lemming.facts.findings.find import findings_in
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at

@@ -10,6 +10,7 @@ import typer
 
 from lemming.agents import Survey, survey_agents
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import parse, pretty, to_line
 from lemming.capabilities.gates.foresee import Foreseen, outcomes
 from lemming.capabilities.gates.gate import Gate, Rule
@@ -20,7 +21,6 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_pretty, tell
 from lemming.commands.tools import arguments_from
 from lemming.commands.trust import load_settings
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.lock import changing, read_to_change
 from lemming.journal.verdicts import Then

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import one_line, show, show_json
-from lemming.errors import UsageError
 from lemming.facts.views.map import TICKS, Arrow, graph_of
 
 FORMATS = ("mermaid", "dot", "json")

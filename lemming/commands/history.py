@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.errors import OrgBusy
 from lemming.base.jsontext import parse, pretty
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, in_dollars, show_json, show_table, tell
-from lemming.errors import OrgBusy
 from lemming.files import fs
 from lemming.files.lock import changing, read_to_change
 from lemming.journal.file import journal_ticks

@@ -10,12 +10,12 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import Problem, UsageError
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AsJson, noun
 from lemming.commands.org import find_org, is_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.errors import Problem, UsageError
 from lemming.exchange.claude import take_claude
 from lemming.exchange.company import take_company
 from lemming.exchange.openclaw import take_openclaw

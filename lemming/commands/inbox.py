@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.commands.entries import show_entries, show_entries_as_json
 from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import tell
 from lemming.commands.trust import load_settings
-from lemming.errors import UsageError
 from lemming.facts.preview import preview_tick
 from lemming.journal.ledger import AgentState, amend_state, read_state
 from lemming.journal.read_mark import ReadMark

@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 import typer
 
 from lemming.access.trust import Agreement
+from lemming.base.errors import DiskError, UsageError
 from lemming.commands.beginning import FIRST, Beginning, ask_what_for, make_so
 from lemming.commands.dash import INSTALL, is_installed
 from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import is_org
 from lemming.commands.screen import show, show_json, tell
-from lemming.errors import DiskError, UsageError
 from lemming.exchange.template import TEMPLATES, template_files
 from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.files import fs

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.known import LOCK_FILE, KnownServer, differences, keep, known_servers
@@ -17,7 +18,6 @@ from lemming.commands.options import AsJson, Trust, noun
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
 from lemming.commands.trust import require_agreement
-from lemming.errors import UsageError
 from lemming.org.organisation import Organisation
 
 app = noun("See and try MCP servers, accept what they have, and be one.")

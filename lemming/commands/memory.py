@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from lemming import memory as store
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.commands.options import AgentName, AsJson, ListOfAnAgent, noun
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json, show_pretty, show_table, tell
-from lemming.errors import UsageError
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The memory's name.")]
 

@@ -10,12 +10,12 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock
+from lemming.base.errors import UsageError
 from lemming.base.paths import resume_file
 from lemming.commands.options import AsJson, Trust, agent_names
 from lemming.commands.org import describe_engine, find_agent, find_org, running_engine
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.commands.trust import load_settings, require_agreement
-from lemming.errors import UsageError
 from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.organisation import Organisation

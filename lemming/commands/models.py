@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.errors import UnknownModel
 from lemming.commands.model_choice import try_model, use_model
 from lemming.commands.options import AsJson, Quiet, noun
 from lemming.commands.org import find_org, find_org_if_any
 from lemming.commands.screen import show, show_json, show_table, tell, tell_on_last_line
 from lemming.commands.trust import load_settings
-from lemming.errors import UnknownModel
 from lemming.facts.readiness import readiness_of
 from lemming.llm.prices import price_of, shutdown_of
 from lemming.org.models import LOCAL_MODEL

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.base import paths
+from lemming.base.errors import ConfigError, is_of_a_provider
 from lemming.commands.screen import (
     ReaderGone,
     Style,
@@ -21,7 +22,6 @@ from lemming.commands.screen import (
     width_of,
 )
 from lemming.commands.watching import Watched
-from lemming.errors import ConfigError, is_of_a_provider
 from lemming.journal.events import (
     BatchNotSent,
     BatchWaiting,

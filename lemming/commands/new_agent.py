@@ -11,6 +11,7 @@ import typer
 
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent, survey_agents
 from lemming.base import paths
+from lemming.base.errors import ConfigError, ToolError, UnknownModel, UsageError
 from lemming.base.jsontext import nearest, parse, pretty
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.base.times.here import zone_here
@@ -18,7 +19,6 @@ from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, path_of_agent
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.errors import ConfigError, ToolError, UnknownModel, UsageError
 from lemming.exchange.shorthand import (
     DEFAULT_CREDITS,
     PLACEHOLDER,

@@ -9,12 +9,12 @@ import typer
 from typer.core import TyperGroup
 
 from lemming.agents import agent_folders
+from lemming.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.base.jsontext import nearest
 from lemming.base.paths import AGENT_NAME
 from lemming.base.times.spoken import DURATIONS, parse_duration
 from lemming.commands.org import find_org
 from lemming.commands.screen import show_text
-from lemming.errors import ConfigError, NotAnOrg, UsageError
 
 
 class OrAnAgent(TyperGroup):

@@ -8,10 +8,10 @@ from typing import Any
 import typer
 
 from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
+from lemming.base.errors import NotAnOrg, UsageError
 from lemming.base.jsontext import nearest
 from lemming.base.paths import agent_folder
 from lemming.commands.session import Session
-from lemming.errors import NotAnOrg, UsageError
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.under_way import has_been_interrupted as has_been_interrupted

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import UsageError
 from lemming.base.paths import resume_file
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import describe_engine, find_agent, find_org, running_engine
 from lemming.commands.screen import one_line, show_json, tell
-from lemming.errors import UsageError
 from lemming.org.config import ORG_FILE, load_config
 from lemming.service.pause import pause as begin_pause
 from lemming.service.pause import pause_text

@@ -8,6 +8,7 @@ import typer
 
 from lemming.agents import nearest_agent, survey_agents
 from lemming.base.clock import SystemClock
+from lemming.base.errors import UsageError
 from lemming.base.times.spoken import parse_moment
 from lemming.base.times.words import said, said_until
 from lemming.capabilities.requests.waiting import said_of_waiting, waiting
@@ -15,7 +16,6 @@ from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.errors import UsageError
 from lemming.facts.coming import coming_until
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick

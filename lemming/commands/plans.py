@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from lemming.agents import survey_agents
+from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.format import END, AgentPlan, Step, is_planner, plan_file
@@ -16,7 +17,6 @@ from lemming.commands.options import AgentName, AsJson, OrAnAgent
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, one_line, show, show_json, show_table, tell
 from lemming.commands.trust import load_settings
-from lemming.errors import ConfigError, UsageError
 from lemming.org.organisation import Organisation
 
 app = typer.Typer(cls=OrAnAgent, rich_markup_mode=None, add_completion=False)

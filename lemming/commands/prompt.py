@@ -6,11 +6,11 @@ from typing import Any
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import painted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
-from lemming.errors import UsageError
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
 from lemming.tick.plan import takes_turns, why_no_tools

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from lemming.base.clock import SystemClock
+from lemming.base.errors import OrgBusy
 from lemming.commands.backup import size_in_words
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show_columns, show_json, tell
-from lemming.errors import OrgBusy
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.service.prune import Surplus, find_surplus, remove

@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.commands.options import AsJson, Trust
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, in_dollars, show, show_cut, show_json, tell
 from lemming.commands.showing_differences import show_entry, show_file
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
-from lemming.errors import UsageError
-from lemming.rehearsal.again import tally
-from lemming.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
-from lemming.rehearsal.rehearse import rehearse as run_rehearsal
+from lemming.evals.rehearsal.again import tally
+from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
+from lemming.evals.rehearsal.rehearse import rehearse as run_rehearsal
 from lemming.timeline import span_of
 from lemming.timeline.fork import Setting
 

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.commands.options import AsJson, Trust
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.commands.trust import require_agreement
-from lemming.errors import UsageError
 from lemming.tick.runtime import Runtime, open_org
 from lemming.timeline.repair.repair import Repair, find_repairs, make_repairs
 from lemming.timeline.repair.retry import plan_retry, run_again

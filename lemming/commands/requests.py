@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from lemming.base.jsontext import compact
-from lemming.capabilities.answers.payloads import answer_in
 from lemming.capabilities.requests.costs import RequestCost, RequestCosts, costs_of
 from lemming.capabilities.requests.now import RequestsNow, facts_of, find_request, out_of_reach, requests_now
 from lemming.capabilities.requests.waiting import at_deadline, is_to_come
@@ -24,6 +23,7 @@ from lemming.commands.screen import (
     show_table,
     tell,
 )
+from lemming.mail.answers import answer_in
 from lemming.mail.requests import RequestView
 
 TEXT_CHARS = 70

@@ -12,6 +12,7 @@ import typer
 from lemming import messages
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, parse, pretty
 from lemming.base.kinds import MessageKind
 from lemming.base.times.cron import zone
@@ -21,7 +22,6 @@ from lemming.commands.calendar import add_job
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
-from lemming.errors import UsageError
 from lemming.facts.next_turn import next_turn
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, load_config

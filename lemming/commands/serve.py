@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from lemming.base.errors import Problem, UsageError
 from lemming.capabilities.serving.http_server import METRICS_TOKEN_ENV, OWN_NAMES, Metrics
 from lemming.capabilities.serving.serve import HOST, PORT, Served, serving
 from lemming.commands.options import AsJson, Quiet, Trust
@@ -19,7 +20,6 @@ from lemming.commands.org import find_org, running_engine
 from lemming.commands.screen import one_line, show_json, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
-from lemming.errors import Problem, UsageError
 
 
 def serve(

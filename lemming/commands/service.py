@@ -11,10 +11,10 @@ import typer
 
 from lemming.access.trust import Agreement
 from lemming.agents import survey_agents
+from lemming.base.errors import UsageError
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, show_text, tell
-from lemming.errors import UsageError
 from lemming.facts.reach import reaches
 from lemming.files import fs
 from lemming.org.config import Config, load_config

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lemming.commands.screen import Style, show_cut
+from lemming.evals.rehearsal.compare import EntryDifference
 from lemming.history.read import FileChange
-from lemming.rehearsal.compare import EntryDifference
 
 _STYLES: dict[str, Style] = {"+": "green", "-": "red"}
 

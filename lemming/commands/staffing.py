@@ -9,11 +9,11 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.errors import UsageError
 from lemming.commands.new_agent import create, plain_of
 from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_agent, find_org, has_been_interrupted, path_of_agent, require_folder
 from lemming.commands.screen import show, show_json, tell
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.history.rewind import place_aside
 from lemming.org.organisation import OrgPath

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from lemming.base.errors import UsageError
 from lemming.commands.options import duration
 from lemming.commands.screen import tell
-from lemming.errors import UsageError
 from lemming.facts.health import Trouble
 from lemming.facts.standing import standing_of
 from lemming.journal.events import Event, Observer

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lemming.agents import Agent, load_agent, survey_agents
+from lemming.base.errors import UsageError
 from lemming.base.patterns import is_named
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

@@ -10,20 +10,20 @@ import typer
 
 from lemming.agents import Agent, load_agent, survey_agents
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import OUTCOME_CODES, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
+from lemming.base.redaction import redact_values
 from lemming.commands.options import AsJson, Trust, agent_names, noun
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
 from lemming.commands.tool_file import new_tool
 from lemming.commands.trust import load_settings, require_agreement
-from lemming.errors import OUTCOME_CODES, UsageError
 from lemming.files.effects import apply_effect
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import send
 from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
-from lemming.redaction import redact_values
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import WITH_TOOLS, why_no_tools
 from lemming.tick.runtime import Runtime, open_org

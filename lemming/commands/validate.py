@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from lemming.agents import agent_folders
+from lemming.base.errors import ConfigError, CorruptState, LemmingError, Problem
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.errors import ConfigError, CorruptState, LemmingError, Problem
 from lemming.facts.capabilities import capability_problems_of_org
 from lemming.facts.case_checks import problems_of_cases
 from lemming.facts.checks import Opened, problems_of_agents, problems_of_config, share_of_each

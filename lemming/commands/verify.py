@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from lemming import timeline
+from lemming.base.errors import CorruptState
 from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import describe_engine, find_org, running_engine
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
-from lemming.errors import CorruptState
 from lemming.journal.file import journal_ticks
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_org

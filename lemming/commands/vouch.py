@@ -9,6 +9,7 @@ import typer
 from lemming import messages
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import UsageError
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import person_for
 from lemming.capabilities.trust.marks import digest_of
@@ -16,7 +17,6 @@ from lemming.capabilities.trust.vouches import payload_of
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
-from lemming.errors import UsageError
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick

@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from lemming.base.clock import SystemClock, parse_timestamp
+from lemming.base.errors import LemmingError
 from lemming.base.times.words import said_until
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
@@ -27,7 +28,6 @@ from lemming.commands.screen import (
     whole_screen,
 )
 from lemming.commands.stopping import StopSwitch, stop_on_signals
-from lemming.errors import LemmingError
 from lemming.facts.views import view
 from lemming.facts.views.position import position_of
 from lemming.org.organisation import Organisation

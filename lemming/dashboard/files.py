@@ -9,7 +9,7 @@ from typing import Any
 
 from lemming.agents import agent_folders, nearest_agent
 from lemming.base import paths
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.facts.resume_text import problems_of_text
 from lemming.facts.views.agent import resume_raw
 from lemming.files import fs

@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
 from lemming.capabilities.requests.waiting import waiting
-from lemming.errors import LemmingError
 from lemming.facts.views import view
 from lemming.facts.views.header import broken, standing
 from lemming.facts.views.position import position_of

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lemming.base.errors import LemmingError, UsageError
 from lemming.base.jsontext import compact
-from lemming.errors import LemmingError, UsageError
 from lemming.files import fs
 
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 
 from lemming.background.connections import bounded_protocol
 from lemming.background.threads import keep_alive
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 
 HOST = "127.0.0.1"
 USUAL_PORT = 8421

@@ -9,13 +9,13 @@ from typing import Any
 from lemming.access.trust import Agreement
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.errors import NotTrusted, UsageError
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import NotTrusted, UsageError
+from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
 from lemming.facts.reach import reaches
 from lemming.facts.views.agent import resume_raw
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
-from lemming.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
 from lemming.timeline.fork import Setting
 
 Json = dict[str, Any]

@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.contract import ToolCall
+from lemming.base.errors import NoAnswer
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.errors import NoAnswer
+from lemming.base.redaction import redact_json
+from lemming.evals.rehearsal.budget import Spending
+from lemming.evals.rehearsal.questions import question_of
 from lemming.files import fs
 from lemming.files.documents import unreadable
 from lemming.files.effects import FileEffect
@@ -26,9 +29,6 @@ from lemming.org.cases import RECORD_FILE, SCRIPT_FILE, Case, case_file
 from lemming.org.models import NO_MODELS, ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.providers import Reply, Request
-from lemming.redaction import redact_json
-from lemming.rehearsal.budget import Spending
-from lemming.rehearsal.questions import question_of
 from lemming.tools import ToolContext, ToolResult
 
 COST_NOTHING = frozenset({"scripted", "replay"})

@@ -9,15 +9,15 @@ from functools import partial
 from typing import Any
 
 from lemming.agents import survey_agents
+from lemming.base.errors import ContractError, ProviderError, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.base.patterns.expressions import expression
-from lemming.capabilities.answers.payloads import answer_in
 from lemming.capabilities.judges.judge import VERDICT_SCHEMA, Judge, question, verdict_in
 from lemming.capabilities.requests.now import requests_now
-from lemming.errors import ContractError, ProviderError, UsageError
 from lemming.evals.run import Ran
 from lemming.facts.findings.find import findings_of
 from lemming.files import fs
+from lemming.mail.answers import answer_in
 from lemming.messages import OutboxEntry
 from lemming.org import when
 from lemming.org.cases import (

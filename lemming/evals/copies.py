@@ -8,8 +8,8 @@ from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.errors import NotAnOrg, UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
-from lemming.errors import NotAnOrg, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.history.copy_org import keep_within

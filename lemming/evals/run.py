@@ -12,11 +12,11 @@ from typing import Any
 from lemming import messages
 from lemming.base.clock import FrozenClock, parse_timestamp, timestamp
 from lemming.base.contract import ToolCall
+from lemming.base.errors import UsageError
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import missing_line, require_person, require_reach
 from lemming.engine import run_opened
-from lemming.errors import UsageError
 from lemming.evals.answering import Answering
 from lemming.journal.file import journal_ticks
 from lemming.journal.report import TickReport

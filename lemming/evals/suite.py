@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
-from lemming.errors import LemmingError, NotTrusted, UsageError
+from lemming.base.errors import LemmingError, NotTrusted, UsageError
 from lemming.evals.answering import Answering, Kept
 from lemming.evals.checks import verdict_on
 from lemming.evals.copies import make_copy
+from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.results import Failure, Result
 from lemming.evals.run import Ran, opened, run_case
 from lemming.files import fs
 from lemming.org.cases import Case, load_case
 from lemming.org.organisation import OrgPath
-from lemming.rehearsal.budget import Spending
 from lemming.timeline.fork import Setting
 from lemming.timeline.verify.root import state_root
 from lemming.timeline.why.explain import explain

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from lemming.agents import RESUME_LIMIT_BYTES, decode_resume
 from lemming.base import paths
+from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import parse, pretty, to_line
-from lemming.errors import ConfigError, UsageError
 from lemming.exchange.one_file import LIMIT_BYTES, TOOLS, OrgPieces
 from lemming.exchange.putting import with_keys
 from lemming.files import fs

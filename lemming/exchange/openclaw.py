@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from lemming.base.errors import ToolError
 from lemming.base.front_matter import NotFrontMatter, load_yaml
-from lemming.errors import ToolError
 from lemming.exchange.mapping import (
     HARMLESS,
     agent_name,

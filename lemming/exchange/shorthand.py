@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.base.kinds import ToolClass
-from lemming.errors import UsageError
 from lemming.files.fitting import further_of, types_by_key
 from lemming.org.resume import Agent
 

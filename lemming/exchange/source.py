@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lemming.base.errors import UsageError
 from lemming.base.front_matter import NotFrontMatter, split, values_of
-from lemming.errors import UsageError
 from lemming.exchange.taken import Remark
 from lemming.files import fs
 from lemming.files.refusals import looking

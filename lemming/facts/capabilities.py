@@ -11,7 +11,7 @@ from typing import TypeVar
 from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
-from lemming.errors import ConfigError, CorruptState, Problem
+from lemming.base.errors import ConfigError, CorruptState, Problem
 from lemming.files.fields import Json
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import read_state

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lemming.agents import agent_folders, nearest_agent
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import locate
-from lemming.errors import ConfigError, Problem
 from lemming.org.cases import HERE, Case, case_file, case_names, load_case
 from lemming.org.organisation import OrgPath
 

@@ -20,10 +20,10 @@ from lemming.agents import (
     survey_agents,
 )
 from lemming.base import paths
+from lemming.base.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.base.jsontext import locate, meant
 from lemming.base.patterns import is_named
 from lemming.capabilities.store.values import store_problems
-from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.facts.capabilities import (
     capability_problems_of_org,
     problems_of_capabilities,

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from lemming.agents import agent_folders
 from lemming.base.clock import parse_timestamp
+from lemming.base.errors import CorruptState
 from lemming.base.times.cron import zone
-from lemming.errors import CorruptState
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState, read_state

@@ -12,8 +12,8 @@ from lemming.access.open import read_text
 from lemming.access.trust import Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
+from lemming.base.errors import DiskError, LemmingError, PermissionDenied, Problem
 from lemming.base.jsontext import nearest
-from lemming.errors import DiskError, LemmingError, PermissionDenied, Problem
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath

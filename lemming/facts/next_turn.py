@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from lemming.agents import Agent, survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.base.errors import ConfigError
 from lemming.base.times.cron import next_occurrence
 from lemming.base.times.words import said, said_until
-from lemming.errors import ConfigError
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.schedule import due_by_clock, next_due

@@ -7,8 +7,8 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base import paths
+from lemming.base.errors import Problem
 from lemming.base.json_schema import flaw_of, part_of
-from lemming.errors import Problem
 from lemming.org.config import Config
 from lemming.org.resume import Output
 from lemming.turn.reply_schemas import why_not_carried

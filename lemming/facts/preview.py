@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from lemming.agents import AgentCredits, Survey
 from lemming.base.clock import SystemClock, timestamp
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.journal.file import journal_ticks, read_journal
 from lemming.journal.found import plan_in
 from lemming.journal.records import TurnEnded, TurnStarted

@@ -15,13 +15,13 @@ from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.model_servers import SERVERS
+from lemming.base.redaction import without_userinfo
 from lemming.facts.judge_checks import programs_that_judge
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.capabilities import capability, why_missing
 from lemming.plugins.shipped import LISTED
-from lemming.redaction import without_userinfo
 from lemming.tools import shipped_tools
 
 _OF_SERVERS = (server.key_env for server in SERVERS.values())

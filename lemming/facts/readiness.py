@@ -10,12 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from lemming.base.errors import LemmingError
 from lemming.base.model_servers import SERVERS
-from lemming.errors import LemmingError
+from lemming.base.redaction import without_userinfo
 from lemming.facts.reach import is_this_machine
 from lemming.org.models import LOCAL_MODEL, ModelEntry
 from lemming.providers import is_channel, is_person, make_provider
-from lemming.redaction import without_userinfo
 
 _KEYS = {
     "openai": "OPENAI_API_KEY",

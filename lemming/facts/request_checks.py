@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lemming.base import paths
+from lemming.base.errors import Problem
 from lemming.base.json_schema import flaw_of
 from lemming.capabilities.requests.now import requests_now
-from lemming.errors import Problem
 from lemming.org.organisation import OrgPath
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lemming.agents import agent_folders, decode_resume
-from lemming.errors import ConfigError, Problem
+from lemming.base.errors import ConfigError, Problem
 from lemming.facts.checks import problems_of_resume
 from lemming.facts.looking import settings_to_look_by
 from lemming.org.organisation import OrgPath

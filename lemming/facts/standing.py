@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent, Survey
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import LemmingError, Problem
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
-from lemming.errors import LemmingError, Problem
 from lemming.facts.channels import troubles_of_channels
 from lemming.facts.health import Trouble, seconds_since_tick, troubles_of
 from lemming.facts.next_turn import next_turn

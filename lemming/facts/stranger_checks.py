@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
+from lemming.base.errors import Problem
 from lemming.base.patterns import is_among
-from lemming.errors import Problem
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import is_channel

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
 from lemming.capabilities.strategies.reflexion import Options as Reflexion
-from lemming.errors import ConfigError, Problem
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.registry import not_imported

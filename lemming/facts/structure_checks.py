@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
-from lemming.errors import Problem
+from lemming.base.errors import Problem
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.plan import people_in, takes_turns

@@ -19,8 +19,8 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import JsonProblem, compact, locate, nearest, parse
-from lemming.errors import ConfigError, Problem
 from lemming.files.fitting import (
     Misfit,
     fields_of,

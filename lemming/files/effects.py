@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.errors import DiskError
+from lemming.base.errors import DiskError
 from lemming.files import fs
 
 _REMOVED_LIMIT_BYTES = 1 << 20

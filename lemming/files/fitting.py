@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from lemming.errors import ConfigError
+from lemming.base.errors import ConfigError
 
 LARGEST_AMOUNT = 1e12
 """The most credits, tokens or dollars that any file may say: sums of such stay far from where floats end."""

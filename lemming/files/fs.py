@@ -15,7 +15,7 @@ import shutil
 from bisect import bisect_left
 from pathlib import Path, PurePosixPath
 
-from lemming.errors import DiskError
+from lemming.base.errors import DiskError
 from lemming.files.descriptors import Around, last_lines, read_up_to, require_regular
 from lemming.files.disk import announce, disk, write_all
 from lemming.files.disk import observed as observed

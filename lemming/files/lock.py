@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.errors import ConfigError, DiskError, OrgBusy
+from lemming.base.errors import ConfigError, DiskError, OrgBusy
 from lemming.files import fs
 
 TRIES = 250

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from lemming.errors import DiskError
+from lemming.base.errors import DiskError
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lemming.errors import ConfigError
+from lemming.base.errors import ConfigError
 from lemming.files import fs
 from lemming.files.descriptors import Around
 from lemming.files.refusals import require_about_one_file

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, Literal
 
+from lemming.base.errors import Problem
 from lemming.base.jsontext import escaped, meant, nearest
-from lemming.errors import Problem
 from lemming.files.fitting import further_key, further_keys, further_of, types_by_key
 
 Unknown = Literal["kept", "at the top", "none"]

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.files import fs
 
 STAGINGS = {"fork": ".lemming-fork", "restore": ".lemming-restore"}

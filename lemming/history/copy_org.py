@@ -14,9 +14,9 @@ from typing import Any, get_args
 from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.contract import TurnReply, parse_reply
+from lemming.base.errors import ContractError
 from lemming.base.jsontext import JsonProblem, compact, parse, pretty
 from lemming.base.kinds import MessageKind
-from lemming.errors import ContractError
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.fitting import written

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from lemming.base import paths
-from lemming.errors import GitFailed
+from lemming.base.errors import GitFailed
 from lemming.files import fs
 from lemming.files.descriptors import walk
 

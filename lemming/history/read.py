@@ -16,7 +16,7 @@ from typing import Any
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.clock import timestamp
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.history.git import BRANCH, EMPTY_TREE, FOLDER, Repository
 from lemming.history.outside import outside_roots
 from lemming.history.recorder import not_ours, ticks_with_turns, trailers_of

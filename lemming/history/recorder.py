@@ -14,7 +14,7 @@ from pathlib import Path
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.clock import timestamp
-from lemming.errors import GitFailed, LemmingError
+from lemming.base.errors import GitFailed, LemmingError
 from lemming.files import fs
 from lemming.history.git import BRANCH, FOLDER, Repository
 from lemming.history.outside import outside_roots

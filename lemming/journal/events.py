@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, dataclass_transform
 
-from lemming.errors import LemmingError, Problem
+from lemming.base.errors import LemmingError, Problem
 from lemming.journal.report import TickReport
 
 

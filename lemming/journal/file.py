@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import IO, Literal, TypeVar
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState, DiskError
 from lemming.base.jsontext import JsonProblem, compact, compact_texts, parse
-from lemming.errors import CorruptState, DiskError
+from lemming.base.redaction import redact_bytes
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.journal.events import Observer, ignore
@@ -44,7 +45,6 @@ from lemming.journal.sealing import (
 from lemming.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.journal.sequence import NoRecord, Sequence, record_of
 from lemming.org.organisation import OrgPath
-from lemming.redaction import redact_bytes
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)

@@ -16,8 +16,8 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import compact, parse
-from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.documents import value_of, why_unreadable
 from lemming.files.fitting import LARGEST_AMOUNT

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import IO
 
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import CorruptState
 from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.files.documents import why_unreadable
 from lemming.files.fields import Json

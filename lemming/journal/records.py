@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
 
+from lemming.base.errors import Outcome
 from lemming.base.kinds import OnError
-from lemming.errors import Outcome
+from lemming.base.redaction import redact_json
 from lemming.files.fields import (
     AgentName,
     Amount,
@@ -44,7 +45,6 @@ from lemming.journal.parts import (
     TotalsJson,
 )
 from lemming.journal.report import NOT_IN_EVERY_LINE, LostJson, TurnReport, VerdictJson
-from lemming.redaction import redact_json
 
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from lemming.base import paths
-from lemming.errors import CorruptState
+from lemming.base.errors import CorruptState
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
 from lemming.files.stamps import Listing, is_there, list_again, status_of

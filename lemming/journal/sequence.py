@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 from lemming.base import paths
-from lemming.errors import CorruptState
+from lemming.base.errors import CorruptState
 from lemming.files.fields import Check, Count, Json, check_of, schema_of, shown
 from lemming.journal.prompts import NoPrompt, PromptReader, SpelledOut, is_referring, referring_schema
 from lemming.journal.records import (

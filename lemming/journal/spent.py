@@ -11,8 +11,8 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import CorruptState
 from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.files.fields import Json
 from lemming.journal.file import raw_journal

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lemming.base.deadlines import LeftBehind, run_on_thread
+from lemming.base.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.base.jsontext import to_line
-from lemming.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
+from lemming.base.redaction import excerpt, redact_foreign
 from lemming.plugins.errors import provider_error
 from lemming.providers import LLMProvider, Message, Reply, Request
-from lemming.redaction import excerpt, redact_foreign
 
 _LONGEST_MESSAGE_CHARS = 400
 

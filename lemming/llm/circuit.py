@@ -18,12 +18,12 @@ from typing import Any
 
 from lemming.base import paths
 from lemming.base.clock import Clock, parse_timestamp, timestamp
+from lemming.base.errors import CircuitOpen, DiskError, ProviderError, TimedOut, Unavailable
 from lemming.base.jsontext import compact, parse, pretty
-from lemming.errors import CircuitOpen, DiskError, ProviderError, TimedOut, Unavailable
+from lemming.base.redaction import without_userinfo
 from lemming.files import fs
 from lemming.files.documents import value_of
 from lemming.org.organisation import OrgPath
-from lemming.redaction import without_userinfo
 
 FAILURES_TO_OPEN = 5
 FIRST_OPEN_S = 60.0

@@ -20,9 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from lemming.base.errors import LemmingError, ProviderError, Unavailable, Unusable
 from lemming.base.jsontext import compact, parse
 from lemming.base.version import __version__
-from lemming.errors import LemmingError, ProviderError, Unavailable, Unusable
 from lemming.llm.calls import ask, timed_out
 from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import Backend, LLMProvider, Reply, Request, make_provider

@@ -15,8 +15,8 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from lemming.agents import AgentCredits
+from lemming.base.errors import OutOfCredits
 from lemming.base.jsontext import parse, to_line
-from lemming.errors import OutOfCredits
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.llm.tokens import tokens_used
 from lemming.org.models import ModelEntry

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from lemming.errors import Unavailable
+from lemming.base.errors import Unavailable
 from lemming.llm.tokens import tokens_in, tokens_used
 from lemming.providers import Reply, Request
 

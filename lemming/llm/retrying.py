@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from lemming.base.clock import SystemClock
-from lemming.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
+from lemming.base.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
 from lemming.llm.calls import ask, timed_out
 from lemming.llm.circuit import Circuit, CircuitsInMemory
 from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from lemming.base import paths
 from lemming.base.clock import Clock, timestamp
+from lemming.base.errors import DiskError, Problem, RequestRejected
 from lemming.base.jsontext import parse, pretty
-from lemming.errors import DiskError, Problem, RequestRejected
 from lemming.files import fs
 from lemming.files.documents import value_of
 from lemming.providers import Request

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
+from lemming.base.errors import Unavailable
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.errors import Unavailable
-from lemming.redaction import excerpt, redact_foreign, unfinished
+from lemming.base.redaction import excerpt, redact_foreign, unfinished
 
 Hear = Callable[[str], object]
 """Called with each piece of text of an answer, as it comes."""

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import NamedTuple, cast
 
-from lemming.errors import Problem
+from lemming.base.errors import Problem
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.tasks import Tasks
 from lemming.mail.visibility import OWN_ENTRIES_SHOWN, Mail, View

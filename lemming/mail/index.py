@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain
 
 from lemming.base import paths
-from lemming.errors import ConfigError
+from lemming.base.errors import ConfigError
 from lemming.files import fs
 from lemming.files.descriptors import Around
 from lemming.files.documents import unreadable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lemming.base import paths
-from lemming.errors import Problem
+from lemming.base.errors import Problem
 from lemming.files import fs
 from lemming.org.organisation import OrgPath
 

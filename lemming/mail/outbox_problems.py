@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from lemming.base import paths
-from lemming.errors import ConfigError, Problem
+from lemming.base.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.messages import names_in, read_entry
 from lemming.org.organisation import OrgPath

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from lemming.errors import LemmingError
+from lemming.base.errors import LemmingError
 from lemming.journal.begun import Begun
 from lemming.journal.file import read_plan
 from lemming.mail.closing import is_past, last_tick, not_after_in

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lemming.base import paths
-from lemming.errors import ConfigError
+from lemming.base.errors import ConfigError
 from lemming.files import fs
 from lemming.mail.index import EntryIndex, Names
 from lemming.mail.request_rules import concerns_requests, may_matter

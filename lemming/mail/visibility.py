@@ -15,7 +15,7 @@ from itertools import chain, filterfalse, islice
 from typing import Any, Literal
 
 from lemming.agents import Agent
-from lemming.errors import Problem
+from lemming.base.errors import Problem
 from lemming.files.descriptors import Around
 from lemming.files.stamps import Look
 from lemming.journal.read_mark import ReadMark

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from lemming.base import paths
 from lemming.base.clock import is_timestamp
+from lemming.base.errors import ConfigError, Problem, UsageError
 from lemming.base.jsontext import locate, nearest
 from lemming.base.kinds import FindingKind, MessageKind
 from lemming.base.patterns import NoExpression
 from lemming.base.patterns.expressions import expression
-from lemming.errors import ConfigError, Problem, UsageError
 from lemming.files import fs
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import Misfit, about, keyed

@@ -15,10 +15,11 @@ from operator import is_
 from typing import Any, ClassVar, Literal
 
 from lemming.base import paths
+from lemming.base.errors import ConfigError, Problem, UnknownModel
 from lemming.base.hosts import why_no_pattern
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
+from lemming.base.redaction import name_variables
 from lemming.base.times.cron import why_no_zone
-from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.files.documents import NOT_JSON, Document, read_text, unreadable
 from lemming.files.fitting import INSIDE, about
 from lemming.files.unknown import UNKNOWN_KEY
@@ -28,7 +29,6 @@ from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent, AgentCredits, Allocation
 from lemming.plugins.capabilities import org_keys
 from lemming.providers import is_channel, option_names
-from lemming.redaction import name_variables
 
 ORG_FILE = paths.ORG_FILE
 MODELS_FILE = "config/models.json"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 from lemming.base import paths
+from lemming.base.errors import ConfigError
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.base.version import __version__
-from lemming.errors import ConfigError
 from lemming.files import fs
 
 NEWEST_FORMAT = 3

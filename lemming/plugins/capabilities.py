@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from lemming.errors import ConfigError
+from lemming.base.errors import ConfigError
 from lemming.plugins.registry import load_installed_plugins, not_imported, offered, register
 from lemming.plugins.shipped import (
     FORMATS,

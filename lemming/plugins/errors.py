@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import TypeVar
 
-from lemming.errors import (
+from lemming.base.errors import (
     AuthenticationFailed,
     ProviderError,
     RateLimited,

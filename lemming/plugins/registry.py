@@ -20,9 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
 
-from lemming.errors import ConfigError
+from lemming.base.errors import ConfigError
+from lemming.base.redaction import redact
 from lemming.plugins.errors import place_of, words_of
-from lemming.redaction import redact
 
 PLUGIN_GROUP = "lemming.plugins"
 MARK = "__lemming_tool__"

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, cast
 
-from lemming.errors import PermissionDenied, ToolError
+from lemming.base.errors import PermissionDenied, ToolError
 from lemming.files import fs
 from lemming.files.refusals import looking
 from lemming.org.blocks import ShellSettings

@@ -16,15 +16,15 @@ from lemming.agents import agent_folders
 from lemming.background.threads import keep_alive
 from lemming.base import paths
 from lemming.base.clock import timestamp
+from lemming.base.errors import DiskError, LemmingError
 from lemming.base.jsontext import JsonProblem, compact, parse, pretty
-from lemming.errors import DiskError, LemmingError
+from lemming.base.redaction import redact, redact_json
 from lemming.files import fs
 from lemming.journal.events import Event, TickEnds
 from lemming.journal.report import TickReport, TurnReport
 from lemming.logging_config import EngineLog
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
-from lemming.redaction import redact, redact_json
 from lemming.service.command import run_command
 from lemming.tick.runtime import Runtime
 

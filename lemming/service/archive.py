@@ -13,8 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from lemming.base.errors import CorruptState, DiskError
 from lemming.base.jsontext import JsonProblem, parse, pretty_words
-from lemming.errors import CorruptState, DiskError
 from lemming.files.refusals import refused
 from lemming.files.temporary import is_temporary
 

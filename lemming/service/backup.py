@@ -20,8 +20,8 @@ from typing import Any, cast
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import OrgBusy, UsageError
 from lemming.base.version import __version__
-from lemming.errors import OrgBusy, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
 from lemming.journal.file import is_committed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lemming.errors import Problem
+from lemming.base.errors import Problem
 from lemming.journal.report import TickReport, TurnReport
 from lemming.org.config import ORG_FILE
 from lemming.tick.addressed import who_goes_on

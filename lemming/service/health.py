@@ -15,10 +15,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from lemming.background.connections import BoundedHandler, BoundedServer
 from lemming.background.listening import answering, bound
+from lemming.base.errors import LemmingError, UsageError
 from lemming.base.jsontext import compact
-from lemming.errors import LemmingError, UsageError
+from lemming.base.redaction import redact_bytes, redact_json
 from lemming.org.organisation import OrgPath
-from lemming.redaction import redact_bytes, redact_json
 
 HOST, PATH = "127.0.0.1", "/healthz"
 _OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")

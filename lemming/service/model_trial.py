@@ -12,8 +12,8 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base.clock import Clock
 from lemming.base.contract import parse_reply
+from lemming.base.errors import ContractError, Problem, UsageError
 from lemming.base.kinds import MessageKind
-from lemming.errors import ContractError, Problem, UsageError
 from lemming.llm.prices import price_of, usage_of
 from lemming.llm.servers import INSTEAD
 from lemming.org.config import Org

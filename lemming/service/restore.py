@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from lemming.agents import survey_agents
-from lemming.errors import CorruptState, DiskError, UsageError
+from lemming.base.errors import CorruptState, DiskError, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
 from lemming.files.whole import put_whole

@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 
 from lemming.agents import Agent, survey_agents
 from lemming.base.clock import parse_timestamp, timestamp
+from lemming.base.errors import ConfigError, CorruptState
 from lemming.base.times.cron import next_occurrence
-from lemming.errors import ConfigError, CorruptState
 from lemming.files import fs
 from lemming.journal.events import Sleeping, Woken
 from lemming.journal.ledger import read_state

@@ -17,7 +17,7 @@ from lemming.access.context_files import folder_looked_into, is_pattern, with_co
 from lemming.access.grants import resolve
 from lemming.agents import Agent, ContextFile
 from lemming.base import paths
-from lemming.errors import PermissionDenied, ToolError
+from lemming.base.errors import PermissionDenied, ToolError
 from lemming.files.stamps import ABSENT, Identity, Listing, Reading, identity_of, is_current, list_again, look
 from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.tick.seams import read_by_keys

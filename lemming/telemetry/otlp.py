@@ -11,9 +11,9 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lemming.base.errors import UsageError
+from lemming.base.redaction import redact_json
 from lemming.base.version import __version__
-from lemming.errors import UsageError
-from lemming.redaction import redact_json
 from lemming.telemetry import semconv as names
 from lemming.telemetry.laps import Lap
 

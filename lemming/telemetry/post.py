@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from lemming.base.errors import NotSent, UsageError
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.errors import NotSent, UsageError
-from lemming.redaction import without_userinfo
+from lemming.base.redaction import without_userinfo
 from lemming.telemetry.otlp import Json, as_protobuf, rejected_in, said_of_rejected
 
 if TYPE_CHECKING:

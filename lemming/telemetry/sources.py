@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import compact
-from lemming.errors import CorruptState
 from lemming.journal.file import read_plan
 from lemming.journal.records import TickStarted
 from lemming.messages import entry_id

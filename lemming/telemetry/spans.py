@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from lemming.base.errors import OUTCOME_CODES, ConfigError
 from lemming.base.jsontext import compact
+from lemming.base.redaction import without_userinfo
 from lemming.capabilities.judges.judge import VERDICT_SCHEMA
-from lemming.errors import OUTCOME_CODES, ConfigError
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
 from lemming.mail.kept import notes_of
 from lemming.providers import Message
-from lemming.redaction import without_userinfo
 from lemming.telemetry import semconv as names
 from lemming.telemetry.laps import Lap, Laps, laps_of, moment_ms
 from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, ended, event_of, span_of

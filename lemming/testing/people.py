@@ -27,8 +27,8 @@ from lemming.base import paths
 from lemming.base.clock import FrozenClock, timestamp
 from lemming.base.jsontext import parse
 from lemming.base.patterns.expressions import expression
-from lemming.capabilities.answers.payloads import answer_in
 from lemming.files import fs
+from lemming.mail.answers import answer_in
 from lemming.mail.request_entries import RequestEntries
 from lemming.mail.request_rules import requests_of
 from lemming.mail.requests import Requests, RequestView

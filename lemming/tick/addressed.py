@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from lemming.errors import LemmingError
+from lemming.base.errors import LemmingError
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
 from lemming.mail.kept import asked_beside

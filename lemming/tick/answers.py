@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_args
 
 from lemming.base.clock import elapsed_ms
 from lemming.base.contract import REPLY_LIMIT_BYTES, ToolCall
-from lemming.errors import (
+from lemming.base.errors import (
     AnswerTooLarge,
     DiskError,
     LemmingError,
@@ -27,6 +27,7 @@ from lemming.errors import (
     is_final,
     name_of,
 )
+from lemming.base.redaction import redact_json, redact_values
 from lemming.files.effects import FileEffect, apply_effect, writes_first
 from lemming.journal.events import ModelAsked
 from lemming.journal.file import Journal
@@ -37,7 +38,6 @@ from lemming.llm.prices import usage_of
 from lemming.logging_config import EngineLog
 from lemming.org.models import ModelEntry
 from lemming.providers import Finish, Message, Reply, Request
-from lemming.redaction import redact_json, redact_values
 from lemming.tick.call_lookouts import CallLookouts
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lemming.base.clock import Clock
-from lemming.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
+from lemming.base.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
 from lemming.providers import LLMProvider, Reply, Request, make_provider

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from lemming.agents import Survey, survey_agents
-from lemming.errors import Problem
+from lemming.base.errors import Problem
 from lemming.journal.report import TickReport
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation

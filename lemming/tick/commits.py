@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lemming.base import paths
-from lemming.errors import DiskError, code_of
+from lemming.base.errors import DiskError, code_of
 from lemming.files.effects import apply_effect
 from lemming.journal.file import Journal
 from lemming.journal.records import TurnAnswered, TurnCommitted, TurnEnded

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from lemming.agents import agent_folders
 from lemming.base import paths
 from lemming.base.clock import is_timestamp
+from lemming.base.errors import CorruptState, Problem, TickAlreadyCommitted
 from lemming.base.jsontext import JsonProblem, parse, pretty_words
-from lemming.errors import CorruptState, Problem, TickAlreadyCommitted
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
 from lemming.journal.file import is_committed, journal_ticks

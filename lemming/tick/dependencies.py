@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lemming.access.context_files import read_for
 from lemming.access.grants import resolve
 from lemming.agents import Agent
+from lemming.base.errors import ToolError
 from lemming.base.paths import Components, components
-from lemming.errors import ToolError
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.edge import tried

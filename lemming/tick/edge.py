@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from lemming.errors import (
+from lemming.base.errors import (
     ConfigError,
     ContractError,
     CorruptState,
@@ -22,12 +22,12 @@ from lemming.errors import (
     TurnBroke,
     name_of,
 )
+from lemming.base.redaction import redact_foreign
 from lemming.files.refusals import is_about_one_file
 from lemming.journal.events import is_observers
 from lemming.journal.report import Reason
 from lemming.messages import EntryName, OutboxEntry
 from lemming.plugins.errors import words_of
-from lemming.redaction import redact_foreign
 from lemming.tick.runtime import Stopped
 
 T = TypeVar("T")

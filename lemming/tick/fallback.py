@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lemming.errors import LemmingError, OutOfCredits, ProviderError
+from lemming.base.errors import LemmingError, OutOfCredits, ProviderError
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.plugins.capabilities import capability

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base import paths
+from lemming.base.errors import OrgBusy
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import OrgBusy
 from lemming.files.lock import FolderLock, description
 from lemming.org.organisation import OrgPath
 

@@ -17,7 +17,7 @@ from lemming.access.context_files import folder_looked_into, is_pattern, with_co
 from lemming.access.grants import Place, resolve
 from lemming.agents import Agent, Survey
 from lemming.base import paths
-from lemming.errors import CorruptState, ToolError
+from lemming.base.errors import CorruptState, ToolError
 from lemming.files import fs
 from lemming.files.stamps import Look, are_as_before, looks_at
 from lemming.journal.ledger import read_state

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from lemming.agents import load_agent
 from lemming.base import paths
-from lemming.errors import ConfigError, CorruptState, Problem
+from lemming.base.errors import ConfigError, CorruptState, Problem
 from lemming.files.descriptors import open_regular
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import is_there

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from lemming.base import paths
-from lemming.errors import CorruptState, LemmingError, TickAlreadyCommitted
+from lemming.base.errors import CorruptState, LemmingError, TickAlreadyCommitted
 from lemming.journal.file import is_committed, last_record, read_journal, read_plan
 from lemming.journal.found import may_have_gone_down, plan_in
 from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnCommitted, TurnEnded

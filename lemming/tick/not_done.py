@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from lemming.base import paths
+from lemming.base.errors import DiskError
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.errors import DiskError
+from lemming.base.redaction import redact_bytes
 from lemming.files import fs
 from lemming.journal.report import Status, TurnReport
 from lemming.org.organisation import OrgPath
-from lemming.redaction import redact_bytes
 
 ROTATE_BYTES = 1 << 20
 NOT_DONE: tuple[Status, ...] = ("failed", "skipped")

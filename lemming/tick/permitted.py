@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lemming.agents import Agent, AgentPermissions, FileAccess
-from lemming.errors import LemmingError, UnknownModel
+from lemming.base.errors import LemmingError, UnknownModel
 from lemming.files.effects import FileEffect
 from lemming.journal.records import Record, ToolFinished, TurnStarted
 from lemming.org.config import credits_of

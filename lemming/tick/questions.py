@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from lemming.errors import Paused, RequestOverLimit
+from lemming.base.errors import Paused, RequestOverLimit
 from lemming.journal.records import ModelReplied, Record
 from lemming.llm.prices import check_credits, most_tokens_in, worst_of
 from lemming.org.models import ModelEntry

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lemming.base.clock import parse_timestamp
-from lemming.errors import Problem
+from lemming.base.errors import Problem
 from lemming.journal.file import read_plan
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_counter

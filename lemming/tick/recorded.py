@@ -7,11 +7,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from lemming.base.contract import NewEntry, ToolCall
-from lemming.errors import recorded_failure
+from lemming.base.errors import recorded_failure
+from lemming.base.redaction import redact_values
 from lemming.files.effects import FileEffect
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.journal.verdicts import GateVerdict
-from lemming.redaction import redact_values
 from lemming.tools import INFERRED, ToolResult, is_unknown_outcome
 from lemming.turn.values import Answer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import JsonProblem, parse, pretty
-from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.org.organisation import OrgPath
 

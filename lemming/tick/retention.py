@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from lemming.agents import Agent, Survey, agent_folders
 from lemming.base import paths
-from lemming.errors import CorruptState, Problem
+from lemming.base.errors import CorruptState, Problem
 from lemming.journal.file import journal_ticks, read_plan
 from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark

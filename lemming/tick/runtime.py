@@ -19,8 +19,8 @@ from lemming.access.plugin_files import PluginFiles
 from lemming.access.trust import Consent
 from lemming.base.clock import Clock, SystemClock, timestamp
 from lemming.base.deadlines import LeftBehind
+from lemming.base.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
 from lemming.base.jsontext import pretty_words
-from lemming.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
 from lemming.files.documents import once_saved
 from lemming.files.fields import Json
 from lemming.files.refusals import require_about_one_file

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lemming.agents import Agent, Survey, survey_agents
 from lemming.base import paths
+from lemming.base.errors import ConfigError, LemmingError, Problem
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
-from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import once_saved
 from lemming.files.fields import Json
 from lemming.files.stamps import opened

@@ -15,7 +15,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base.clock import elapsed_ms
 from lemming.base.contract import ToolCall
-from lemming.errors import Problem, TurnBroke, UnknownModel, name_of
+from lemming.base.errors import Problem, TurnBroke, UnknownModel, name_of
 from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal
 from lemming.journal.found import attempts_without_progress, may_have_gone_down, plan_in, start_and_end
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state

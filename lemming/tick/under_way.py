@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.errors import DiskError
+from lemming.base.errors import DiskError
 from lemming.journal.file import last_record, newest_journals
 from lemming.journal.records import TickCommitted
 from lemming.org.organisation import OrgPath

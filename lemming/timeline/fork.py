@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent
+from lemming.base.errors import Problem, UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
-from lemming.errors import Problem, UsageError
 from lemming.files import fs
 from lemming.files.unknown import unknown_keys
 from lemming.files.whole import put_whole, require_free

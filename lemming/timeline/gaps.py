@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.journal.file import begun, journal_ticks, read_journal
 from lemming.journal.found import plan_in
 from lemming.org.config import load_config

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from lemming.agents import agent_folders
 from lemming.base import paths
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.temporary import is_temporary

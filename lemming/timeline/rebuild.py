@@ -11,7 +11,7 @@ from itertools import islice
 
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.history.git import BRANCH, Repository
 from lemming.history.recorder import BY_HAND, ENGINE, message_of, tick_message
 from lemming.org.organisation import OrgPath

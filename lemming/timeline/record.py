@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.errors import OUTCOME_CODES, Outcome
+from lemming.base.errors import OUTCOME_CODES, Outcome
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.file import JournalContents, reading_of

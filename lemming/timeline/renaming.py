@@ -11,8 +11,8 @@ from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.errors import ConfigError, CorruptState, UsageError
 from lemming.base.jsontext import JsonProblem, as_laid_out, compact, parse
-from lemming.errors import ConfigError, CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import amend_state, read_state

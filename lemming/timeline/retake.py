@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.base.contract import Keep, ToolCall, TurnReply
-from lemming.errors import ContractError, ProviderError
+from lemming.base.errors import ContractError, ProviderError
 from lemming.files.effects import FileEffect
 from lemming.journal.report import TurnReport
 from lemming.messages import entry_effect

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lemming.errors import CorruptState
+from lemming.base.errors import CorruptState
 from lemming.files.fields import Json
 from lemming.journal.file import journal_ticks, prompts_in, read_journal
 from lemming.journal.read_mark import ReadMark

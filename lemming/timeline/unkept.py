@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lemming.base import paths
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.files import fs
 from lemming.history.git import FOLDER
 from lemming.history.read import NOW, Changes, Commit, FileChange, History, State

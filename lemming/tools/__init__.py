@@ -15,13 +15,14 @@ from typing import Any
 from lemming.agents import Agent, Survey, latest_survey, load_agent
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.contract import NewEntry
+from lemming.base.errors import InvalidArguments, LemmingError, Outcome, PermissionDenied, Problem
+from lemming.base.errors import RecoverableError as RecoverableError
+from lemming.base.errors import ToolError as ToolError
 from lemming.base.jsontext import compact
 from lemming.base.kinds import OnError
 from lemming.base.kinds import ToolClass as ToolClass
 from lemming.base.patterns import is_named
-from lemming.errors import InvalidArguments, LemmingError, Outcome, PermissionDenied, Problem
-from lemming.errors import RecoverableError as RecoverableError
-from lemming.errors import ToolError as ToolError
+from lemming.base.redaction import redact_content
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.verdicts import GateVerdict
@@ -37,7 +38,6 @@ from lemming.plugins.capabilities import (
 )
 from lemming.plugins.registry import offered, register, unregister
 from lemming.plugins.shipped import SOURCES
-from lemming.redaction import redact_content
 from lemming.tools.arguments import Arguments, WrongArguments, arguments_of, require_fitting
 from lemming.tools.classes import require_usable
 from lemming.tools.context import ToolContext as ToolContext

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.base.deadlines import LeftBehind, run_on_thread
-from lemming.errors import (
+from lemming.base.errors import (
     OUTCOME_CODES,
     DiskError,
     InvalidArguments,
@@ -18,8 +18,8 @@ from lemming.errors import (
     PermissionDenied,
     ToolError,
 )
+from lemming.base.redaction import holds_mark, redact_content, redact_foreign, redact_json
 from lemming.plugins.errors import words_of
-from lemming.redaction import holds_mark, redact_content, redact_foreign, redact_json
 from lemming.tools import EngineTool, Tool, ToolClass, ToolContext, ToolResult, interrupted, left_over
 
 _STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.contract import NewEntry
+from lemming.base.errors import ToolError
 from lemming.base.jsontext import compact, nearest, parse
 from lemming.base.kinds import MessageKind
-from lemming.errors import ToolError
 from lemming.files import fs
 from lemming.memory import decode_memory, list_memories, load_memory, memory_effect
 from lemming.org.config import Org

@@ -6,10 +6,10 @@ import stat
 from pathlib import Path
 
 from lemming.base import paths
-from lemming.errors import DiskError
+from lemming.base.errors import DiskError
+from lemming.base.redaction import redact_content
 from lemming.files import fs
 from lemming.files.refusals import require_about_one_file
-from lemming.redaction import redact_content
 from lemming.sandbox import quota
 from lemming.tools import EngineTool, Tool, ToolContext
 

@@ -12,9 +12,9 @@ from operator import is_
 from typing import TYPE_CHECKING
 
 from lemming.agents import Agent, survey_agents
+from lemming.base.errors import ConfigError, NoSuchTool, Problem
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
-from lemming.errors import ConfigError, NoSuchTool, Problem
 from lemming.files.fields import Json
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation

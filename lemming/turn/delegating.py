@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lemming.base.contract import NewEntry, ToolCall
-from lemming.errors import ToolError
+from lemming.base.errors import ToolError
 from lemming.tools import ToolResult
 from lemming.turn.serving import OWN_ACCOUNT
 from lemming.turn.team import TeamTool

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.base.contract import Keep, NewEntry, ToolCall, TurnReply
-from lemming.base.times.spoken import moment_of
-from lemming.errors import (
+from lemming.base.errors import (
     LemmingError,
     LimitReached,
     OutOfCredits,
@@ -20,7 +19,8 @@ from lemming.errors import (
     RequestOverLimit,
     StoppedByGate,
     ToolError,
-)  # fmt: skip
+)
+from lemming.base.times.spoken import moment_of
 from lemming.files.effects import FileEffect
 from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.report import STATUS_OF, End, Status, ToolUsed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from lemming.errors import LemmingError, name_of
+from lemming.base.errors import LemmingError, name_of
 from lemming.files.effects import FileEffect, writes_first
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.ledger import AgentState

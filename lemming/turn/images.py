@@ -15,7 +15,7 @@ from typing import Any
 from lemming.access.grants import resolve
 from lemming.access.open import file_digest_of, read_raw
 from lemming.agents import Agent
-from lemming.errors import ToolError
+from lemming.base.errors import ToolError
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry

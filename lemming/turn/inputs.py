@@ -17,8 +17,8 @@ from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, OwnFolders
 from lemming.base.clock import parse_timestamp
+from lemming.base.errors import OutOfCredits, Problem, name_of
 from lemming.base.times.words import said_in_full, said_of_due
-from lemming.errors import OutOfCredits, Problem, name_of
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
 from lemming.llm.prices import check_credits, has_reached_soft_cap

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from lemming.errors import (
+from lemming.base.errors import (
     ContractError,
     LemmingError,
     OutOfCredits,

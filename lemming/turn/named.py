@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import nearest
-from lemming.errors import ConfigError, Problem
 from lemming.files.documents import problems_of, value_of
 from lemming.org.resume import Agent
 from lemming.plugins.offered import Offered

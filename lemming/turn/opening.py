@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lemming.agents import Agent, AgentCredits, Survey, TurnLimits
+from lemming.base.errors import ConfigError, Unusable
 from lemming.base.jsontext import compact
 from lemming.base.kinds import MessageKind
 from lemming.base.paths import resume_file
-from lemming.errors import ConfigError, Unusable
 from lemming.mail.visibility import Mail
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.models import ModelEntry

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.errors import ConfigError, LemmingError
+from lemming.base.errors import ConfigError, LemmingError
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.ledger import AgentState

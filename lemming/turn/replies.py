@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lemming.base.contract import MAX_TOOL_CALLS, Keep, ToolCall, TurnReply, parse_reply
-from lemming.errors import ContractError
+from lemming.base.errors import ContractError
 from lemming.providers import require_reply
 from lemming.turn.actions import as_reply
 from lemming.turn.prompt import native_tools

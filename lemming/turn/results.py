@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming.base.errors import OUTCOME_CODES
 from lemming.base.jsontext import compact
-from lemming.errors import OUTCOME_CODES
 from lemming.journal.report import ToolUsed
 from lemming.tools import ToolResult, interrupted
 

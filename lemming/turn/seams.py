@@ -16,7 +16,7 @@ from lemming.access.trust import Reach
 from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.errors import ConfigError, LemmingError, Problem
+from lemming.base.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json

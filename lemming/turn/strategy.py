@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.base.contract import MemoryUpdate, ToolCall, TurnReply, object_in
+from lemming.base.errors import ContractError, Outcome, OutOfCredits
 from lemming.base.json_schema import misfits
-from lemming.errors import ContractError, Outcome, OutOfCredits
 from lemming.journal.report import End
 from lemming.providers import Message
 from lemming.turn.actions import responses
@@ -48,7 +48,7 @@ class Act(NamedTuple):
 
 
 class Called(NamedTuple):
-    """What a call that a strategy made came to; `outcome` is one of `lemming.errors.Outcome`."""
+    """What a call that a strategy made came to; `outcome` is one of `lemming.base.errors.Outcome`."""
 
     success: bool
     output: str

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from lemming.base.errors import ToolError
 from lemming.base.jsontext import to_line
-from lemming.capabilities.answers.payloads import ENVELOPE
-from lemming.errors import ToolError
 from lemming.journal.begun import said_of_end
+from lemming.mail.answers import ENVELOPE
 from lemming.mail.tasks import Ended
 from lemming.org.resume import Agent
 from lemming.tools import Tool, ToolResult

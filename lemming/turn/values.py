@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
 from lemming.base.contract import ToolCall
-from lemming.errors import ProviderError
+from lemming.base.errors import ProviderError
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark

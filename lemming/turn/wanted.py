@@ -10,11 +10,11 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry
+from lemming.base.errors import Unusable
 from lemming.base.json_schema import Violation, flaw_of
 from lemming.base.jsontext import to_line
 from lemming.base.kinds import MessageKind
-from lemming.capabilities.answers.payloads import fitted
-from lemming.errors import Unusable
+from lemming.mail.answers import fitted
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
 from lemming.org import when

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import ConfigError
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.errors import ConfigError
 from lemming.facts.views import view
 from lemming.messages import read_outbox_entries
 from lemming.plugins.registry import unregister

@@ -20,6 +20,7 @@ from lemming.agents import survey_agents
 from lemming.background.connections import most_connections
 from lemming.background.threads import keep_alive
 from lemming.base.clock import SystemClock
+from lemming.base.errors import DiskError, RequestRejected, Unavailable
 from lemming.capabilities.channels.edge import edge
 from lemming.capabilities.channels.mail_text import (
     attachments_of,
@@ -32,7 +33,6 @@ from lemming.capabilities.channels.mail_text import (
 from lemming.capabilities.channels.states import channel_states
 from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
-from lemming.errors import DiskError, RequestRejected, Unavailable
 from lemming.facts.health import troubles_of
 from lemming.messages import send
 from lemming.org.config import load_config

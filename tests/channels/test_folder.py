@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from doorway import answer_to, arrived, noted, with_channel
 
+from lemming.base.redaction import refresh
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
 from lemming.files import fs
 from lemming.messages import entry_id
-from lemming.redaction import refresh
 from lemming.testing import Crash, FrozenClock, crash_at, say, tree, write_script
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"

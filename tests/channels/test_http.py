@@ -16,9 +16,9 @@ from callers import SECRET, TOKEN, Caller, receiver, served
 from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.base.clock import SystemClock
+from lemming.base.errors import ConfigError, OrgBusy, UsageError
 from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
-from lemming.errors import ConfigError, OrgBusy, UsageError
 from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
 

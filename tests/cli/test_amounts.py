@@ -9,8 +9,8 @@ import pytest
 from terminal import Lemming
 
 from lemming.agents import AgentCredits
+from lemming.base.errors import CorruptState
 from lemming.engine import run_once
-from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.journal.ledger import read_state
 from lemming.llm.prices import usage_of

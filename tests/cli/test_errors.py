@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from terminal import Lemming, start
 
+from lemming.base.errors import CorruptState, DiskError, LemmingError, OrgBusy
 from lemming.commands.failures import guarded
 from lemming.commands.screen import ReaderGone
 from lemming.commands.session import Session
-from lemming.errors import CorruptState, DiskError, LemmingError, OrgBusy
 from lemming.files import fs
 from lemming.testing import make_org, resume
 

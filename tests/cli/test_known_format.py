@@ -9,9 +9,9 @@ from terminal import Lemming
 from test_traps import CHANGES, LOOKS, WAIT, all_commands
 
 import lemming as package
+from lemming.base.errors import ConfigError
 from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.org.format import NEWEST_FORMAT
 from lemming.testing import make_org, resume, tree

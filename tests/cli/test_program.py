@@ -176,7 +176,7 @@ def test_every_type_of_object_that_json_prints_is_documented() -> None:
 
 
 def test_every_exit_status_is_documented() -> None:
-    from lemming import errors
+    from lemming.base import errors
     from lemming.commands import failures, narration
 
     known = {kind.exit_status for _, kind in inspect.getmembers(errors) if hasattr(kind, "exit_status")}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from terminal import PROGRAM, Lemming, start
 
+from lemming.base.errors import Unavailable, name_of
 from lemming.commands.screen import one_line
 from lemming.engine import load_tick, run_once
-from lemming.errors import Unavailable, name_of
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 

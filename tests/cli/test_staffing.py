@@ -10,9 +10,9 @@ import pytest
 from terminal import Lemming
 
 from lemming.agents import load_agent
+from lemming.base.errors import CorruptState
 from lemming.capabilities.gates.keys import gates_in
 from lemming.engine import run_once
-from lemming.errors import CorruptState
 from lemming.messages import read_outbox_entries
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree, write_script
 from lemming.tick.runtime import open_org

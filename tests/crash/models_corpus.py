@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from parts import remembers
 
-from lemming.errors import RateLimited
+from lemming.base.errors import RateLimited
 from lemming.files import fs
 from lemming.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import make_org, resume

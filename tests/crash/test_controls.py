@@ -13,7 +13,7 @@ from bill import Bill, overpaid
 from corpus import BY_NAME
 from trial import Over, finish, folder, ideal, moments, run, survives
 
-from lemming.errors import DiskError
+from lemming.base.errors import DiskError
 from lemming.files.disk import on_disk
 from lemming.journal.ledger import read_state
 from lemming.testing.faults import End, Image, restore, take_image

@@ -35,9 +35,9 @@ from hostile_org import (
 from trial import EVERYTHING
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import ConfigError, LemmingError
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.errors import ConfigError, LemmingError
 from lemming.files import fs
 from lemming.journal.report import TickReport
 from lemming.org.config import load_config

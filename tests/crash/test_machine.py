@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from trial import EVERYTHING, torn_files
 
+from lemming.base.errors import AuthenticationFailed, DiskError, OrgBusy
 from lemming.base.jsontext import pretty
 from lemming.engine import load_tick, run_once
-from lemming.errors import AuthenticationFailed, DiskError, OrgBusy
 from lemming.journal.file import journal_ticks
 from lemming.journal.report import TickReport, TurnReport
 from lemming.llm.backends.scripted import ScriptedProvider

@@ -11,10 +11,10 @@ import pytest
 from bill import Bill
 from trial import Moment, differences, folder, ideal, moments, run, sample
 
+from lemming.base.errors import ConfigError
 from lemming.base.jsontext import pretty
 from lemming.cli import run as lemming
 from lemming.engine import load_tick, run_once
-from lemming.errors import ConfigError
 from lemming.history.read import History
 from lemming.journal.ledger import read_state
 from lemming.messages import list_outbox

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lemming.base.errors import LemmingError, UsageError
 from lemming.engine import run_once
-from lemming.errors import LemmingError, UsageError
 from lemming.org.organisation import Organisation
 from lemming.service.backup import back_up
 from lemming.service.restore import restore

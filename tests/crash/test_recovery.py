@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from corpus import plain
 
+from lemming.base.errors import CorruptState
 from lemming.engine import load_tick, run_once
-from lemming.errors import CorruptState
 from lemming.journal.events import Event, ModelAsked
 from lemming.messages import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree

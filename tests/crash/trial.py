@@ -17,8 +17,8 @@ from typing import Any
 from bill import Bill, overpaid
 from corpus import BY_NAME
 
+from lemming.base.errors import CorruptState, DiskError, LemmingError
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once
-from lemming.errors import CorruptState, DiskError, LemmingError
 from lemming.files.disk import Disk, disk, on_disk
 from lemming.journal.file import Durability, is_committed, journal_ticks
 from lemming.testing import FrozenClock, tree

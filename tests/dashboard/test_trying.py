@@ -9,11 +9,11 @@ import pytest
 from terminal import Lemming
 from test_page import browser, opened, org, original, pytestmark
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import to_line
 from lemming.dashboard.actions import act
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import UsageError
 from lemming.engine import run_once
-from lemming.errors import UsageError
 from lemming.facts.views import VIEWS, view
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 

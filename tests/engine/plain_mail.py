@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from lemming.agents import Agent
-from lemming.errors import ConfigError, Problem
+from lemming.base.errors import ConfigError, Problem
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.inbox import Inbox
 from lemming.mail.visibility import OWN_ENTRIES_SHOWN

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from lemming.base.errors import AnswerTooLarge
 from lemming.base.paths import journal_file
 from lemming.engine import run_once
-from lemming.errors import AnswerTooLarge
 from lemming.journal.events import Event
 from lemming.journal.ledger import read_state
 from lemming.journal.records import TurnEnded

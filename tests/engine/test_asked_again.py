@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from lemming.base.errors import AnswerTooLarge, AuthenticationFailed, ProviderError, RateLimited
 from lemming.engine import run_once
-from lemming.errors import AnswerTooLarge, AuthenticationFailed, ProviderError, RateLimited
 from lemming.files.fields import Json
 from lemming.providers import LLMProvider, Message, register_provider
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from badly import GOOD, RESUME, Content, a_link_to, put, run_with
 
+from lemming.base.errors import ConfigError, CorruptState, DiskError, LemmingError
 from lemming.engine import run_once
-from lemming.errors import ConfigError, CorruptState, DiskError, LemmingError
 from lemming.journal.ledger import read_state
 from lemming.journal.report import TickReport
 from lemming.mail.outbox_problems import outbox_problems

@@ -13,9 +13,9 @@ from threading import get_ident
 import pytest
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import DiskError
 from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.journal.events import Event, ModelAsked
 from lemming.testing import Crash, journal_lines, make_org, resume, say

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import ConfigError
 from lemming.engine import load_tick, run_once, run_tick
-from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.journal.events import Event, ProblemFound
 from lemming.journal.report import TickReport

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import TickAlreadyCommitted
 from lemming.engine import load_tick, persist_tick, run_once
-from lemming.errors import TickAlreadyCommitted
 from lemming.files import fs
 from lemming.journal.events import ProblemFound
 from lemming.journal.ledger import read_state

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState
 from lemming.engine import run_once
-from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.journal.events import Event, ModelAsked

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import OrgBusy
 from lemming.engine import load_tick, run_once
-from lemming.errors import OrgBusy
 from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.journal.file import journal_ticks

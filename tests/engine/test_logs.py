@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lemming import redaction
+from lemming.base import redaction
 from lemming.engine import run_once
 from lemming.journal.events import Event, Observer
 from lemming.journal.records import TurnStarted

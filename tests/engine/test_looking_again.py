@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from lemming.agents import OWN_FOLDERS, OwnFolders, survey_agents
+from lemming.base.errors import ConfigError
 from lemming.engine import load_tick, run_once
-from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.descriptors import Around
 from lemming.files.folder import Folder

@@ -11,10 +11,10 @@ import pytest
 from hostile import CONTRACT
 from sound import assert_sound, said
 
-from lemming import redaction
+from lemming.base import redaction
+from lemming.base.errors import RequestRejected
 from lemming.base.paths import journal_file
 from lemming.engine import run_once
-from lemming.errors import RequestRejected
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState, read_state, write_state
 from lemming.journal.report import TurnReport

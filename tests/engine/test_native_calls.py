@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from lemming.base.errors import RequestRejected
 from lemming.engine import run_once
-from lemming.errors import RequestRejected
 from lemming.journal.ledger import read_state
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.testing import Crash as Killed

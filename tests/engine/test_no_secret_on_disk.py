@@ -20,15 +20,15 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from lemming.base.errors import RequestRejected
+from lemming.base.redaction import refresh
 from lemming.engine import run_once
-from lemming.errors import RequestRejected
 from lemming.journal.sealing import seal_old_journals
 from lemming.logging_config import EngineLog
 from lemming.memory import save_memory
 from lemming.messages import send
 from lemming.org.organisation import Organisation
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
-from lemming.redaction import refresh
 from lemming.service.backup import back_up
 from lemming.testing import Crash as Killed
 from lemming.testing import FrozenClock, crash_at, journal_lines, make_org, resume, tree

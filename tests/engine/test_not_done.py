@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lemming.agents import Survey, survey_agents
+from lemming.base.errors import ConfigError, Problem
 from lemming.engine import run_once, run_tick, ticks
-from lemming.errors import ConfigError, Problem
 from lemming.files.documents import once_saved
 from lemming.journal.events import Event, ProblemFound
 from lemming.org.config import load_config

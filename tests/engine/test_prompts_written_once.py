@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import pretty
 from lemming.engine import run_once, ticks
-from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.journal.file import read_journal
 from lemming.journal.records import TurnStarted

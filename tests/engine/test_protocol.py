@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import DiskError
 from lemming.base.paths import journal_file
 from lemming.engine import run_once
-from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.journal.ledger import read_state
 from lemming.providers import LLMProvider, Message, register_provider

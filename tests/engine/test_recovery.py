@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import CorruptState, TickAlreadyCommitted
 from lemming.engine import persist_tick, run_once, run_tick
-from lemming.errors import CorruptState, TickAlreadyCommitted
 from lemming.journal.events import Event, ModelAsked, ProblemFound
 from lemming.journal.ledger import read_state
 from lemming.journal.records import TurnEnded

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lemming.agents import survey_agents
+from lemming.base.errors import ConfigError
 from lemming.engine import run_once
-from lemming.errors import ConfigError
 from lemming.files.disk import Disk, on_disk
 from lemming.files.stamps import (
     Reading,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lemming.base.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once, run_tick
-from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.journal import sealing
 from lemming.journal.file import Journal, journal_ticks, newest_journals, read_journal
 from lemming.journal.records import Record

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lemming.base.contract import parse_reply
+from lemming.base.errors import UnknownModel
 from lemming.engine import run_once
-from lemming.errors import UnknownModel
 from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.weights import find_weights
 from lemming.org.models import LOCAL_MODEL

@@ -11,7 +11,7 @@ import pytest
 
 from lemming.agents import AgentCredits, load_agent
 from lemming.base.contract import ToolCall
-from lemming.errors import OutOfCredits
+from lemming.base.errors import OutOfCredits
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark

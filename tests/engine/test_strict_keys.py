@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
+from lemming.base.errors import ConfigError
 from lemming.base.jsontext import meant, pretty
 from lemming.engine import run_once
-from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.testing import make_org, resume

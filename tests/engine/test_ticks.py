@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lemming.agents import Agent, AgentSchedule
+from lemming.base.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick, ticks
-from lemming.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
 from lemming.journal.report import TurnReport
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree

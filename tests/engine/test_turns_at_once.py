@@ -17,8 +17,8 @@ from sampling import EVERYTHING
 
 from lemming.agents import Agent, survey_agents
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import DiskError
 from lemming.engine import run_once
-from lemming.errors import DiskError
 from lemming.files.documents import value_of
 from lemming.journal.events import Event
 from lemming.journal.records import TurnEnded, TurnStarted

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lemming.agents import require_own_folders
+from lemming.base.errors import ConfigError, DiskError
 from lemming.engine import run_once
-from lemming.errors import ConfigError, DiskError
 from lemming.files import fs
 from lemming.journal.ledger import read_state
 from lemming.messages import read_outbox_entries

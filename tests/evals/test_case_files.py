@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import ConfigError
 from lemming.cli import run
-from lemming.errors import ConfigError
 from lemming.org.cases import load_case
 from lemming.testing import make_org, resume
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tried import Tried
 
-from lemming.errors import ConfigError, UsageError
+from lemming.base.errors import ConfigError, UsageError
 from lemming.evals.inspect import cases_as_task
 from lemming.evals.suite import Manner
 

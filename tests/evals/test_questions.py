@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from lemming.evals.rehearsal.questions import question_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Image, Request
-from lemming.rehearsal.questions import question_of
 
 ENTRY = ModelEntry(provider="openai", model="m", options={"base_url": "http://127.0.0.1:1"})
 ASKED = Request("m", [{"role": "user", "content": "hello"}], temperature=0.5, seed=7)

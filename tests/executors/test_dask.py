@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import cluster_plugin  # noqa: F401 - registers providers
 import pytest
 
+from lemming.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut, Unavailable
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.errors import ConfigError, RateLimited, RequestRejected, TimedOut, Unavailable
 from lemming.llm.cluster import DaskCalls
 from lemming.providers import LLMProvider, Request, make_provider
 from lemming.testing import FrozenClock, make_org, resume, say

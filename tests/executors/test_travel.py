@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming import errors
+from lemming.base import errors
+from lemming.base.errors import ConfigError, DiskError, LemmingError, Problem, ProviderError
 from lemming.engine import run_once
-from lemming.errors import ConfigError, DiskError, LemmingError, Problem, ProviderError
 from lemming.providers import Reply, Request
 from lemming.testing import make_org, resume
 

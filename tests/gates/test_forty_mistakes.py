@@ -14,8 +14,8 @@ import pytest
 from sampling import EVERYTHING
 
 from lemming.agents import survey_agents
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import pretty
-from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

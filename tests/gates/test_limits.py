@@ -13,11 +13,11 @@ from sampling import EVERYTHING
 
 from lemming.agents import survey_agents
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import ConfigError
 from lemming.base.jsontext import pretty
 from lemming.capabilities.gates.shared_limits import families_among
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.errors import ConfigError
 from lemming.facts.checks import problems_of_agents, problems_of_config
 from lemming.files import fs
 from lemming.journal.events import Event

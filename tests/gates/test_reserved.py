@@ -14,12 +14,12 @@ from typing import Any, cast
 import pytest
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import Unavailable
 from lemming.capabilities.gates.limit import Amount
 from lemming.capabilities.gates.reserved import Reserved
 from lemming.capabilities.gates.spent_before import amount_in
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.errors import Unavailable
 from lemming.journal.file import Journal
 from lemming.journal.ledger import read_state
 from lemming.journal.lost import Lost

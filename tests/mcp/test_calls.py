@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from connected import call, configure, known, org_with, server
 
+from lemming.base.errors import ConfigError
+from lemming.base.redaction import refresh
 from lemming.engine import run_once
-from lemming.errors import ConfigError
-from lemming.redaction import refresh
 from lemming.testing import FrozenClock, journal_lines
 from lemming.timeline.replay.replay import replay
 

@@ -11,7 +11,7 @@ from batch_desk import APIS, Desk, make_desk
 from batch_server import BatchServer
 from fault_server import FaultServer
 
-from lemming.errors import UnknownModel
+from lemming.base.errors import UnknownModel
 from lemming.llm.backends.weights import find_weights
 from lemming.org.models import LOCAL_MODEL
 from lemming.providers import Request

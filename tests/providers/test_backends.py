@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from fault_server import ANSWER, FaultServer, refused_url
 
-from lemming.errors import (
+from lemming.base.errors import (
     AuthenticationFailed,
     ConfigError,
     ProviderError,

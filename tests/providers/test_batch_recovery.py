@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from batch_desk import AGENTS, Desk, question
 
-from lemming.errors import Unavailable
+from lemming.base.errors import Unavailable
 from lemming.journal.records import BatchAwaited, BatchSent
 from lemming.testing import Crash
 

@@ -12,7 +12,7 @@ from batch_desk import AGENTS, PATIENCE_S, Desk, make_desk, question
 from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
 
-from lemming.errors import AuthenticationFailed, DiskError
+from lemming.base.errors import AuthenticationFailed, DiskError
 from lemming.journal.events import BatchNotSent, BatchWaiting
 from lemming.journal.records import BatchEnded
 from lemming.llm.backends.openai import OpenAIProvider

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from fault_server import ANSWER, ODD_COUNTS, FaultServer
 
-from lemming.errors import AnswerTooLarge, RequestRejected, Unavailable
+from lemming.base.errors import AnswerTooLarge, RequestRejected, Unavailable
 from lemming.llm.backends import bounded
 from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.ollama import OllamaProvider

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 
-from lemming.errors import ConfigError, RateLimited, RequestRejected, TimedOut
+from lemming.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut
 from lemming.llm.calls import ask
 from lemming.providers import Backend, LLMProvider, Message, Reply, Request
 
@@ -132,7 +132,7 @@ from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.ollama import OllamaProvider
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
-from lemming.errors import ProviderError
+from lemming.base.errors import ProviderError
 from lemming.providers import LLMProvider, Request
 
 class Hanging(LLMProvider):

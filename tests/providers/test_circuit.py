@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lemming.base.clock import FrozenClock, timestamp
-from lemming.errors import (
+from lemming.base.errors import (
     AuthenticationFailed,
     CircuitOpen,
     ProviderError,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.errors import RequestRejected, TimedOut, Unavailable
+from lemming.base.errors import RequestRejected, TimedOut, Unavailable
 from lemming.llm.backends.cli import OUTPUT_LIMIT_BYTES, CliProvider
 from lemming.llm.calls import ask
 from lemming.providers import Request, make_provider

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hub_server import HubServer
 
-from lemming.errors import ConfigError, Unavailable, UnknownModel
+from lemming.base.errors import ConfigError, Unavailable, UnknownModel
 from lemming.files.lock import FolderLock
 from lemming.llm.backends import weights
 from lemming.llm.backends.local import LocalProvider

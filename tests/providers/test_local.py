@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
+from lemming.base.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
 from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.openai import OpenAIProvider
@@ -56,7 +56,7 @@ def test_a_missing_library_says_how_to_install_it(small: Request, tmp_path: Path
 import sys
 sys.modules["xllamacpp"] = None
 from lemming.llm.backends.local import LocalProvider
-from lemming.errors import RequestRejected
+from lemming.base.errors import RequestRejected
 from lemming.providers import Request
 try:
     LocalProvider(path={str(tmp_path / "tiny.gguf")!r}).complete(Request(model_name="m", messages=[]))

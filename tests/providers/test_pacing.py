@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.errors import Unavailable
+from lemming.base.errors import Unavailable
 from lemming.llm.rate_limit import Limits, Pace
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation

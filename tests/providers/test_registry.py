@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lemming.errors import ConfigError, RequestRejected, UnknownModel
+from lemming.base.errors import ConfigError, RequestRejected, UnknownModel
 from lemming.llm.backends.human import HumanProvider
 from lemming.llm.calls import ask
 from lemming.providers import (

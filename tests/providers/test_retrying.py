@@ -10,7 +10,7 @@ import pytest
 from fault_server import FaultServer
 
 from lemming.base.clock import FrozenClock
-from lemming.errors import (
+from lemming.base.errors import (
     AuthenticationFailed,
     CircuitOpen,
     ProviderError,

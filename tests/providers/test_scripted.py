@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lemming import errors
-from lemming.errors import ConfigError, ProviderError, RequestRejected, TimedOut
+from lemming.base import errors
+from lemming.base.errors import ConfigError, ProviderError, RequestRejected, TimedOut
 from lemming.llm.backends.questions import question_in
 from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.llm.calls import ask

@@ -11,7 +11,7 @@ from fault_server import ANSWER, FaultServer, Received
 
 from lemming import engine
 from lemming.base.clock import FrozenClock
-from lemming.errors import Problem, RequestRejected
+from lemming.base.errors import Problem, RequestRejected
 from lemming.journal.events import ProblemFound
 from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.http import refused_part

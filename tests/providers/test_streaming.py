@@ -13,7 +13,7 @@ from stream_server import ANSWER, StreamServer
 
 from lemming import engine
 from lemming.base.clock import FrozenClock
-from lemming.errors import AnswerTooLarge, TimedOut, Unavailable
+from lemming.base.errors import AnswerTooLarge, TimedOut, Unavailable
 from lemming.journal.events import ModelWrote
 from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.local import LocalProvider
@@ -104,7 +104,7 @@ def test_a_server_that_takes_no_streams_is_asked_without(
 
 
 def test_words_are_told_whole_so_that_no_secret_comes_in_two_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming import redaction
+    from lemming.base import redaction
 
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value")
     redaction.refresh()

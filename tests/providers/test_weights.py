@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.errors import DiskError, Unavailable, UnknownModel
+from lemming.base.errors import DiskError, Unavailable, UnknownModel
 from lemming.llm.backends.weights import (
     CATALOGUE,
     Weights,

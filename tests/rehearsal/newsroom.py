@@ -7,10 +7,10 @@ from typing import Any
 
 from lemming.base.jsontext import to_line
 from lemming.engine import load_tick, run_once
+from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
 from lemming.files import fs
 from lemming.messages import send
 from lemming.org.organisation import Organisation
-from lemming.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say
 from lemming.timeline.fork import Setting
 

@@ -10,10 +10,10 @@ from newsroom import newsroom
 
 from lemming.base.jsontext import pretty
 from lemming.engine import run_once
+from lemming.evals.rehearsal.compare import Comparison, compare, differing_entries
 from lemming.files import fs
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation
-from lemming.rehearsal.compare import Comparison, compare, differing_entries
 from lemming.testing import FrozenClock, resume, tree
 
 

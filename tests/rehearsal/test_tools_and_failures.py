@@ -42,7 +42,7 @@ class Down(Backend):
 
     def complete(self, request: Request) -> Reply:
         self.tried.append(request.agent)
-        from lemming.errors import AuthenticationFailed
+        from lemming.base.errors import AuthenticationFailed
 
         raise AuthenticationFailed("no key")
 

@@ -16,9 +16,9 @@ from terminal import Lemming, start
 import lemming as package
 from lemming import engine
 from lemming.asking import AskOutcome, AtWork, ask
+from lemming.base.errors import ConfigError, UsageError
 from lemming.capabilities.requests.entries import write_answer
 from lemming.capabilities.requests.now import requests_now
-from lemming.errors import ConfigError, UsageError
 from lemming.messages import read_outbox_entries
 from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, write_script

@@ -9,8 +9,8 @@ import pytest
 from asked import org_of
 
 from lemming.asking import ask
+from lemming.base.errors import UsageError
 from lemming.base.json_schema import flaw_of, wrong_in
-from lemming.errors import UsageError
 from lemming.testing import resume, say
 
 

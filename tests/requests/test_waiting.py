@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from desk import organisation, put
 
+from lemming.base.errors import UsageError
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.waiting import waiting
-from lemming.errors import UsageError
 from lemming.messages import send
 from lemming.org.organisation import Organisation
 from lemming.testing import make_org, resume

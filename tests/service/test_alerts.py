@@ -12,14 +12,14 @@ import pytest
 from terminal import Lemming
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import pretty
+from lemming.base.redaction import refresh
 from lemming.engine import run_once, ticks
-from lemming.errors import CorruptState
 from lemming.facts.checks import problems_of_config
 from lemming.files import fs
 from lemming.history.copy_org import copy_org
 from lemming.org.config import load_config
-from lemming.redaction import refresh
 from lemming.service.command import run_command
 from lemming.testing import Crash, crash_at, make_org, resume, say, write_script
 

@@ -16,8 +16,8 @@ from recorded import busy_org
 from terminal import Lemming
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.engine import load_tick, run_once, ticks
-from lemming.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.files import fs
 from lemming.files.whole import STAGINGS
 from lemming.org.organisation import Organisation

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
+from lemming.base.errors import ConfigError, LemmingError
 from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.engine import run_once, run_tick, ticks
-from lemming.errors import ConfigError, LemmingError
 from lemming.files import fs
 from lemming.journal.file import journal_ticks
 from lemming.journal.sealing import segments

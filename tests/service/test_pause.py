@@ -9,8 +9,8 @@ import pytest
 from terminal import Lemming
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import ConfigError
 from lemming.engine import load_tick, run_once, ticks
-from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.journal.file import journal_ticks
 from lemming.service.pause import pause, paused_text, resume

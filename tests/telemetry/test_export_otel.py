@@ -12,8 +12,8 @@ import pytest
 from terminal import Lemming, read_until, start, typed_at
 from traced import Collector, die_at_an_answer, listening
 
+from lemming.base.errors import NotSent, UsageError
 from lemming.engine import run_once
-from lemming.errors import NotSent, UsageError
 from lemming.journal.sealing import seal_old_journals
 from lemming.org.organisation import Organisation
 from lemming.telemetry.post import Collector as Client

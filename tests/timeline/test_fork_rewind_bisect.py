@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import UsageError
 from lemming.engine import load_tick, run_once
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.history.bisect import Trial, bisect
 from lemming.history.read import History

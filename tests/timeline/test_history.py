@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from kept import ON, files_of, git, git_that, make, run, subjects
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.history.git import FOLDER, Repository
 from lemming.history.read import History

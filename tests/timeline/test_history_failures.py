@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from kept import REPOSITORY, files_of, git_that, make, run, subjects
 
+from lemming.base.errors import UsageError
 from lemming.cli import run as command_line
 from lemming.engine import load_tick, run_once
-from lemming.errors import UsageError
 from lemming.history.git import FOLDER
 from lemming.history.read import History
 from lemming.journal.events import Event

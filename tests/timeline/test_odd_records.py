@@ -16,8 +16,8 @@ from recorded import busy_org
 from sampling import EVERYTHING
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState, ProviderError, RateLimited, recorded_failure
 from lemming.cli import run
-from lemming.errors import CorruptState, ProviderError, RateLimited, recorded_failure
 from lemming.facts.schemas import schema_of
 from lemming.files import fs
 from lemming.files.fields import Json

@@ -9,8 +9,8 @@ import pytest
 from broken import Repair, damage, interrupt, journal, make
 from typed import typed
 
+from lemming.base.errors import CorruptState, TickAlreadyCommitted
 from lemming.engine import load_tick, run_forever, run_once
-from lemming.errors import CorruptState, TickAlreadyCommitted
 from lemming.journal.events import Event, ModelAsked
 from lemming.journal.file import is_committed
 from lemming.journal.ledger import read_state

@@ -12,10 +12,10 @@ import pytest
 from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models, rewrite_journal, speak
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.journal.file import journal_ticks

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lemming import errors
+from lemming.base import errors
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import ConfigError, RequestRejected
 from lemming.engine import recorded_report, run_once
-from lemming.errors import ConfigError, RequestRejected
 from lemming.files import fs
 from lemming.llm.backends.replay import ReplayProvider
 from lemming.providers import Request

@@ -11,12 +11,12 @@ import pytest
 from terminal import Ran
 from typed import typed
 
+from lemming.base.redaction import refresh
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.journal.events import Event, ModelAsked
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
-from lemming.redaction import refresh
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 from lemming.timeline.verify.root import state_root

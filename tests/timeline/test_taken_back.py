@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lemming.base.errors import TickAlreadyCommitted
 from lemming.engine import load_tick, run_once
-from lemming.errors import TickAlreadyCommitted
 from lemming.exchange.template import template_files
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state

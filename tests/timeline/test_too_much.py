@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from lemming.base.errors import CorruptState
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.errors import CorruptState
 from lemming.journal.file import read_journal
 from lemming.journal.sealing import SEALED
 from lemming.testing import FrozenClock, make_org, resume

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lemming.base.errors import UsageError
 from lemming.cli import run as run_command
 from lemming.engine import load_tick, run_once
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.history.read import History
 from lemming.journal.file import journal_ticks

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from recorded import LAST_ENTRY, TICKS, cut, edit
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
 from lemming.cli import run
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.timeline import parse_ticks
 from lemming.timeline.verify.root import files_that_count, state_root

@@ -11,7 +11,7 @@ from tool_desk import Desk
 
 from lemming.access.open import FILE_LIMIT_BYTES, LISTING_LIMIT, read_allowed_text
 from lemming.agents import load_agent
-from lemming.errors import PermissionDenied, ToolError
+from lemming.base.errors import PermissionDenied, ToolError
 from lemming.tools import ToolRegistry
 from lemming.tools.calls import call_tool
 

@@ -18,7 +18,7 @@ from tool_desk import Desk
 
 from lemming.access.effects import require_writable
 from lemming.agents import load_agent
-from lemming.errors import ConfigError, LemmingError
+from lemming.base.errors import ConfigError, LemmingError
 from lemming.files.effects import FileEffect
 from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation

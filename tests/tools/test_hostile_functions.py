@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from workshop import Workshop
 
+from lemming.base.errors import OUTCOME_CODES
 from lemming.base.jsontext import pretty
-from lemming.errors import OUTCOME_CODES
 from lemming.files.fs import publish
 from lemming.tools import ToolResult
 

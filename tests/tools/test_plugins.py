@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lemming.base.errors import ConfigError
 from lemming.engine import run_once
-from lemming.errors import ConfigError
 from lemming.facts.checks import problems_of_agents, problems_of_config
 from lemming.files import fs
 from lemming.org.config import Org, load_config

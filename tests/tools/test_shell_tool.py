@@ -12,7 +12,7 @@ import pytest
 from sandboxed import PYTHON, SECRET, Sandbox, needs_python, org_with, snapshot
 from tool_desk import Desk
 
-from lemming.errors import PermissionDenied
+from lemming.base.errors import PermissionDenied
 from lemming.sandbox.run import run_confined, sandbox_status
 from lemming.tools import ToolRegistry
 

@@ -16,7 +16,7 @@ from tool_desk import Desk
 
 from lemming.access.open import read_allowed_text
 from lemming.agents import load_agent
-from lemming.errors import DiskError, ToolError
+from lemming.base.errors import DiskError, ToolError
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.tools import ToolRegistry
 

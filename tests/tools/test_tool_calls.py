@@ -14,7 +14,7 @@ import pytest
 from pydantic import Field
 from tool_desk import Desk
 
-from lemming.errors import InvalidArguments, RecoverableError
+from lemming.base.errors import InvalidArguments, RecoverableError
 from lemming.org.config import Org
 from lemming.tools import SHIPPED, Tool, ToolRegistry, ToolResult, toolset_of
 from lemming.tools.calls import call_tool

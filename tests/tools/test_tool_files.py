@@ -11,10 +11,10 @@ import pytest
 from workshop import Workshop, call
 
 from lemming.base.clock import FrozenClock
+from lemming.base.errors import ConfigError, Problem
 from lemming.capabilities.toolbox.functions import workers
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.errors import ConfigError, Problem
 from lemming.facts.reach import reaches
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

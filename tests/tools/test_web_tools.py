@@ -9,8 +9,8 @@ import pytest
 from page_server import Pages, bomb, serving
 from tool_desk import Desk
 
+from lemming.base.errors import ConfigError
 from lemming.base.hosts import is_named, is_public
-from lemming.errors import ConfigError
 from lemming.org.blocks import Http
 from lemming.org.config import Org, load_config
 from lemming.tools import ToolResult

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from lemming.base.contract import MAX_ENTRY_BYTES, MOST_GROWTH, brief_reply, parse_reply
+from lemming.base.errors import ContractError
 from lemming.base.jsontext import parse, to_line
 from lemming.base.kinds import MESSAGE_KINDS
-from lemming.errors import ContractError
 from lemming.testing import say
 from lemming.turn.reply_schemas import brief_schema, reply_schema
 

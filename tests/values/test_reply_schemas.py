@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lemming.base.kinds import MESSAGE_KINDS
-from lemming.capabilities.answers.payloads import fitted
+from lemming.mail.answers import fitted
 from lemming.turn.reply_schemas import Form, brief_schema, carried, reply_schema, why_not_carried
 
 ORDER = {

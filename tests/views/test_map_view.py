@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lemming.base.errors import UsageError
 from lemming.engine import run_once
-from lemming.errors import UsageError
 from lemming.facts.views import view
 from lemming.facts.views.layout import laid_out
 from lemming.facts.views.map import graph_of

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from looked_at import newsdesk
 
+from lemming.base.errors import UsageError
 from lemming.engine import run_once
-from lemming.errors import UsageError
 from lemming.facts.costs import costs_by
 from lemming.facts.resume_text import problems_of_text
 from lemming.facts.views import view

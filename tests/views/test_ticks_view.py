@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from looked_at import newsdesk
 
+from lemming.base.errors import UsageError
 from lemming.engine import run_once
-from lemming.errors import UsageError
 from lemming.facts.views import view
 from lemming.facts.views.glances import glance_in, glances_at
 from lemming.facts.views.tick import tick, timing_of

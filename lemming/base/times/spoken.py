@@ -16,8 +16,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from lemming.base.clock import is_on_the_calendar, parse_timestamp, timestamp
+from lemming.base.errors import UsageError
 from lemming.base.times.cron import zone
-from lemming.errors import UsageError
 
 EXAMPLES = '"tomorrow 9:00", "17:30", "fri 8:15", "2026-12-01 12:00", "2026-12-01T12:00+01:00"'
 DURATIONS = "90s, 30m, 2h, 1h30m, 3d, 2w"

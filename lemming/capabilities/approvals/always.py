@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from lemming.agents import load_agent
 from lemming.base import paths
+from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.base.patterns import is_among
 from lemming.capabilities.gates.gate import Gate
 from lemming.capabilities.gates.keys import gates_in
-from lemming.errors import ConfigError, UsageError
 from lemming.files import fs
 from lemming.files.lock import changing
 from lemming.org.config import ORG_FILE, load_config

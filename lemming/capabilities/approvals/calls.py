@@ -14,9 +14,9 @@ from typing import Any
 
 from lemming.access.binding import binds_of, changed
 from lemming.base.contract import NewEntry, ToolCall
+from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
 from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too_many
-from lemming.errors import LemmingError
 from lemming.files import fs
 from lemming.files.effects import FileEffect
 from lemming.journal.records import ToolFinished

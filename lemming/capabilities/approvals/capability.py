@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from lemming.base.errors import Problem
 from lemming.capabilities.approvals.decided import decided_in, told
 from lemming.capabilities.approvals.decisions import approved_ahead, ends_of
 from lemming.capabilities.approvals.journals import why_not_approved, without_made
@@ -12,7 +13,6 @@ from lemming.capabilities.approvals.review import Review, review_of
 from lemming.capabilities.approvals.waiting import NAME, SPEND, decision_in, require_waiting
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import rules_at
-from lemming.errors import Problem
 from lemming.files.documents import value_of
 from lemming.files.fields import Json
 from lemming.journal.begun import Asked, Begun

@@ -10,6 +10,7 @@ from lemming import messages
 from lemming.access.binding import FILE_ARGUMENTS, binds_of
 from lemming.access.grants import Access, resolve
 from lemming.agents import load_agent
+from lemming.base.errors import ToolError, UsageError
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.capabilities.approvals.screens import waiting_calls
@@ -18,7 +19,6 @@ from lemming.capabilities.requests.entries import answerer, require_open, write_
 from lemming.capabilities.requests.fields import properties_of, schema_for
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
-from lemming.errors import ToolError, UsageError
 from lemming.mail.requests import RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lemming.base.errors import CorruptState
 from lemming.base.unseen import notes_on
 from lemming.capabilities.approvals.waiting import NAME, said_of_call
 from lemming.capabilities.requests.now import RequestsNow
-from lemming.errors import CorruptState
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import read_state

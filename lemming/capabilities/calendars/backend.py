@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming.base.errors import RequestRejected
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.errors import RequestRejected
 from lemming.providers import Backend, Reply, Request
 
 TAG = "calendar"

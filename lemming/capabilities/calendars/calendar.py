@@ -8,9 +8,9 @@ from datetime import date
 from typing import Any, Literal
 
 from lemming.agents import nearest_agent
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import locate, nearest
 from lemming.base.times.cron import why_no_cron, why_no_zone
-from lemming.errors import ConfigError, Problem
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about
 from lemming.org.config import Config

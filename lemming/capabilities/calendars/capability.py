@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lemming.agents import Agent, survey_agents
+from lemming.base.errors import ConfigError, Problem
 from lemming.capabilities.calendars.calendar import asker_in, problems_of_calendar
 from lemming.capabilities.calendars.jobs import MEMORY, jobs_due
-from lemming.errors import ConfigError, Problem
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.seams import TickLook

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp
+from lemming.base.errors import ToolError
 from lemming.base.times.cron import explained, occurrences
 from lemming.capabilities.calendars.calendar import load_calendar
 from lemming.capabilities.calendars.jobs import MEMORY, TOOL, job_of
-from lemming.errors import ToolError
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.memory import decode_memory, load_memory, memory_effect

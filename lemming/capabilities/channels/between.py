@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 
 from lemming.agents import Agent, Survey
 from lemming.base import paths
+from lemming.base.errors import LemmingError, Problem, ProviderError
 from lemming.capabilities.channels.addressed import Addressed
 from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.deliveries import deliver_due
 from lemming.capabilities.channels.edge import edge
-from lemming.errors import LemmingError, Problem, ProviderError
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.organisation import Organisation
 from lemming.providers import is_channel, make_provider

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from lemming.base import paths
+from lemming.base.errors import ConfigError, RequestRejected
 from lemming.base.jsontext import nearest
 from lemming.base.kinds import MessageKind
-from lemming.errors import ConfigError, RequestRejected
 from lemming.messages import OutboxEntry
 from lemming.providers import LLMProvider
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lemming.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
 from lemming.capabilities.channels.context import ChannelContext
-from lemming.errors import ConfigError, RateLimited, RequestRejected, Unavailable
 from lemming.llm.backends.cli import CliProvider
 from lemming.providers import Message as Asked
 from lemming.providers import Request

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.clock import timestamp
+from lemming.base.errors import RateLimited, RequestRejected
 from lemming.base.jsontext import pretty
 from lemming.capabilities.channels.channel import LONGEST_ID, Message
 from lemming.capabilities.channels.log import ChannelLog, ChannelLogs, ChannelWriter
-from lemming.errors import RateLimited, RequestRejected
 from lemming.files import fs
 from lemming.mail.index import EntryIndex
 from lemming.messages import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from lemming.errors import DiskError, ProviderError, Unavailable
-from lemming.redaction import excerpt
+from lemming.base.errors import DiskError, ProviderError, Unavailable
+from lemming.base.redaction import excerpt
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from lemming.base.errors import ConfigError, DiskError, LemmingError, RequestRejected, Unavailable
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.channels.channel import (
     Channel,
@@ -32,7 +33,6 @@ from lemming.capabilities.channels.channel import (
     require_name,
 )
 from lemming.capabilities.channels.context import ChannelContext, clean
-from lemming.errors import ConfigError, DiskError, LemmingError, RequestRejected, Unavailable
 from lemming.files import fs
 from lemming.files.refusals import looking, require_about_one_file
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, names_of, read_entry

@@ -21,10 +21,10 @@ from typing import Any, Literal, get_args
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.jsontext import JsonProblem, compact, parse
+from lemming.base.redaction import excerpt, redact_json
 from lemming.files import fs
 from lemming.files.refusals import looking
 from lemming.org.organisation import Organisation
-from lemming.redaction import excerpt, redact_json
 
 Did = Literal["received", "refused", "delivered", "failed", "gave_up", "down", "up"]
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 3600.0

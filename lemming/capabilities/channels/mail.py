@@ -23,7 +23,9 @@ from typing import ClassVar, Literal
 
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp
+from lemming.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
 from lemming.base.kinds import MessageKind
+from lemming.base.redaction import redact_content
 from lemming.capabilities.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.edge import edge
@@ -38,9 +40,7 @@ from lemming.capabilities.channels.mail_text import (
     text_of_mail,
     why_refused,
 )
-from lemming.errors import ConfigError, RateLimited, RequestRejected, Unavailable
 from lemming.files import fs
-from lemming.redaction import redact_content
 
 Encryption = Literal["ssl", "starttls", "none"]
 MOST_AT_ONCE = 50

@@ -8,11 +8,11 @@ from typing import Any
 
 from lemming.agents import Agent, Survey, nearest_agent
 from lemming.base import paths
+from lemming.base.errors import LemmingError, Problem
 from lemming.capabilities.channels.addressed import Addressed
 from lemming.capabilities.channels.between import make_channel
 from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.log import ChannelLogs, Traffic
-from lemming.errors import LemmingError, Problem
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick

@@ -12,18 +12,18 @@ from lemming.access.named import as_opened, opened_in_gate, places_among
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.contract import ToolCall
+from lemming.base.errors import LemmingError, ToolError
+from lemming.base.redaction import redact_foreign
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Check, Facts, Looked, look, nobody_judged, rules_at
 from lemming.capabilities.gates.placed import placed
-from lemming.errors import LemmingError, ToolError
 from lemming.files.effects import FileEffect
 from lemming.journal.verdicts import GateVerdict
 from lemming.org.config import Org
 from lemming.plugins.errors import words_of
-from lemming.redaction import redact_foreign
 from lemming.tick.edge import tried
 from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
 from lemming.turn.places import Asking, Found, Hold, Passed, Trusted

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lemming.agents import Agent
+from lemming.base.errors import Problem
 from lemming.capabilities.gates.calls import CallGates
 from lemming.capabilities.gates.gate import GATES
 from lemming.capabilities.gates.keys import gates_in, rules_for
 from lemming.capabilities.gates.look import rules_at
 from lemming.capabilities.gates.shown import look_at_shown
 from lemming.capabilities.gates.written import OutGates
-from lemming.errors import Problem
 from lemming.files.fields import Json
 from lemming.journal.file import Journal
 from lemming.journal.report import TurnReport

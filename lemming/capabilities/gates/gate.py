@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from lemming.base.errors import UsageError
 from lemming.base.json_schema import flaw_of
 from lemming.base.jsontext import compact, parse
 from lemming.base.kinds import ToolClass
@@ -18,7 +19,6 @@ from lemming.base.patterns import NoExpression, is_among
 from lemming.base.patterns.expressions import expression
 from lemming.base.times.spoken import DURATIONS, parse_duration
 from lemming.capabilities.gates.limit import AMOUNTS, Per, window_of
-from lemming.errors import UsageError
 from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
 from lemming.journal.verdicts import At, Then
 from lemming.org.verification import WhoJudges, judge_named

@@ -13,12 +13,12 @@ from typing import Any
 
 from lemming.agents import Agent, agent_folders, survey_agents
 from lemming.base import paths
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import compact, nearest
 from lemming.base.patterns import is_among, is_named
 from lemming.capabilities.gates.checks import checks_of
 from lemming.capabilities.gates.gate import SETTLES, Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
-from lemming.errors import ConfigError, Problem
 from lemming.org.config import ORG_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.registry import not_imported

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
+from lemming.base.errors import Problem
 from lemming.capabilities.gates.gate import Gate
 from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.gates.limit import window_of
-from lemming.errors import Problem
 from lemming.llm.prices import price_of
 from lemming.org.config import Config
 from lemming.org.models import NO_MODELS

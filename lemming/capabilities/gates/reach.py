@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
+from lemming.base.errors import ConfigError
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.keys import rules_for
-from lemming.errors import ConfigError
 from lemming.journal.verdicts import At
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation

@@ -8,11 +8,11 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base import paths
+from lemming.base.errors import StoppedByGate
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Looked, digest_of, look, rules_at
-from lemming.errors import StoppedByGate
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.memory import Memories

@@ -16,6 +16,7 @@ from itertools import takewhile
 from typing import Any
 
 from lemming.agents import agent_folders
+from lemming.base.errors import CorruptState
 from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.keys import gates_in, rules_for
 from lemming.capabilities.gates.limit import Amount, Window, raised, window_of
@@ -32,7 +33,6 @@ from lemming.capabilities.gates.spent_before import (
     total,
 )
 from lemming.capabilities.gates.turn_spending import Scope, TurnSpending
-from lemming.errors import CorruptState
 from lemming.journal.file import Journal, journal_ticks
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.lost import Lost

@@ -9,8 +9,8 @@ from functools import reduce
 from typing import NamedTuple
 
 from lemming.base.clock import parse_timestamp, timestamp
+from lemming.base.errors import LemmingError
 from lemming.capabilities.gates.limit import NOTHING, ZERO, Amount, Window
-from lemming.errors import LemmingError
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState
 from lemming.journal.lost import Lost

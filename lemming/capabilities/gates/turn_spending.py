@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lemming.base.errors import LimitReached, RequestOverLimit
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.limit import (
@@ -20,7 +21,6 @@ from lemming.capabilities.gates.limit import (
 from lemming.capabilities.gates.look import WORDS, require_seen
 from lemming.capabilities.gates.reserved import Reserved
 from lemming.capabilities.gates.spent_before import NotKnown, amount_lost, amount_of
-from lemming.errors import LimitReached, RequestOverLimit
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.journal.verdicts import GateVerdict

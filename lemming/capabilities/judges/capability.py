@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lemming.base.contract import ToolCall, TurnReply
+from lemming.base.errors import ContractError, NotVerified
 from lemming.capabilities.judges.judge import entry_of_command, judges_of
 from lemming.capabilities.judges.verified import verified
 from lemming.capabilities.judges.withdrawing import Own
-from lemming.errors import ContractError, NotVerified
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.report import End

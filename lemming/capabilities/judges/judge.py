@@ -16,10 +16,10 @@ from lemming.access.grants import kept_at, resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent
 from lemming.base import paths
+from lemming.base.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse, to_line
 from lemming.base.quoting import fenced, mark_for, quoted
-from lemming.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
 from lemming.files.documents import value_of
 from lemming.journal.report import Judged, Judgement
 from lemming.mail.tasks import Task

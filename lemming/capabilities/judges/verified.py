@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from lemming.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
 from lemming.base.quoting import fenced, mark_for
 from lemming.capabilities.judges.judge import (
     Judge,
@@ -23,7 +24,6 @@ from lemming.capabilities.judges.judge import (
 )
 from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.capability import given_up
-from lemming.errors import ContractError, NotVerified, OutOfCredits, ProviderError
 from lemming.files.fields import Json
 from lemming.journal.report import End
 from lemming.memory import decode_memory

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from lemming.access.bound import code, of_command
 from lemming.access.trust import Reach
 from lemming.agents import Agent
+from lemming.base.errors import Problem
 from lemming.capabilities.mcp.offered import problems_of_servers
 from lemming.capabilities.mcp.settings import mcp_config, servers_named, variables_named
-from lemming.errors import Problem
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.turn.seams import Capability

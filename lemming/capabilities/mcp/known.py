@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import compact, pretty
-from lemming.errors import ConfigError, Problem
+from lemming.base.redaction import redact_foreign, redact_json
 from lemming.files import fs
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.redaction import redact_foreign, redact_json
 
 LOCK_FILE = "config/mcp.lock.json"
 LOCK_LIMIT_BYTES = 16 << 20

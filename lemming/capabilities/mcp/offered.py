@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent, survey_agents
+from lemming.base.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import compact, nearest, to_line
 from lemming.base.kinds import ToolClass
@@ -26,7 +27,6 @@ from lemming.capabilities.mcp.settings import (
     mcp_config,
     servers_named,
 )
-from lemming.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
 from lemming.files.fields import Json
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation, OrgPath

@@ -12,10 +12,10 @@ from typing import Any
 
 from lemming.agents import latest_survey
 from lemming.base.contract import NewEntry
+from lemming.base.errors import ConfigError
 from lemming.base.jsontext import compact
-from lemming.capabilities.answers.payloads import answer_in
 from lemming.capabilities.mcp.known import plain_text
-from lemming.errors import ConfigError
+from lemming.mail.answers import answer_in
 from lemming.messages import names_of, read_entry
 from lemming.org.organisation import Organisation
 

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lemming.base.errors import ToolError
+from lemming.base.redaction import excerpt
 from lemming.capabilities.mcp import launcher
 from lemming.capabilities.mcp.known import MOST_TOOLS
 from lemming.capabilities.mcp.settings import McpServer, environment_of, filled_in, headers_of
-from lemming.errors import ToolError
-from lemming.redaction import excerpt
 
 if TYPE_CHECKING:
     from mcp import Client

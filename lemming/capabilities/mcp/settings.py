@@ -14,14 +14,14 @@ from operator import is_
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from lemming.base.errors import ConfigError, Problem, ToolError
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.base.patterns import is_named
-from lemming.errors import ConfigError, Problem, ToolError
+from lemming.base.redaction import holds_secret, is_secret_name, name_variables
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
 from lemming.files.unknown import Unknown
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.redaction import holds_secret, is_secret_name, name_variables
 
 MCP_FILE = "config/mcp.json"
 SHARED_FILE = ".mcp.json"

@@ -12,12 +12,12 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.contract import MAX_TOOL_CALLS
+from lemming.base.errors import Problem
 from lemming.base.jsontext import nearest
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step
 from lemming.capabilities.plans.references import parts_of
 from lemming.capabilities.plans.referred import all_paths
 from lemming.capabilities.plans.ways import targets, ways_said
-from lemming.errors import Problem
 from lemming.org.when import MISSING, field_of, predicate, problems_of
 
 DANGEROUS = ("send", "execute", "administer")

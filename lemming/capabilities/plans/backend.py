@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lemming.base.errors import ConfigError, RequestRejected
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.capabilities.plans.check import sound_plan
 from lemming.capabilities.plans.format import AgentPlan
 from lemming.capabilities.plans.machine import advance
 from lemming.capabilities.plans.proposals import followed, plan_of
 from lemming.capabilities.plans.run import Run, run_in, run_key
-from lemming.errors import ConfigError, RequestRejected
 from lemming.org.organisation import Organisation
 from lemming.providers import Backend, Message, Reply, Request
 

@@ -10,12 +10,12 @@ from lemming.access.grants import resolve
 from lemming.access.open import seen_content
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry, ToolCall
+from lemming.base.errors import ConfigError, PermissionDenied, Problem
 from lemming.capabilities.plans.asking import said_of
 from lemming.capabilities.plans.check import sound_plan
 from lemming.capabilities.plans.format import plan_file, read_plan, waited_files
 from lemming.capabilities.plans.proposals import proposal_in
 from lemming.capabilities.plans.run import PREFIX, is_led_elsewhere, is_over, run_key, waits_in
-from lemming.errors import ConfigError, PermissionDenied, Problem
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
 from lemming.memory import Memories, read_memories

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from lemming.base.errors import ConfigError, Problem, UsageError
 from lemming.base.json_schema import flaw_of, misfits
 from lemming.base.jsontext import locate, nearest
 from lemming.base.times.spoken import DURATIONS, parse_duration
@@ -25,7 +26,6 @@ from lemming.capabilities.plans.format import (
 from lemming.capabilities.plans.references import OF_AN_ANSWER, ROOTS
 from lemming.capabilities.plans.referred import about_references, fields_in
 from lemming.capabilities.plans.ways import OUT, is_decided, reachable, ways_from, ways_said
-from lemming.errors import ConfigError, Problem, UsageError
 from lemming.org import when
 from lemming.org.organisation import Organisation
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lemming.agents import Agent
+from lemming.base.errors import ConfigError, Problem
 from lemming.capabilities.plans.allowed import about_the_allowed
 from lemming.capabilities.plans.check import placed, problems_in
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan
 from lemming.capabilities.plans.staff import staff_for
-from lemming.errors import ConfigError, Problem
 from lemming.files.stamps import is_there
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.errors import ConfigError
+from lemming.base.errors import ConfigError
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
 from lemming.files.refusals import require_about_one_file

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from lemming.agents import load_agent, nearest_agent, survey_agents
+from lemming.base.errors import ConfigError, Problem, ToolError
 from lemming.capabilities.plans.allowed import about_the_allowed
 from lemming.capabilities.plans.format import AgentPlan, is_planner, read_plan
 from lemming.capabilities.plans.proposals import PROPOSE, proposed_plan
 from lemming.capabilities.plans.staff import staff_for
-from lemming.errors import ConfigError, Problem, ToolError
 from lemming.files.fitting import about
 from lemming.org.config import load_config
 from lemming.org.resume import Agent

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lemming.base.errors import Problem
 from lemming.base.jsontext import nearest
 from lemming.capabilities.plans.format import AgentPlan, Member, Step
 from lemming.capabilities.plans.outcomes import schema_for
 from lemming.capabilities.plans.references import OF_AN_ANSWER, ROOTS, needs_a_name, parts_of, references_in
 from lemming.capabilities.plans.ways import reachable
-from lemming.errors import Problem
 from lemming.org import when
 
 

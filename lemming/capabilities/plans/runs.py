@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.agents import survey_agents
+from lemming.base.errors import ConfigError
 from lemming.capabilities.plans.asking import said_of
 from lemming.capabilities.plans.format import AgentPlan, Member, is_planner, kind_of, read_plan
 from lemming.capabilities.plans.run import PREFIX, Doing, Run, run_in
 from lemming.capabilities.requests.now import requests_now
-from lemming.errors import ConfigError
 from lemming.memory import read_memories
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath

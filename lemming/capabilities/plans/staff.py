@@ -8,9 +8,9 @@ from typing import Any
 
 from lemming.access.grants import resolve
 from lemming.agents import Agent, Survey, survey_agents
+from lemming.base.errors import ConfigError, PermissionDenied, ToolError
 from lemming.capabilities.plans.allowed import Staff
 from lemming.capabilities.plans.format import AgentPlan, is_planner, read_plan
-from lemming.errors import ConfigError, PermissionDenied, ToolError
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.plugins.registry import not_imported

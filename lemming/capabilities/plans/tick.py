@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from lemming.agents import Agent
+from lemming.base.errors import ConfigError, CorruptState
 from lemming.capabilities.plans.format import AgentPlan, plan_file, read_plan, waited_files
 from lemming.capabilities.plans.run import PREFIX, run_key
-from lemming.errors import ConfigError, CorruptState
 from lemming.journal.ledger import read_state
 from lemming.memory import delete_memory, list_memories, read_memories
 from lemming.org.organisation import Organisation

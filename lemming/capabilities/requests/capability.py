@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lemming.base.contract import ToolCall
-from lemming.errors import ContractError, LemmingError, ToolError, is_final, name_of
+from lemming.base.errors import ContractError, LemmingError, ToolError, is_final, name_of
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState

@@ -6,15 +6,15 @@ from typing import Any
 
 from lemming import messages
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import UsageError
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import pretty
 from lemming.base.kinds import MessageKind
 from lemming.base.times.spoken import Expires, until_in
-from lemming.capabilities.answers.payloads import answer_in
 from lemming.capabilities.requests.fields import properties_of, schema_for
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import holders_of, person_for, require_reach
-from lemming.errors import UsageError
+from lemming.mail.answers import answer_in
 from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import OrgPath

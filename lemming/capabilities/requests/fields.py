@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming.base.errors import UsageError
 from lemming.base.json_schema import flaw_of, misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse
-from lemming.errors import UsageError
 from lemming.mail.requests import RequestView
 
 Json = dict[str, Any]

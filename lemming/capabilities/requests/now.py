@@ -10,10 +10,10 @@ from typing import Any
 
 from lemming.agents import Survey, agent_folders, survey_agents
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import nearest
-from lemming.capabilities.answers.payloads import answer_in
 from lemming.capabilities.requests.costs import RequestCosts
-from lemming.errors import ConfigError, UsageError
+from lemming.mail.answers import answer_in
 from lemming.mail.patience import last_tick_for
 from lemming.mail.request_entries import RequestEntries
 from lemming.mail.request_rules import requests_of

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from lemming.agents import nearest_agent
 from lemming.base import paths
+from lemming.base.errors import UsageError
 from lemming.capabilities.requests.now import RequestsNow
-from lemming.errors import UsageError
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import amend_state, read_state
 from lemming.mail.requests import RequestView

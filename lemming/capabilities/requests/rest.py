@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from lemming.agents import Agent
 from lemming.base.clock import Clock, SystemClock, timestamp
-from lemming.errors import LemmingError
+from lemming.base.errors import LemmingError
 from lemming.journal.ledger import read_state
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lemming.agents import survey_agents
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.files import fs
 from lemming.journal.file import last_record
 from lemming.messages import OutboxEntry, names_of, read_outbox_entries

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lemming.base.errors import ContractError, UsageError
 from lemming.base.json_schema import flaw_of
-from lemming.errors import ContractError, UsageError
 
 Json = dict[str, Any]
 Schema = Json | type[Any] | None

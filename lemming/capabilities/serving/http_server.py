@@ -21,18 +21,18 @@ from lemming.agents import survey_agents
 from lemming.background.connections import BoundedHandler, BoundedServer
 from lemming.background.listening import answering, bound
 from lemming.base.clock import Clock
+from lemming.base.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
 from lemming.base.jsontext import compact
-from lemming.capabilities.answers.payloads import answer_in
+from lemming.base.redaction import redact_json
 from lemming.capabilities.channels.between import Tell, make_channel
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.http import HttpChannel
 from lemming.capabilities.requests.now import requests_now
-from lemming.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
+from lemming.mail.answers import answer_in
 from lemming.mail.requests import RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent
-from lemming.redaction import redact_json
 from lemming.tick.counter import load_tick
 
 LONGEST_WAIT_S, LOOK_S = 60.0, 0.5

@@ -17,11 +17,11 @@ from typing import ClassVar, Literal, NamedTuple
 from lemming.agents import survey_agents
 from lemming.background.threads import keep_alive
 from lemming.base.clock import Clock, SystemClock
+from lemming.base.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
 from lemming.capabilities.channels.between import Channels, Tell
 from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.http import HttpChannel, value_of
 from lemming.capabilities.serving.http_server import Metrics, listening
-from lemming.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
 from lemming.files.lock import FolderLock, description
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

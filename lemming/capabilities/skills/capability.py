@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from lemming.base.errors import Problem
 from lemming.base.paths import GUIDE
 from lemming.capabilities.skills.finding import folders_of, skills_of
 from lemming.capabilities.skills.guides import guide_files, read_guides
 from lemming.capabilities.skills.search import SkillSearch
 from lemming.capabilities.skills.settings import has_guides, patterns_of, wrong_patterns
 from lemming.capabilities.skills.told import skills_section
-from lemming.errors import Problem
 from lemming.files.stamps import is_there
 from lemming.memory import Memories
 from lemming.org.config import Config

@@ -7,13 +7,13 @@ from typing import Annotated
 from lemming.access.grants import kept_at, why_unsafe
 from lemming.access.open import read_text
 from lemming.agents import Agent
+from lemming.base.errors import PermissionDenied, ToolError
 from lemming.base.jsontext import nearest
 from lemming.base.paths import SKILL_FILE, components
 from lemming.capabilities.skills.finding import folders_of, skills_of
 from lemming.capabilities.skills.search import SkillSearch
 from lemming.capabilities.skills.settings import patterns_of
 from lemming.capabilities.skills.told import skill_lines
-from lemming.errors import PermissionDenied, ToolError
 from lemming.files.fitting import about
 from lemming.org.config import Org
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from lemming.access.grants import Place, kept_at
 from lemming.access.open import LISTING_LIMIT, is_there_to_read, list_folder
+from lemming.base.errors import Problem, ToolError
 from lemming.base.paths import SKILL_FILE
-from lemming.errors import Problem, ToolError
 
 DEEPEST = 4
 FOLDERS_LOOKED_AT = 2000

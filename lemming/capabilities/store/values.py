@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from lemming.base import paths
-from lemming.errors import CorruptState, Problem, ToolError
+from lemming.base.errors import CorruptState, Problem, ToolError
 from lemming.files import fs
 from lemming.memory import MEMORY_LIMIT_BYTES, content_of, decode_record
 from lemming.org.organisation import OrgPath

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from lemming.base import paths
-from lemming.errors import ConfigError, LemmingError
+from lemming.base.errors import ConfigError, LemmingError
 from lemming.files.fields import Json
 from lemming.journal.report import End
 from lemming.tools import ToolResult

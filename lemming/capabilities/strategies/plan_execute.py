@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from lemming.base.contract import TurnReply
+from lemming.base.errors import ConfigError, ContractError
 from lemming.base.jsontext import to_line
 from lemming.base.quoting import fenced, mark_for, quoted
-from lemming.errors import ConfigError, ContractError
 from lemming.files.documents import value_of
 from lemming.files.fitting import about
 from lemming.journal.report import End

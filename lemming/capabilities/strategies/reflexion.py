@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.base.contract import TurnReply
+from lemming.base.errors import ConfigError, ContractError, OutOfCredits, ProviderError
 from lemming.base.jsontext import nearest, to_line
 from lemming.base.quoting import fenced, mark_for, quoted
-from lemming.errors import ConfigError, ContractError, OutOfCredits, ProviderError
 from lemming.files.fitting import Misfit, about
 from lemming.journal.report import End
 from lemming.org.verification import DEFAULT_POLICY

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from lemming.access.grants import resolve
 from lemming.access.open import file_digest_of
+from lemming.base.errors import ToolError
 from lemming.base.jsontext import compact
 from lemming.capabilities.toolbox.files import ReadsFiles
-from lemming.errors import ToolError
 from lemming.files.fitting import about
 from lemming.tools import ToolContext, ToolResult
 

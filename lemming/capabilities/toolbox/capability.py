@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from lemming.access.bound import code, of_files
 from lemming.access.trust import Reach
 from lemming.agents import Agent
+from lemming.base.errors import ConfigError
 from lemming.capabilities.toolbox.functions.finding import find_files, with_neighbours
-from lemming.errors import ConfigError
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.turn.seams import Capability

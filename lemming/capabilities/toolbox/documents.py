@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 from lemming.access.grants import resolve
 from lemming.access.open import read_raw
+from lemming.base.errors import ToolError
 from lemming.capabilities.toolbox.files import Path, ReadsFile
-from lemming.errors import ToolError
 from lemming.files.fitting import about
 from lemming.tools import ToolContext, ToolResult
 

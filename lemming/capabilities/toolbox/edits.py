@@ -7,8 +7,8 @@ from typing import Annotated
 
 from lemming.access.grants import resolve
 from lemming.access.open import is_taken, read_text, remove_effect
+from lemming.base.errors import PermissionDenied, ToolError
 from lemming.capabilities.toolbox.files import Path, ReadsFiles, WritesFiles, effect_of
-from lemming.errors import PermissionDenied, ToolError
 from lemming.files.fitting import about
 from lemming.tools import ToolContext, ToolResult
 

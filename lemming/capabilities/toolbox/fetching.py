@@ -13,8 +13,8 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from lemming.base.errors import LemmingError, PermissionDenied, ToolError
 from lemming.base.hosts import USUAL_PORTS, is_named, is_public
-from lemming.errors import LemmingError, PermissionDenied, ToolError
 from lemming.org.blocks import Http
 
 if TYPE_CHECKING:

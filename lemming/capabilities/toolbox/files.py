@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from lemming.access.grants import NEVER_OPEN, granted_places, resolve
 from lemming.access.open import list_folder, read_text, write_effect
 from lemming.agents import Agent
+from lemming.base.errors import ToolError
 from lemming.base.paths import components, place_of
-from lemming.errors import ToolError
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.org.config import Org

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from lemming.base import paths
+from lemming.base.errors import ToolError
 from lemming.base.jsontext import compact, nearest
-from lemming.errors import ToolError
 from lemming.files.fitting import about
 from lemming.memory import decode_memory, list_memories, load_memory, memory_effect, require_intact
 from lemming.tools import EngineTool, ToolContext, ToolResult

@@ -8,10 +8,10 @@ from typing import Annotated
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp, timestamp
+from lemming.base.errors import ConfigError, PermissionDenied, ToolError, UsageError
 from lemming.base.times.cron import zone
 from lemming.base.times.spoken import DURATIONS, EXAMPLES, parse_duration, parse_moment
 from lemming.base.times.words import said
-from lemming.errors import ConfigError, PermissionDenied, ToolError, UsageError
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.messages import (

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 from lemming.access.below import Texts
+from lemming.base.errors import ToolError
 from lemming.capabilities.toolbox.files import ReadsFiles
-from lemming.errors import ToolError
 from lemming.files.fitting import about
 from lemming.tools import ToolContext, ToolResult
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.errors import ToolError
+from lemming.base.errors import ToolError
+from lemming.base.redaction import redact_half
 from lemming.files.fitting import about
 from lemming.org.config import Org
-from lemming.redaction import redact_half
 from lemming.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolContext, ToolResult
 
 COMMAND_LIMIT_BYTES = 64 << 10

@@ -14,9 +14,9 @@ from lemming.agents import (
     survey_agents,
 )
 from lemming.base import paths
+from lemming.base.errors import ConfigError, CorruptState, PermissionDenied, ToolError
 from lemming.base.jsontext import parse, pretty
 from lemming.base.patterns import is_named
-from lemming.errors import ConfigError, CorruptState, PermissionDenied, ToolError
 from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.effects import FileEffect

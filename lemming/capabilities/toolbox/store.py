@@ -9,10 +9,10 @@ from lemming.access.grants import Access, resolve
 from lemming.access.open import is_taken, read_text, scan_folder
 from lemming.agents import Agent
 from lemming.base import paths
+from lemming.base.errors import CorruptState, ToolError
 from lemming.base.jsontext import compact, nearest
 from lemming.capabilities.store.values import Stored, store_file, stored, stored_content
 from lemming.capabilities.toolbox.files import effect_of
-from lemming.errors import CorruptState, ToolError
 from lemming.files.fitting import about
 from lemming.org.config import Org
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult

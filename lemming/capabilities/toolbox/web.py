@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from lemming.agents import Agent
+from lemming.base.errors import ToolError
 from lemming.base.jsontext import compact
-from lemming.errors import ToolError
 from lemming.files.fitting import about
 from lemming.org.config import Org
 from lemming.tools import EngineTool, ToolContext, ToolResult, interrupted

@@ -14,6 +14,7 @@ from lemming.access.grants import resolve
 from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.contract import ToolCall
+from lemming.base.errors import PermissionDenied
 from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.marks import Marks, forget_marks, rename_marks
 from lemming.capabilities.trust.order import AGENT, TRUST, Part
@@ -22,7 +23,6 @@ from lemming.capabilities.trust.soundness import wrong_with_trust
 from lemming.capabilities.trust.tracing import TrustTracing
 from lemming.capabilities.trust.turn import TurnTrust, as_recorded
 from lemming.capabilities.trust.vouches import Vouches
-from lemming.errors import PermissionDenied
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.records import Record, ToolFinished

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lemming.errors import ConfigError
+from lemming.base.errors import ConfigError
 from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
 from lemming.org.organisation import Organisation
 

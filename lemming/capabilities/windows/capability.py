@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from lemming.agents import Agent
 from lemming.base import paths
+from lemming.base.errors import ContractError, OutOfCredits, Problem, ProviderError
 from lemming.capabilities.windows.recall import (
     PREFIX,
     newest,
@@ -17,7 +18,6 @@ from lemming.capabilities.windows.recall import (
     summary_section,
 )
 from lemming.capabilities.windows.settings import MemoryWindow
-from lemming.errors import ContractError, OutOfCredits, Problem, ProviderError
 from lemming.files.fields import Json
 from lemming.org.config import Config
 from lemming.providers import Message, require_reply

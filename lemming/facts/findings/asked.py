@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState
 from lemming.capabilities.requests.waiting import is_to_come
-from lemming.errors import CorruptState
 from lemming.facts.findings.finding import Finding, few, named, quoted, times
 from lemming.facts.findings.look import Look
 from lemming.journal.ledger import read_state

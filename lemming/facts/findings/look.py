@@ -11,8 +11,8 @@ from itertools import chain
 
 from lemming.agents import Agent, Survey, agent_folders, survey_agents
 from lemming.base import paths
+from lemming.base.errors import ConfigError, CorruptState, UsageError
 from lemming.capabilities.requests.now import requests_now
-from lemming.errors import ConfigError, CorruptState, UsageError
 from lemming.files import fs
 from lemming.journal.file import begun, begun_journals, journal_ticks, prompts_in
 from lemming.journal.prompts import PromptReader

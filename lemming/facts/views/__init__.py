@@ -13,8 +13,8 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.errors import UsageError
 from lemming.org.organisation import OrgPath
 
 VIEWS = (

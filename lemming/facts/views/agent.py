@@ -13,8 +13,8 @@ from lemming.access.grants import resolve
 from lemming.access.open import read_allowed_text, scan_folder
 from lemming.agents import RESUME_LIMIT_BYTES, agent_folders, nearest_agent, survey_agents
 from lemming.base import paths
+from lemming.base.errors import ConfigError, LemmingError, ToolError, UsageError
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.errors import ConfigError, LemmingError, ToolError, UsageError
 from lemming.facts.looking import settings_to_look_by
 from lemming.facts.preview import preview_tick
 from lemming.facts.resume_text import problems_of_text

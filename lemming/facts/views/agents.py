@@ -9,7 +9,7 @@ from typing import Any
 
 from lemming.agents import Agent, Survey
 from lemming.base import paths
-from lemming.errors import LemmingError, UsageError
+from lemming.base.errors import LemmingError, UsageError
 from lemming.facts.capabilities import facts_of
 from lemming.facts.looking import settings_to_look_by
 from lemming.facts.next_turn import NextTurn, next_turn

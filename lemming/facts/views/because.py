@@ -7,8 +7,8 @@ from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base import paths
+from lemming.base.errors import CorruptState, UsageError
 from lemming.capabilities.requests.now import RequestsNow
-from lemming.errors import CorruptState, UsageError
 from lemming.facts.views.sentences import said_of_payload, short, text_said
 from lemming.mail.index import EntryIndex
 from lemming.mail.requests import RequestView

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from itertools import takewhile
 from typing import Any
 
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import CorruptState
 from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.journal.file import journal_ticks, raw_journal
 from lemming.org.organisation import Organisation

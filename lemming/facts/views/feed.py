@@ -8,9 +8,9 @@ from typing import Any
 
 from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
+from lemming.base.errors import UsageError
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.requests.now import requests_now
-from lemming.errors import UsageError
 from lemming.facts.views.sentences import said_of_payload, text_said
 from lemming.mail.index import EntryIndex
 from lemming.mail.requests import Requests, RequestView

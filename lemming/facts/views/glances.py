@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lemming.base.clock import parse_timestamp
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import CorruptState
 from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.journal.file import raw_journal
 from lemming.org.organisation import Organisation

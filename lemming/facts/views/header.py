@@ -9,8 +9,8 @@ from typing import Any
 from lemming.agents import Survey
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
+from lemming.base.errors import CorruptState, LemmingError
 from lemming.capabilities.requests.waiting import waiting
-from lemming.errors import CorruptState, LemmingError
 from lemming.facts.health import Trouble, troubles_of
 from lemming.facts.views.under_way import doing_in
 from lemming.journal.file import last_record, newest_journals

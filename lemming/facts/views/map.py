@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lemming.agents import Agent, Survey
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.errors import UsageError
 from lemming.facts.views.glances import glances_at
 from lemming.facts.views.layout import laid_out
 from lemming.journal.file import begun_journals

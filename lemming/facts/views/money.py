@@ -10,8 +10,8 @@ from typing import Any
 
 from lemming.agents import Survey, survey_agents
 from lemming.base.clock import parse_timestamp
+from lemming.base.errors import CorruptState, UsageError
 from lemming.base.times.cron import zone
-from lemming.errors import CorruptState, UsageError
 from lemming.facts.views.glances import Glance, Spent, glances_at
 from lemming.journal.file import begun_journals
 from lemming.journal.ledger import AgentState, read_state

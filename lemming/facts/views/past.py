@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lemming.base import paths
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.facts.views.tick import recorded
 from lemming.facts.views.why import writings_of
 from lemming.history.git import FOLDER

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from lemming.base.clock import parse_timestamp
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.facts.views.sentences import said_of_payload, text_said, wish_of
 from lemming.facts.views.ticks import ticks
 from lemming.journal.file import begun_journals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.errors import CorruptState, UsageError
+from lemming.base.errors import CorruptState, UsageError
 from lemming.facts.views.glances import Glance, glances_at
 from lemming.journal.file import begun_journals
 from lemming.org.organisation import Organisation, OrgPath

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import UsageError
 from lemming.facts.views.sentences import ADDRESSING, said_of_payload, text_said
 from lemming.journal.file import begun_journals, raw_journal
 from lemming.org.organisation import Organisation, OrgPath

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from lemming.errors import ProviderError
+from lemming.base.errors import ProviderError
+from lemming.base.redaction import excerpt
 from lemming.llm.backends.native import ANTHROPIC, arguments_of, in_runs, kept_of, made
 from lemming.llm.batch.api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Finish, Reply
-from lemming.redaction import excerpt
 
 _FINISHES: dict[str, Finish] = {
     "max_tokens": "length",

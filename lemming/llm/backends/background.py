@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
-from lemming.errors import RequestRejected
+from lemming.base.errors import RequestRejected
 from lemming.llm.calls import timed_out
 
 _CLOSING_TIME_S = 2.0

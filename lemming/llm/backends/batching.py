@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from lemming.errors import ConfigError, TimedOut
+from lemming.base.errors import ConfigError, TimedOut
 from lemming.llm.backends.http import C, HttpBackend, default_key_env, with_extra
 from lemming.llm.batch.api import BatchProgress
 from lemming.llm.streaming import Stream, put_together

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from lemming.errors import Unavailable, Unusable
+from lemming.base.errors import Unavailable, Unusable
+from lemming.base.redaction import excerpt
 from lemming.llm import calls
 from lemming.providers import Backend, Message, Reply, Request
-from lemming.redaction import excerpt
 from lemming.sandbox import keeper
 
 OUTPUT_LIMIT_BYTES = 1 << 20

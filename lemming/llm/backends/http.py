@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from lemming.errors import (
+from lemming.base.errors import (
     AuthenticationFailed,
     ConfigError,
     ProviderError,
@@ -27,6 +27,7 @@ from lemming.errors import (
     Unavailable,
     UnknownModel,
 )
+from lemming.base.redaction import excerpt, name_variables
 from lemming.files.documents import adapter
 from lemming.llm.backends.background import AsyncClient, SharedClient, run
 from lemming.llm.backends.bounded import host_of
@@ -34,7 +35,6 @@ from lemming.llm.calls import in_words
 from lemming.llm.streaming import Hear, WholeWords
 from lemming.plugins.errors import told_by_class, told_by_status
 from lemming.providers import Backend, Message, Reply, Request
-from lemming.redaction import excerpt, name_variables
 
 # What OpenAI, Anthropic, llama.cpp, vLLM and Ollama say of a prompt that is longer than the model takes.
 _TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from lemming.errors import ConfigError, Unavailable
+from lemming.base.errors import ConfigError, Unavailable
+from lemming.base.redaction import without_userinfo
 from lemming.files import fs
-from lemming.redaction import without_userinfo
 
 HUB = "https://huggingface.co"
 ENDPOINT_ENV = "HF_ENDPOINT"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lemming.errors import RequestRejected
+from lemming.base.errors import RequestRejected
 from lemming.providers import Backend, Reply, Request
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.errors import RequestRejected, Unavailable, UnknownModel, Unusable
+from lemming.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
+from lemming.base.redaction import excerpt
 from lemming.llm import calls
 from lemming.llm.backends.weights import checked_weights
 from lemming.llm.streaming import Hear, WholeWords
 from lemming.providers import Backend, Finish, Reply, Request
-from lemming.redaction import excerpt
 
 if TYPE_CHECKING:
     from xllamacpp import Server

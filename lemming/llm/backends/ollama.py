@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from lemming.base.errors import ConfigError, ProviderError, TimedOut
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import ConfigError, ProviderError, TimedOut
+from lemming.base.redaction import name_variables, without_userinfo
 from lemming.llm.backends.bounded import client_settings, listened_to, rewritten
 from lemming.llm.backends.http import HttpBackend
 from lemming.llm.backends.native import arguments_of, chat_calls, function_tools, made, tools_of
@@ -23,7 +24,6 @@ from lemming.llm.backends.pictures import with_images
 from lemming.llm.streaming import Hear, LinesOfAnswer
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Message, Reply, Request
-from lemming.redaction import name_variables, without_userinfo
 
 if TYPE_CHECKING:
     from httpx import Response

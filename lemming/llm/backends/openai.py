@@ -7,8 +7,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from lemming.base.errors import Unavailable
 from lemming.base.model_servers import without_call
-from lemming.errors import Unavailable
 from lemming.llm.backends import openai_batch
 from lemming.llm.backends.batching import BatchingBackend, whole_of
 from lemming.llm.backends.bounded import batch_sized, client_settings

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from lemming.base.errors import ProviderError
 from lemming.base.jsontext import compact
-from lemming.errors import ProviderError
+from lemming.base.redaction import excerpt
 from lemming.llm.batch.api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.providers import Reply
-from lemming.redaction import excerpt
 
 LABEL = "lemming"
 """The key of a batch's metadata that holds its label."""

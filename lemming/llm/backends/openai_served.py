@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, ClassVar
 
+from lemming.base.errors import ConfigError
 from lemming.base.model_servers import SERVERS, ModelServer
-from lemming.errors import ConfigError
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.backends.openai_wire import JsonMode
 

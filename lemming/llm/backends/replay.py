@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lemming.base import paths
-from lemming.errors import ConfigError, ProviderError, RequestRejected, recorded_failure
+from lemming.base.errors import ConfigError, ProviderError, RequestRejected, recorded_failure
 from lemming.journal.file import read_journal
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.providers import Backend, Reply, Request

@@ -13,10 +13,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming import errors
+from lemming.base import errors
 from lemming.base.clock import is_timestamp
+from lemming.base.errors import ConfigError, Problem, RequestRejected
 from lemming.base.jsontext import compact
-from lemming.errors import ConfigError, Problem, RequestRejected
 from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.fitting import about

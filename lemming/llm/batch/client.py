@@ -18,8 +18,8 @@ from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
 from lemming.base.clock import parse_timestamp, timestamp
+from lemming.base.errors import AuthenticationFailed, ProviderError, Unavailable
 from lemming.base.jsontext import compact
-from lemming.errors import AuthenticationFailed, ProviderError, Unavailable
 from lemming.journal.events import BatchNotSent, BatchWaiting, Observer
 from lemming.journal.parts import Item
 from lemming.journal.records import BatchAnnounced, BatchEnded, BatchSent, Record

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
+from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
-from lemming.errors import LemmingError
 from lemming.journal.events import BatchNotSent, Observer
 from lemming.journal.records import BatchAnnounced, BatchAwaited, BatchSent, Record
 from lemming.llm.batch.api import BatchProgress, TakesBatches

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from types import GenericAlias
 from typing import Any, Literal
 
+from lemming.base.errors import ConfigError
 from lemming.base.jsontext import escaped, nearest
-from lemming.errors import ConfigError
 from lemming.files.documents import problems_of, value_of
 from lemming.files.unknown import unknown_keys
 from lemming.plugins.capabilities import in_order

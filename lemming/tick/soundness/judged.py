@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, Survey, survey_agents
 from lemming.base import paths
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import locate
-from lemming.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.org.config import CREDITS_FILE, ORG_FILE, Config, Org, load_config
 from lemming.org.organisation import Organisation, OrgPath

@@ -16,8 +16,8 @@ from typing import Any, Literal
 from lemming.agents import agent_folders
 from lemming.base import paths
 from lemming.base.clock import SystemClock
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import parse
-from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.temporary import is_left_over, is_temporary

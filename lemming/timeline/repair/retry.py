@@ -13,14 +13,14 @@ from typing import Any
 
 from lemming.agents import Agent, load_agent
 from lemming.base.contract import ToolCall
-from lemming.errors import ToolError, UsageError
+from lemming.base.errors import ToolError, UsageError
+from lemming.base.redaction import redact_values
 from lemming.files.effects import apply_effect
 from lemming.journal.file import read_journal
 from lemming.journal.found import plan_in
 from lemming.messages import send
 from lemming.org.config import Org
 from lemming.plugins.registry import load_installed_plugins
-from lemming.redaction import redact_values
 from lemming.tick.counter import load_tick
 from lemming.tick.runtime import Runtime
 from lemming.timeline.repair.unknown import RETRY, UnknownCall, tell_agent, unknown_call

@@ -13,8 +13,8 @@ from typing import Any
 
 from lemming.agents import agent_folders
 from lemming.base import paths
+from lemming.base.errors import CorruptState, UsageError
 from lemming.base.jsontext import compact
-from lemming.errors import CorruptState, UsageError
 from lemming.journal.begun import Begun
 from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.ledger import amend_state, read_state

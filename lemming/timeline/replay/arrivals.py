@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp
+from lemming.base.errors import ConfigError, DiskError
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import ConfigError, DiskError
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
 from lemming.history.outside import outside_files

@@ -7,8 +7,8 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
+from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact, parse, pretty
-from lemming.errors import LemmingError
 from lemming.files import fs
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json

@@ -14,8 +14,8 @@ from typing import Any
 
 from lemming.base import paths
 from lemming.base.contract import ToolCall
+from lemming.base.errors import UsageError
 from lemming.engine import run_opened
-from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.journal.events import Event, TickBegins

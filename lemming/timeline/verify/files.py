@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState, DiskError
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.store.values import is_store_file
-from lemming.errors import CorruptState, DiskError
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
 from lemming.journal.file import read_journal

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from lemming.base import paths
-from lemming.errors import LemmingError
+from lemming.base.errors import LemmingError
 from lemming.files.stamps import is_there
 from lemming.journal.found import plan_in
 from lemming.journal.ledger import ticks_kept

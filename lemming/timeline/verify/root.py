@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from lemming.base import paths
-from lemming.errors import DiskError
+from lemming.base.errors import DiskError
 from lemming.files.descriptors import require_regular, walk
 from lemming.files.documents import why_unreadable
 from lemming.files.temporary import is_temporary

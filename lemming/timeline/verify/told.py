@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.errors import CorruptState
 from lemming.files.fields import Json
 from lemming.journal.file import journal_ticks, raw_journal, reading_of
 from lemming.journal.lines import holds_together

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from lemming.base import paths
-from lemming.errors import UsageError
+from lemming.base.errors import UsageError
 from lemming.mail.kept import CallNote, notes_of
 from lemming.org.organisation import OrgPath
 from lemming.timeline.record import TurnRecord

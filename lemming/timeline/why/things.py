@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming.base import paths
+from lemming.base.errors import CorruptState, UsageError
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.memory import MEMORY_LIMIT_BYTES, decode_memory
 from lemming.messages import text_of_payload

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from lemming.agents import agent_folders
 from lemming.base import paths
+from lemming.base.errors import CorruptState, UsageError
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.journal.file import journal_ticks, prompts_in, raw_journal, read_plan
 from lemming.journal.ledger import ticks_kept

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lemming.base.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
 from lemming.capabilities.toolbox.functions.values import as_result
-from lemming.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
 from lemming.files.refusals import require_about_one_file
 from lemming.llm.retrying import try_again
 from lemming.plugins.errors import is_own, provider_error, words_of

@@ -15,6 +15,8 @@ from types import ModuleType
 from lemming.access.plugin_files import writable
 from lemming.access.trust import Consent
 from lemming.agents import survey_agents
+from lemming.base.errors import ConfigError, Problem
+from lemming.base.redaction import redact
 from lemming.capabilities.toolbox.functions.body import trace_of
 from lemming.capabilities.toolbox.functions.finding import (
     by_owner,
@@ -26,12 +28,10 @@ from lemming.capabilities.toolbox.functions.homes import Home
 from lemming.capabilities.toolbox.functions.loading import Sources, forget, load
 from lemming.capabilities.toolbox.functions.tool import FunctionTool
 from lemming.capabilities.toolbox.functions.workers import Workers
-from lemming.errors import ConfigError, Problem
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
 from lemming.plugins.errors import words_of
 from lemming.plugins.registry import registered_by
-from lemming.redaction import redact
 from lemming.tools import Tool
 from lemming.tools.declared import declared
 from lemming.tools.toolset import OwnTools, ToolSource

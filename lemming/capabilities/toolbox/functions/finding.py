@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lemming.errors import ConfigError, Problem
+from lemming.base.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.files.documents import unreadable
 from lemming.files.refusals import looking

@@ -10,11 +10,11 @@ from lemming.access.grants import resolve
 from lemming.access.open import write_effect
 from lemming.agents import FileAccess
 from lemming.base import paths
+from lemming.base.errors import DiskError, LemmingError
+from lemming.base.redaction import redact_foreign
 from lemming.capabilities.toolbox.functions.body import Done
-from lemming.errors import DiskError, LemmingError
 from lemming.files.effects import FileEffect
 from lemming.memory import memory_effect
-from lemming.redaction import redact_foreign
 from lemming.sandbox.quota import FolderSize
 from lemming.tools import Tool, ToolResult
 from lemming.tools.context import ToolContext

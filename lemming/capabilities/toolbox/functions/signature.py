@@ -17,8 +17,8 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_json
 
+from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import compact, nearest
-from lemming.errors import ConfigError, Problem
 from lemming.tools.context import ToolContext
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent
+from lemming.base.errors import ConfigError, InvalidArguments
 from lemming.base.jsontext import compact, nearest
 from lemming.base.paths import place_of
+from lemming.base.redaction import redact_json
 from lemming.capabilities.toolbox.functions import caching, keeping
 from lemming.capabilities.toolbox.functions.body import Done, run
 from lemming.capabilities.toolbox.functions.docstrings import described
 from lemming.capabilities.toolbox.functions.homes import Home, home_of, place_in_code
 from lemming.capabilities.toolbox.functions.signature import BadFunction, Signature
 from lemming.capabilities.toolbox.functions.workers import Workers
-from lemming.errors import ConfigError, InvalidArguments
 from lemming.logging_config import EngineLog
 from lemming.org.config import Org
-from lemming.redaction import redact_json
 from lemming.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult
 from lemming.tools.context import CallEffects, ToolContext
 from lemming.tools.declared import TOOL_NAME, TOOL_NAME_RULE, declared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.errors import ToolError
+from lemming.base.errors import ToolError
 from lemming.tools import ToolResult
 
 

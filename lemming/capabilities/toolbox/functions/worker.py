@@ -16,12 +16,12 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from lemming.base.errors import LemmingError, ToolError
 from lemming.capabilities.toolbox.functions.body import Done, run, trace_of
 from lemming.capabilities.toolbox.functions.homes import Home, found_in
 from lemming.capabilities.toolbox.functions.loading import Sources, load
 from lemming.capabilities.toolbox.functions.tool import FunctionTool
 from lemming.capabilities.toolbox.functions.wire import context_in, reply_of, sources_in
-from lemming.errors import LemmingError, ToolError
 from lemming.tools import ToolResult
 from lemming.tools.context import CallEffects
 from lemming.tools.declared import declared

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lemming.base.deadlines import STOP_GRACE_S, LeftBehind
+from lemming.base.errors import ConfigError, Problem, ToolError
 from lemming.base.jsontext import compact, parse
 from lemming.capabilities.toolbox.functions.body import Done
 from lemming.capabilities.toolbox.functions.homes import Home
@@ -33,7 +34,6 @@ from lemming.capabilities.toolbox.functions.wire import (
     request_of,
     sources_as_json,
 )
-from lemming.errors import ConfigError, Problem, ToolError
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
 from lemming.sandbox import keeper

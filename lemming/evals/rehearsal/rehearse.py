@@ -15,19 +15,19 @@ from typing import Any
 
 from lemming.agents import agent_folders, decode_resume
 from lemming.base import paths
+from lemming.base.errors import ConfigError, LemmingError, UsageError
 from lemming.base.jsontext import nearest, parse, pretty
 from lemming.engine import run_opened
-from lemming.errors import ConfigError, LemmingError, UsageError
+from lemming.evals.rehearsal.again import CallNotMade, NotAsked, Rehearsing
+from lemming.evals.rehearsal.budget import Spending
+from lemming.evals.rehearsal.compare import EntryDifference, differing_entries
+from lemming.evals.rehearsal.questions import RecordedQuestions
 from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.history.read import FileChange
 from lemming.journal.file import journal_ticks, prompts_in, read_journal
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
-from lemming.rehearsal.again import CallNotMade, NotAsked, Rehearsing
-from lemming.rehearsal.budget import Spending
-from lemming.rehearsal.compare import EntryDifference, differing_entries
-from lemming.rehearsal.questions import RecordedQuestions
 from lemming.tick.counter import load_tick
 from lemming.tick.runtime import open_org
 from lemming.timeline.fork import Setting, files_with, fork

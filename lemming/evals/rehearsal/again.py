@@ -12,14 +12,14 @@ from functools import partial
 from typing import NamedTuple, NoReturn
 
 from lemming.base.contract import ToolCall
-from lemming.errors import LemmingError, OverBudget, RequestRejected, UsageError
+from lemming.base.errors import LemmingError, OverBudget, RequestRejected, UsageError
+from lemming.evals.rehearsal.budget import Spending
+from lemming.evals.rehearsal.questions import RecordedQuestions
 from lemming.files.fields import Json
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.backends.replay import replayed
 from lemming.org.models import NO_MODELS, ModelEntry
 from lemming.providers import Reply, Request
-from lemming.rehearsal.budget import Spending
-from lemming.rehearsal.questions import RecordedQuestions
 from lemming.tick.recorded import recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
-from lemming.redaction.hidden import is_dressed, is_in_short_lines, texts_in
-from lemming.redaction.key_shapes import has_long_word, keys_in, may_hide
-from lemming.redaction.rewriting import with_texts
+from lemming.base.redaction.hidden import is_dressed, is_in_short_lines, texts_in
+from lemming.base.redaction.key_shapes import has_long_word, keys_in, may_hide
+from lemming.base.redaction.rewriting import with_texts
 
 _SECRET_NAME = re.compile(
     r"(?<!PUBLIC_)KEY(?!BOARD|MAP)|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL"

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from decimal import Decimal
 
-from lemming.errors import AnswerTooLarge, OverBudget, ProviderError
+from lemming.base.errors import AnswerTooLarge, OverBudget, ProviderError
 from lemming.llm.prices import exact, most_tokens_in, usage_of, worst_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Reply, Request

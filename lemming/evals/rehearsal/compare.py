@@ -11,8 +11,8 @@ from typing import Any
 
 from lemming.agents import agent_folders
 from lemming.base import paths
+from lemming.base.errors import ConfigError, CorruptState
 from lemming.base.jsontext import JsonProblem, parse, pretty
-from lemming.errors import ConfigError, CorruptState
 from lemming.files.fields import Json
 from lemming.history.read import FileChange
 from lemming.journal.ledger import read_state
