@@ -17,12 +17,12 @@ from lemming.files.stamps import is_there
 from lemming.journal.ledger import read_state
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.uses import named_by
 from lemming.plugins.capabilities import capability, why_missing
 from lemming.plugins.errors import place_of, words_of
 from lemming.plugins.shipped import SHIPPED
 from lemming.tick.edge import tried
 from lemming.tick.plan import takes_turns
-from lemming.turn.prepared import named_by
 from lemming.turn.seams import Capability, Fact, InUse
 
 T = TypeVar("T")

@@ -17,12 +17,12 @@ from lemming.base.jsontext import nearest
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
+from lemming.org.uses import habits_of, named_by
 from lemming.org.verification import JudgedBy, judge_named
 from lemming.plugins.capabilities import capability_here
 from lemming.plugins.shipped import SHIPPED
 from lemming.providers import is_channel, is_person
 from lemming.turn.moments import Judging
-from lemming.turn.prepared import habits_of, named_by
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.gate import Gate

@@ -14,8 +14,8 @@ from lemming.base.times.words import said, said_until
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.schedule import due_by_clock, next_due
+from lemming.org.uses import habits_of
 from lemming.tick.seams import TickLook, next_moment, parts_in
-from lemming.turn.prepared import habits_of
 
 
 class NextTurn(NamedTuple):

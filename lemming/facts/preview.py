@@ -14,6 +14,7 @@ from lemming.journal.report import Reason
 from lemming.messages import read_outbox_entries
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.uses import named_by
 from lemming.plugins.capabilities import is_unknown_here
 from lemming.tick.counter import load_tick
 from lemming.tick.edge import tried, why_not_begun
@@ -21,7 +22,6 @@ from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading
 from lemming.tick.snapshot import Snapshot, take_snapshot
 from lemming.turn.on_record import from_record
-from lemming.turn.prepared import named_by
 from lemming.turn.values import TurnInputs
 
 

@@ -13,9 +13,9 @@ from lemming.base import paths
 from lemming.base.errors import Problem
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.uses import habits_of
 from lemming.tick.plan import people_in, takes_turns
 from lemming.tools import Tool, toolset_of
-from lemming.turn.prepared import habits_of
 
 Agents = Mapping[str, Agent]
 

@@ -17,11 +17,12 @@ from lemming.org.config import credits_of
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent
 from lemming.org.schedule import next_due
+from lemming.org.uses import habits_of
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.inputs import FoundFirst, find
 from lemming.turn.moments import Moment
 from lemming.turn.news import is_news
-from lemming.turn.prepared import Prepared, habits_of, prepared_for
+from lemming.turn.prepared import Prepared, prepared_for
 
 
 @dataclass

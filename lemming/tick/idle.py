@@ -26,8 +26,8 @@ from lemming.mail.index import Names
 from lemming.mail.visibility import Mail
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation
+from lemming.org.uses import habits_of
 from lemming.tick.seams import TickPart, parts_in
-from lemming.turn.prepared import habits_of
 
 ORDERS_REMEMBERED = 16
 NEVER = sys.maxsize

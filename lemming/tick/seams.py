@@ -16,9 +16,9 @@ from lemming.agents import Agent, Survey
 from lemming.base.clock import timestamp
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
+from lemming.org.uses import named_by
 from lemming.plugins.capabilities import by_keys, in_order, part_in_ticks, why_missing
 from lemming.plugins.shipped import IN_TICKS
-from lemming.turn.prepared import named_by
 
 
 class TickLook(NamedTuple):

@@ -30,13 +30,14 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import credits_of
 from lemming.org.resume import Take
 from lemming.org.schedule import Wake, due_by_clock
+from lemming.org.uses import habits_of
 from lemming.tools.toolset import Toolset
 from lemming.turn.labels import Labels
 from lemming.turn.moments import Moment, Showing
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.places import ToShow
-from lemming.turn.prepared import Prepared, habits_of, prepared_for
+from lemming.turn.prepared import Prepared, prepared_for
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.reach import out_of_reach
 from lemming.turn.serving import serving_of

@@ -21,8 +21,6 @@ from lemming.messages import EntryName, OutboxEntry
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation
-from lemming.org.resume import Take
-from lemming.org.schedule import Wake
 from lemming.org.verification import JudgedBy
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
@@ -83,19 +81,6 @@ class No(NamedTuple):
 @dataclass(frozen=True)
 class NoSettings:
     """The settings of a capability that has none: its block is `{}`."""
-
-
-class Habits(NamedTuple):
-    """How an agent takes turns whose brain is a capability's own.
-
-    `wake` and `take`: what its resume comes to. `is_asked`: it has requests, and reads an inbox.
-    `is_written`: what it says, people wrote in a file, and no model.
-    """
-
-    wake: Wake
-    take: Take = None
-    is_asked: bool = True
-    is_written: bool = False
 
 
 class Judging(NamedTuple):

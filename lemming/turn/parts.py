@@ -15,13 +15,14 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.journal.report import End, Status
 from lemming.messages import OutboxEntry, entry_id
+from lemming.org.uses import named_by
 from lemming.plugins.capabilities import capability, in_order
 from lemming.plugins.shipped import LISTED, REQUESTS, TAKING_PART, WRITERS
 from lemming.providers import Message
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import Asking, Held, Holder, Lookout, Tracing, Words
-from lemming.turn.prepared import named_by, used_by
+from lemming.turn.prepared import used_by
 from lemming.turn.seams import (
     Capability,
     Drive,

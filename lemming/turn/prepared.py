@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent, Survey
@@ -16,14 +15,15 @@ from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
-from lemming.plugins.capabilities import capability, capability_here, in_order
-from lemming.plugins.shipped import ASKED_FOR, OF_PROVIDER, SHIPPED, USED
+from lemming.org.uses import habits_of, named_by
+from lemming.plugins.capabilities import capability, in_order
+from lemming.plugins.shipped import ASKED_FOR, SHIPPED
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.moments import Moment, Showing
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import CallLookout, Shared, ToShow
 from lemming.turn.preparing import Preparation
-from lemming.turn.seams import Capability, Habits
+from lemming.turn.seams import Capability
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
@@ -154,22 +154,6 @@ def used_by(agent: Agent, config: Config) -> Sequence[Capability]:
     return [capability(it, plugins) for it in in_order(named_by(agent, config), plugins)]
 
 
-def named_by(agent: Agent, config: Config) -> AbstractSet[str]:
-    """Return the names of the capabilities that a resume, or the settings, make use of."""
-    own = {name for name, is_used in USED.items() if is_used(agent, config.org)}
-    if agent.capabilities or config.org.capabilities:
-        own |= {*agent.capabilities, *config.org.capabilities}
-    if by := brain_of(agent, config):
-        own.add(by)
-    if not (agent.further or config.org.further):
-        return own
-    return own | {
-        it.name
-        for it in SHIPPED.values()
-        if not (it.resume.keys().isdisjoint(agent.further) and it.org.keys().isdisjoint(config.org.further))
-    }
-
-
 def in_use(config: Config, survey: Survey) -> list[Capability]:
     """Return the capabilities whose keys or blocks the settings, or a resume, have, in their order."""
     org = config.org
@@ -185,21 +169,6 @@ def in_use(config: Config, survey: Survey) -> list[Capability]:
 def shared_by(config: Config, survey: Survey) -> list[Shared]:
     """Return what turns of these agents share beside files."""
     return [it for each in in_use(config, survey) for it in each.shares(survey.agents, config.org)]
-
-
-def brain_of(agent: Agent, config: Config) -> str:
-    """Return the capability whose provider speaks for an agent; empty: none does."""
-    entry = config.models.get(agent.model.key)
-    return OF_PROVIDER.get(entry.provider, "") if entry else ""
-
-
-def habits_of(agent: Agent, config: Config) -> Habits:
-    """Return how an agent takes turns: as its brain says, its resume, or the settings."""
-    by = brain_of(agent, config)
-    asked: Capability | None = capability_here(by) if by else None
-    if asked is not None and (habits := asked.habits(agent)):
-        return habits
-    return Habits(agent.schedule.wake or config.org.defaults.wake, agent.turn.take)
 
 
 def asked_nothing(survey: Survey, config: Config) -> set[str]:

@@ -31,21 +31,10 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import ORG_FILE, Config, Org
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.uses import Habits
 from lemming.providers import Message
 from lemming.tools import ToolResult
-from lemming.turn.moments import (
-    Drive,
-    Fact,
-    Habits,
-    InUse,
-    Judging,
-    Keeps,
-    Moment,
-    No,
-    NoSettings,
-    Rest,
-    Showing,
-)
+from lemming.turn.moments import Drive, Fact, InUse, Judging, Keeps, Moment, No, NoSettings, Rest, Showing
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, Shared, TickLimits, Tracing, Words
 from lemming.turn.preparing import Preparation
@@ -56,7 +45,7 @@ if TYPE_CHECKING:
     from lemming.turn.strategy import Steps, Turn
 
 __all__ = [
-    "Capability", "Drive", "Fact", "Habits", "Held", "Holder", "InUse", "Judging", "Moment",
+    "Capability", "Drive", "Fact", "Held", "Holder", "InUse", "Judging", "Moment",
     "No", "NoSettings", "Preparation", "Rest", "Showing", "TurnPart",
 ]  # fmt: skip
 

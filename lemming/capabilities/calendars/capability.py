@@ -10,9 +10,10 @@ from lemming.capabilities.calendars.calendar import asker_in, problems_of_calend
 from lemming.capabilities.calendars.jobs import MEMORY, jobs_due
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.uses import Habits
 from lemming.tick.seams import TickLook
 from lemming.turn.prompt import Seen
-from lemming.turn.seams import Capability, Habits, Moment, Preparation, Showing
+from lemming.turn.seams import Capability, Moment, Preparation, Showing
 
 
 class Calendars(Capability):

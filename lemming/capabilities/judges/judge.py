@@ -24,6 +24,7 @@ from lemming.files.documents import value_of
 from lemming.journal.report import Judged, Judgement
 from lemming.mail.tasks import Task
 from lemming.org.models import FREE, ModelEntry
+from lemming.org.uses import habits_of
 from lemming.org.verification import (
     DEFAULT_POLICY,
     JUDGES,
@@ -36,7 +37,6 @@ from lemming.org.verification import (
 from lemming.providers import Message, require_reply
 from lemming.turn.ending import spending
 from lemming.turn.opening import Surroundings
-from lemming.turn.prepared import habits_of
 from lemming.turn.prompt import correction
 
 if TYPE_CHECKING:

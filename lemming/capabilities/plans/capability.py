@@ -21,18 +21,10 @@ from lemming.journal.begun import Begun
 from lemming.memory import Memories, read_memories
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.uses import Habits
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import Seen
-from lemming.turn.seams import (
-    Capability,
-    Habits,
-    Judging,
-    Moment,
-    Preparation,
-    Rest,
-    Showing,
-    TurnPart,
-)
+from lemming.turn.seams import Capability, Judging, Moment, Preparation, Rest, Showing, TurnPart
 
 
 class Plans(Capability):
