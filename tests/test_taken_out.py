@@ -13,7 +13,7 @@ import pytest
 from package import PACKAGE
 
 from lemming.engine import run_once
-from lemming.plugins.shipped import SHIPPED
+from lemming.plugins.shipped import LISTED, SHIPPED
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.root import state_root
 
@@ -69,7 +69,7 @@ def without(name: str, place: Path) -> Path:
     """Return a folder with the package in it, all of it but the folder of a capability."""
     inner = Path("lemming", CAPABILITIES.name)
     (place / inner).mkdir(parents=True)
-    left_out = {"__pycache__", CAPABILITIES.name, SHIPPED[name].folder.rpartition(".")[2]}
+    left_out = {"__pycache__", CAPABILITIES.name, LISTED[name].folder.rpartition(".")[2]}
     for folder, here in ((inner.parent, PACKAGE), (inner, CAPABILITIES)):
         for path in here.iterdir():
             if path.name not in left_out:
@@ -182,6 +182,16 @@ def test_a_file_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
     assert found.returncode != 0
     assert "config/calendar.json" in found.stderr
     assert 'the capability "calendars" is not installed' in found.stderr
+
+
+def test_a_tool_whose_folder_is_absent_is_unknown_and_says_what_is_missing(tmp_path: Path) -> None:
+    base = plain(tmp_path / "org", permissions=WRITES)
+    (tmp_path / "taken").mkdir()
+    found = python(without("toolbox", tmp_path / "taken"), "-c", RUN, str(base))
+    assert found.returncode == 0, found.stderr
+    assert "('ada', 'done', '')" in found.stdout
+    told = (base / "logs/engine.log").read_text()
+    assert 'no tool \\"file_write\\" (the capability \\"toolbox\\" is not installed' in told
 
 
 def test_each_capability_is_named_by_something() -> None:
