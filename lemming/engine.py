@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.clock import Clock, elapsed_ms
 from lemming.base.errors import UsageError
@@ -33,11 +32,12 @@ from lemming.journal.records import Record, TickCommitted, TurnCommitted, TurnEn
 from lemming.journal.report import TickReport, TurnReport
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.logging_config import EngineLog
-from lemming.open_to_run import open_to_run
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
+from lemming.org.resume import Agent
 from lemming.org.schedule import in_order, is_due
 from lemming.plugins.registry import load_installed_plugins
+from lemming.service.opened import open_to_run
 from lemming.tick.carriers import Carriers
 from lemming.tick.counter import (
     LAST_TICK,

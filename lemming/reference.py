@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import typer
 
 import lemming.journal.events
-from lemming.agents import Agent
 from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
 from lemming.commands.screen import tell
 from lemming.facts.findings.rules import RULES
@@ -34,7 +33,7 @@ from lemming.journal.records import RECORDS
 from lemming.org.blocks import FindingSettings
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
-from lemming.org.resume import Allocation
+from lemming.org.resume import Agent, Allocation
 from lemming.plugins.capabilities import class_of_format
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"

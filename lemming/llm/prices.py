@@ -14,12 +14,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from lemming.agents import AgentCredits
 from lemming.base.errors import OutOfCredits
 from lemming.base.jsontext import parse, to_line
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.llm.tokens import tokens_used
 from lemming.org.models import ModelEntry
+from lemming.org.resume import AgentCredits
 from lemming.providers import Message, Reply, Request
 
 VENDORS = ("openai", "anthropic")
