@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from typing import BinaryIO
+from io import BufferedReader
 
 LONGEST_LINE_BYTES = 64 << 20
 """No line that the engine writes is longer: what is, is not read to its end."""
@@ -50,7 +50,7 @@ def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.
             pending += [(path, depth + 1) for path in reversed(below) if not os.path.islink(path)]
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a regular file to read from; raise `OSError` for a link, a pipe (it does not block), a folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,13 +56,8 @@ def bisect(history: History, good: State, bad: State, command: str, tell: Callab
             f"the command succeeds after tick {bad.tick}",
             hint="exit status 0 means good; is it the right way?",
         )
-    while high - low > 1:
-        middle = (low + high) // 2
-        if is_good(middle):
-            low = middle
-        else:
-            high = middle
-    return line[high]
+    between = range(low + 1, high)
+    return line[low + 1 + bisect_left(between, True, key=lambda number: not is_good(number))]
 
 
 def _status(history: History, commit: Commit, command: str) -> int:

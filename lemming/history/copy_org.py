@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
-from lemming.base.contract import TurnReply, parse_reply
+from lemming.base.contract import parse_reply
 from lemming.base.errors import ContractError
 from lemming.base.jsontext import JsonProblem, compact, parse, pretty
 from lemming.base.kinds import MessageKind
@@ -153,21 +153,14 @@ def _harmless(text: str) -> dict[str, Any] | str:
         reply = parse_reply(text, kinds=get_args(MessageKind))
     except ContractError:
         return text
-    return _as_json(reply)
-
-
-def _as_json(reply: TurnReply) -> dict[str, Any]:
     return {
-        "outbox_entries": [
-            {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
-            for entry in reply.outbox_entries
-        ],
+        "outbox_entries": [entry._asdict() for entry in reply.outbox_entries],
         "tool_calls": [
             {"tool": call.tool, "args": call.args}
             for call in reply.tool_calls
             if any(map(_is_within, shipped_tools([call.tool])))
         ],
-        "memory_updates": [{"key": item.key, "value": item.value} for item in reply.memory_updates],
+        "memory_updates": [update._asdict() for update in reply.memory_updates],
         "notes": reply.notes,
     }
 

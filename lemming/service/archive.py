@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import CorruptState, DiskError
-from lemming.base.jsontext import JsonProblem, parse, pretty_words
+from lemming.base.jsontext import parse, pretty_words
+from lemming.errors import CorruptState, DiskError
+from lemming.files.documents import value_of
+from lemming.files.fitting import about
 from lemming.files.refusals import refused
 from lemming.files.temporary import is_temporary
 
@@ -30,14 +32,14 @@ _CACHES = ("__pycache__",)
 class Manifest:
     """What an archive holds. `root` is one digest of all files: names, lengths and contents, in order."""
 
-    version: int
+    version: int = field(metadata=about("", ge=0))
     lemming: str
     made_at: str
     org: str
-    tick: int
+    tick: int = field(metadata=about("", ge=0))
     agents: list[str]
-    files: int
-    content_bytes: int
+    files: int = field(metadata=about("", ge=0))
+    content_bytes: int = field(metadata=about("", ge=0))
     root: str
 
     def as_bytes(self) -> bytes:
@@ -48,26 +50,15 @@ class Manifest:
 def read_manifest(raw: bytes) -> Manifest:
     """Return the manifest that stands in an archive; raise `CorruptState`."""
     try:
-        plain = parse(raw)
-        fields = Manifest.__dataclass_fields__
-        found = Manifest(**{key: plain[key] for key in fields})
-    except (JsonProblem, KeyError, TypeError) as error:
+        found: Manifest = value_of(Manifest, parse(raw))
+    except ValueError as error:
         raise damaged(f"its manifest cannot be read: {error}") from error
-    if not _is_sound(found):
-        raise damaged("its manifest is not one of `lemming backup`")
     if found.version > VERSION:
         raise CorruptState(
             f"it was made by LeMMing {found.lemming[:20]}, which is newer",
             hint="pip install -U lemming-engine",
         )
     return found
-
-
-def _is_sound(found: Manifest) -> bool:
-    numbers = (found.version, found.tick, found.files, found.content_bytes)
-    texts = (found.lemming, found.made_at, found.org, found.root, *found.agents)
-    are_whole = all(type(number) is int and number >= 0 for number in numbers)
-    return are_whole and isinstance(found.agents, list) and all(isinstance(text, str) for text in texts)
 
 
 def damaged(why: str) -> CorruptState:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import tarfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from lemming.agents import survey_agents
@@ -28,7 +26,6 @@ from lemming.tick.counter import load_tick
 
 NOTHING_DONE = "nothing was put in place"
 _MANIFEST_LIMIT_BYTES, _MOST_MEMBERS = 64 << 20, 20_000_000
-_BLOCK_BYTES = 1 << 20
 _ROOM_LEFT_BYTES = 16 << 20
 
 
@@ -151,16 +148,6 @@ class _Unpacking:
             self.root.add(info.name, 0, sha256(link).digest())
             self._folder = ""  # the next one is looked at afresh
             return
-        digest, size = sha256(), 0
-        for block in _blocks_of(self._staged / info.name):
-            digest.update(block)
-            size += len(block)
-        self.root.add(info.name, size, digest.digest())
-
-
-def _blocks_of(path: Path) -> Iterator[bytes]:
-    with open_regular(path) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise damaged(f"{path.name!r} is no file")
-        while block := file.read(_BLOCK_BYTES):
-            yield block
+        with open_regular(self._staged / info.name) as file:
+            size = os.fstat(file.fileno()).st_size
+            self.root.add(info.name, size, file_digest(file, "sha256").digest())

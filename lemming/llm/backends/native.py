@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from lemming.base.jsontext import JsonProblem, parse, to_line
@@ -91,14 +92,9 @@ def chat_calls(plain: object) -> tuple[Call, ...]:
 
 def in_runs(messages: Sequence[Message]) -> Iterator[list[Message]]:
     """Yield messages one by one, but results of tools that follow each other together."""
-    run: list[Message] = []
-    for message in messages:
-        if run and not (message["role"] == run[-1]["role"] == "tool"):
-            yield run
-            run = []
-        run.append(message)
-    if run:
-        yield run
+    for is_of_tools, run in groupby(messages, lambda message: message["role"] == "tool"):
+        together = [*run]
+        yield from [together] if is_of_tools else ([message] for message in together)
 
 
 def _own_id(identity: object, before: Sequence[Call]) -> str:
