@@ -57,7 +57,7 @@ def download(
         problem = _go_on(address, folder, beside, there, size_bytes, progress)
         tries = 0 if _size(folder / beside) > there else tries + 1
         if tries >= TRIES_WITHOUT_A_BYTE:
-            raise Unavailable(problem, where=_shown(address), hint=_HINT)
+            raise Unavailable(problem, where=without_userinfo(address), hint=_HINT)
 
 
 _HINT = f"run it again: it goes on where it stopped; {ENDPOINT_ENV} names a mirror"
@@ -76,7 +76,7 @@ def _go_on(address: str, folder: Path, beside: str, there: int, size_bytes: int,
                 fs.remove(folder, beside)
                 if begins:
                     message = "the server sends another part than was asked for"
-                    raise Unavailable(message, where=_shown(address))
+                    raise Unavailable(message, where=without_userinfo(address))
             return _take(response, folder, beside, size_bytes, progress)
     except urllib.error.HTTPError as error:
         error.close()
@@ -84,7 +84,7 @@ def _go_on(address: str, folder: Path, beside: str, there: int, size_bytes: int,
             fs.remove(folder, beside)
         if error.code in (401, 403, 404):
             message = f"HTTP {error.code}: there is no such file"
-            raise Unavailable(message, where=_shown(address), hint=_HINT) from None
+            raise Unavailable(message, where=without_userinfo(address), hint=_HINT) from None
         return f"HTTP {error.code}"
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
@@ -99,7 +99,7 @@ def _begin_of(response: Any, size_bytes: int, address: str) -> int:
     whole = found[2] if found else length
     if whole and whole.isdigit() and int(whole) != size_bytes:
         message = f"not the file that is wanted: {int(whole):,} bytes, not {size_bytes:,}"
-        raise Unavailable(message, where=_shown(address))
+        raise Unavailable(message, where=without_userinfo(address))
     return begins
 
 
@@ -118,7 +118,3 @@ def _take(response: Any, folder: Path, beside: str, size_bytes: int, progress: P
 
 def _size(file: Path) -> int:
     return file.stat().st_size if file.is_file() else 0
-
-
-def _shown(address: str) -> str:
-    return without_userinfo(address)
