@@ -94,7 +94,7 @@ SDKS: dict[str, str | set[str]] = {
     "starlette": "dashboard/server.py",
     "structlog": "logging_config.py",
     "tenacity": {"llm/retrying.py", "telemetry/post.py"},
-    "yaml": {"base/front_matter.py", "exchange/as_yaml.py"},
+    "yaml": {"base/front_matter.py", "exchange/whole_org.py"},
     "xllamacpp": "llm/backends/local.py",
 }
 

@@ -62,7 +62,7 @@ def export_org(
     Examples:
       lemming export org > changelog.yaml
     """
-    from lemming.exchange.as_yaml import yaml_of
+    from lemming.exchange.whole_org import yaml_of
 
     document, left = document_of_org(find_org(ctx), template_files("empty"))
     text = pretty(document).decode() if as_json else yaml_of(document)

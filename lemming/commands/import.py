@@ -20,8 +20,7 @@ from lemming.exchange.claude import take_claude
 from lemming.exchange.company import take_company
 from lemming.exchange.openclaw import take_openclaw
 from lemming.exchange.putting import Put, put_together, write
-from lemming.exchange.source import Source, open_source
-from lemming.exchange.taken import Destination, Taken
+from lemming.exchange.source import Destination, Source, Taken, open_source
 from lemming.exchange.template import template_files
 from lemming.facts.checks import Opened, problems_of_agents, problems_of_config
 from lemming.files import fs

@@ -17,8 +17,7 @@ from lemming.exchange.mapping import (
     tools_for,
     words_in,
 )
-from lemming.exchange.source import Source
-from lemming.exchange.taken import Destination, Taken
+from lemming.exchange.source import Destination, Source, Taken
 
 AGENTS, SKILLS = ".claude/agents", ".claude/skills"
 _FULLY_OURS = ("model", "name", "skills")

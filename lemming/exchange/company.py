@@ -19,8 +19,7 @@ from lemming.exchange.mapping import (
     tell_of_others,
     words_in,
 )
-from lemming.exchange.source import Source
-from lemming.exchange.taken import Destination, Taken
+from lemming.exchange.source import Destination, Source, Taken
 
 SIDECAR = ".paperclip.yaml"
 _SIDECAR_LIMIT_CHARS = 512 << 10

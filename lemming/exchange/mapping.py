@@ -9,8 +9,7 @@ from typing import Any
 from lemming.base.model_servers import SERVERS
 from lemming.base.paths import AGENT_NAME, SKILL_FILE
 from lemming.base.times.cron import why_no_cron, why_no_zone
-from lemming.exchange.source import Source
-from lemming.exchange.taken import Destination, Taken
+from lemming.exchange.source import Destination, Source, Taken
 
 _TOOLS = {
     "bash": "shell", "exec": "shell", "process": "shell", "shell": "shell",

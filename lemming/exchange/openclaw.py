@@ -22,8 +22,7 @@ from lemming.exchange.mapping import (
     tools_for,
     words_in,
 )
-from lemming.exchange.source import Source
-from lemming.exchange.taken import Destination, Taken
+from lemming.exchange.source import Destination, Source, Taken
 from lemming.memory import memory_effect
 
 CONFIG = "openclaw.json"

@@ -11,7 +11,7 @@ from lemming.agents import decode_resume
 from lemming.base import paths
 from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import as_laid_out, compact, parse, pretty
-from lemming.exchange.taken import Taken
+from lemming.exchange.source import Taken
 from lemming.files import fs
 from lemming.org.config import MODELS_FILE
 

@@ -1,14 +1,18 @@
-"""The folder that an importer reads: anybody's, so within limits, and no link in it is followed."""
+"""The folder that an importer reads, and what it makes of it: resumes, other files, models, remarks.
+
+The folder is anybody's, so it is read within limits, and no link in it is followed.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming.base.errors import UsageError
 from lemming.base.front_matter import NotFrontMatter, split, values_of
-from lemming.exchange.taken import Remark
 from lemming.files import fs
 from lemming.files.refusals import looking
 
@@ -134,3 +138,43 @@ def open_source(folder: Path, remarks: list[Remark]) -> Source:
 
 def _joined(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder and name else folder or name
+
+
+# --- what an importer has made of it -------------------------------------------------------------
+
+
+class Remark(NamedTuple):
+    """Something a person should know: about which file of the source, and what."""
+
+    file: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Destination:
+    """What the importers must know of the organisation: its tools, its people, its guide if it has one.
+
+    `is_in_place`: the source is the organisation's own folder, so that what can be read where it lies is.
+    """
+
+    tools: Collection[str]
+    people: tuple[str, ...]
+    is_in_place: bool = False
+
+
+@dataclass
+class Taken:
+    """What was made of a source. `files` are written as they are, by path in the organisation.
+
+    `optional` are files that are left out where others stand already: guides and skills of everybody.
+    """
+
+    resumes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    optional: dict[str, bytes] = field(default_factory=dict)
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
+    remarks: list[Remark] = field(default_factory=list)
+
+    def remark(self, file: str, message: str) -> None:
+        """Take note of something for the person."""
+        self.remarks.append(Remark(file, message))

@@ -13,8 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from lemming.base.errors import CorruptState, DiskError
 from lemming.base.jsontext import parse, pretty_words
-from lemming.errors import CorruptState, DiskError
 from lemming.files.documents import value_of
 from lemming.files.fitting import about
 from lemming.files.refusals import refused

@@ -19,8 +19,7 @@ from lemming.llm.backends.anthropic_wire import (
 from lemming.llm.backends.batching import BatchingBackend, whole_of
 from lemming.llm.backends.bounded import batch_sized, client_settings
 from lemming.llm.backends.http import split_system
-from lemming.llm.backends.native import tools_of
-from lemming.llm.backends.pictures import with_images
+from lemming.llm.backends.native import tools_of, with_images
 from lemming.llm.batch.api import BatchProgress
 from lemming.llm.streaming import Hear, MessageStream
 from lemming.providers import Reply, Request

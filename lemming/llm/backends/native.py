@@ -1,13 +1,13 @@
-"""Tool calls in the forms of the providers, and back: what a `Message` and a `Reply` hold of them. Pure."""
+"""Tool calls and images in the forms of the providers, and back: what messages and replies hold of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from lemming.base.jsontext import JsonProblem, parse, to_line
-from lemming.providers import Message
+from lemming.providers import Image, Message, Request
 
 CHAT, RESPONSES, ANTHROPIC = "chat", "responses", "anthropic"
 """Whose form it is that something was kept in, as its key: after a fallback it may be another one's."""
@@ -112,3 +112,49 @@ def _read(arguments: object) -> object:
         return parse(arguments) if arguments.strip() else {}
     except JsonProblem:
         return arguments
+
+
+# --- images --------------------------------------------------------------------------------------
+
+
+Form = Literal["chat", "responses", "anthropic", "ollama"]
+
+
+def _address(image: Image) -> str:
+    return f"data:{image.media_type};base64,{image.base64}"
+
+
+_PARTS: dict[Form, tuple[str, Callable[[Image], dict[str, Any]]]] = {
+    "chat": ("text", lambda image: {"type": "image_url", "image_url": {"url": _address(image)}}),
+    "responses": ("input_text", lambda image: {"type": "input_image", "image_url": _address(image)}),
+    "anthropic": (
+        "text",
+        lambda image: {
+            "type": "image",
+            "source": {"type": "base64", "media_type": image.media_type, "data": image.base64},
+        },
+    ),
+}
+
+
+def with_images(messages: list[Any], request: Request, form: Form) -> list[Any]:
+    """Return the messages of a request, its images in the first whose text begins with `request.images_with`.
+
+    The very same list where there are none.
+    """
+    if not request.images:
+        return messages
+    place = next(
+        (n for n, it in enumerate(messages) if str(it.get("content", "")).startswith(request.images_with)),
+        None,
+    )
+    if place is None:
+        return messages
+    message = messages[place]
+    if form == "ollama":
+        seen = {**message, "images": [image.base64 for image in request.images]}
+    else:
+        kind, part = _PARTS[form]
+        text = {"type": kind, "text": message["content"]}
+        seen = {**message, "content": [text, *map(part, request.images)]}
+    return [*messages[:place], seen, *messages[place + 1 :]]

@@ -19,8 +19,7 @@ from lemming.base.jsontext import JsonProblem, parse
 from lemming.base.redaction import name_variables, without_userinfo
 from lemming.llm.backends.bounded import client_settings, listened_to, rewritten
 from lemming.llm.backends.http import HttpBackend
-from lemming.llm.backends.native import arguments_of, chat_calls, function_tools, made, tools_of
-from lemming.llm.backends.pictures import with_images
+from lemming.llm.backends.native import arguments_of, chat_calls, function_tools, made, tools_of, with_images
 from lemming.llm.streaming import Hear, LinesOfAnswer
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Message, Reply, Request

@@ -19,8 +19,8 @@ from lemming.llm.backends.native import (
     kept_of,
     made,
     tools_of,
+    with_images,
 )
-from lemming.llm.backends.pictures import with_images
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Finish, Message, Reply, Request
 
