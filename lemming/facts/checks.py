@@ -44,6 +44,7 @@ from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.memory import read_memories
 from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
 from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import missing_for_provider
 from lemming.plugins.registry import not_imported
 from lemming.plugins.shipped import PREFIXES
 from lemming.providers import make_provider
@@ -82,8 +83,13 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
         except LemmingError as error:
             if isinstance(error, UnknownModel) and not_imported(config.org.plugins):
                 continue  # it may be a plugin's
+            is_here = not missing_for_provider(entry.provider)  # else an agent that has it is told of
             yield Problem(
-                f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
+                f'model key "{key}": {error.message}',
+                MODELS_FILE,
+                pointer=f"/{key}",
+                hint=error.hint,
+                severity="error" if is_here else "warning",
             )
         if entry.provider in READ_VALUES and entry.prompt != "values":
             message = (
