@@ -13,7 +13,7 @@ import pytest
 from package import PACKAGE
 
 from lemming.engine import run_once
-from lemming.plugins.shipped import LISTED, SHIPPED
+from lemming.plugins.shipped import SHIPPED
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.root import state_root
 
@@ -66,15 +66,21 @@ for base in sys.argv[1:]:
 
 
 def without(name: str, place: Path) -> Path:
-    """Return a folder with the package in it, all of it but the folder of a capability."""
+    """Return a folder with the package in it, all of it but the folder of a capability; "": but of any."""
     inner = Path("lemming", CAPABILITIES.name)
     (place / inner).mkdir(parents=True)
-    left_out = {"__pycache__", CAPABILITIES.name, LISTED[name].folder.rpartition(".")[2]}
+    gone = {SHIPPED[name].folder.rpartition(".")[2]} if name else {it.name for it in folders()}
+    left_out = {"__pycache__", CAPABILITIES.name, *gone}
     for folder, here in ((inner.parent, PACKAGE), (inner, CAPABILITIES)):
         for path in here.iterdir():
             if path.name not in left_out:
                 (place / folder / path.name).symlink_to(path)
     return place
+
+
+def folders() -> list[Path]:
+    """Return the folders of all capabilities."""
+    return [it for it in CAPABILITIES.iterdir() if it.is_dir() and it.name != "__pycache__"]
 
 
 def python(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -182,6 +188,27 @@ def test_a_file_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
     assert found.returncode != 0
     assert "config/calendar.json" in found.stderr
     assert 'the capability "calendars" is not installed' in found.stderr
+
+
+def test_an_engine_is_left_where_all_are_taken_out_and_a_screen_says_what_it_lacks(tmp_path: Path) -> None:
+    alone = [resume(name, permissions={"read_outboxes": ["*"], "tools": []}) for name in ("ada", "bob")]
+    here, there = (
+        make_org(tmp_path / it, *alone, script=[{"reply": say("hello")}]) for it in ("here", "there")
+    )
+    for _ in range(2):
+        run_once(here, clock=FrozenClock())
+    (tmp_path / "taken").mkdir()
+    engine = without("", tmp_path / "taken")
+    assert len(folders()) >= 15
+    ran = python(engine, "-c", RUN, str(there))
+    assert ran.returncode == 0, ran.stderr
+    assert state_root(there) == state_root(here)
+    assert python(engine, "-m", "lemming", "-C", str(there), "run-once", "--quiet").returncode == 0
+    found = python(engine, "-m", "lemming", "-C", str(there), "status")
+    assert found.returncode == 2
+    assert 'status cannot go on: the capability "' in found.stderr
+    assert "is not installed" in found.stderr
+    assert "internal error" not in found.stderr
 
 
 def test_a_tool_whose_folder_is_absent_is_unknown_and_says_what_is_missing(tmp_path: Path) -> None:

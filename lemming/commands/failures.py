@@ -27,6 +27,7 @@ from lemming.commands import screen
 from lemming.commands.screen import ReaderGone, Style, tell
 from lemming.commands.session import Session
 from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import why_not_imported
 
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
@@ -97,6 +98,8 @@ def _as_lemming_error(error: Exception, command: str) -> LemmingError | None:
         return error
     if isinstance(error, typer.TyperException):
         return _usage_error(error, command)
+    if isinstance(error, ModuleNotFoundError) and (why := why_not_imported(error.name or "")):
+        return ConfigError(f"{command} cannot go on: {why}", hint="install lemming-engine again")
     if isinstance(error, OSError) and error.filename is not None:
         return DiskError(error.strerror or str(error), where=os.fsdecode(error.filename))
     return None

@@ -28,6 +28,7 @@ from lemming.plugins.shipped import (
 )
 
 Load = Callable[[], Any]
+FOLDER = "lemming.capabilities."
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
 
@@ -213,8 +214,20 @@ def why_missing(name: str) -> str:
     folder = LISTED[name].folder
     found = find_spec(folder)
     if found is None or found.origin is None:  # an empty folder has none
-        return f'the capability "{name}" is not installed: {folder} is missing'
+        return why_not_imported(folder)
     return next(filter(None, map(why_missing, LISTED[name].needs)), "")
+
+
+def why_not_imported(module: str) -> str:
+    """Return in words what is missing where a module was not found that is a capability's; else empty.
+
+    >>> why_not_imported("lemming.capabilities.plans.run")
+    'the capability "plans" is not installed: lemming.capabilities.plans is missing'
+    """
+    if not module.startswith(FOLDER):
+        return ""
+    name = module.removeprefix(FOLDER).partition(".")[0]
+    return f'the capability "{name}" is not installed: {FOLDER}{name} is missing'
 
 
 def in_order(names: Iterable[str], plugins: Iterable[str] | None = None) -> list[str]:
