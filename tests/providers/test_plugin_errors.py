@@ -137,7 +137,7 @@ def test_a_mistake_in_a_plugin_is_not_asked_again_and_names_its_line(
     line = Path(__file__).read_text().splitlines().index("        raise self.error") + 1
     assert caught.value.where == f"{__file__}:{line}"
     assert type(error).__name__ in caught.value.message
-    assert "lemming.base.errors.Unavailable" in caught.value.hint
+    assert "lemming.errors.Unavailable" in caught.value.hint
 
 
 @pytest.mark.parametrize(
