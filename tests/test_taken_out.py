@@ -13,7 +13,7 @@ import pytest
 from package import PACKAGE
 
 from lemming.engine import run_once
-from lemming.plugins.shipped import SHIPPED
+from lemming.plugins.shipped import LISTED, SHIPPED
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.root import state_root
 
@@ -69,7 +69,7 @@ def without(name: str, place: Path) -> Path:
     """Return a folder with the package in it, all of it but the folder of a capability; "": but of any."""
     inner = Path("lemming", CAPABILITIES.name)
     (place / inner).mkdir(parents=True)
-    gone = {SHIPPED[name].folder.rpartition(".")[2]} if name else {it.name for it in folders()}
+    gone = {LISTED[name].folder.rpartition(".")[2]} if name else {it.name for it in folders()}
     left_out = {"__pycache__", CAPABILITIES.name, *gone}
     for folder, here in ((inner.parent, PACKAGE), (inner, CAPABILITIES)):
         for path in here.iterdir():
@@ -107,7 +107,7 @@ def plain(base: Path, **ada: Any) -> Path:
     return make_org(base, resume("ada", **ada), resume("bob"), models=models, script=script)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", [*SHIPPED, ""], ids=lambda name: name or "any of them")
 def test_the_tests_of_the_guide_pass_without_it(tmp_path: Path, name: str) -> None:
     found = pytest_in(without(name, tmp_path), *GUIDE)
     assert found.returncode == 0, found.stdout[-2000:]
