@@ -41,7 +41,7 @@ from lemming.tick.runtime import open_org
 from lemming.timeline.repair.repair import find_repairs, make_repairs
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
-SAMPLE_STRIDE, LOOKS_STRIDE = 151, 307
+SAMPLE_STRIDE, LOOKS_STRIDE = 211, 401
 
 
 @dataclass(frozen=True)

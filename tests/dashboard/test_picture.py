@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from page_org import make_desk
 from test_page import browser, pytestmark
 
@@ -47,6 +48,7 @@ def take(browser: Any, base: Path, picture: Path) -> None:
     engine.join()
 
 
+@pytest.mark.long
 def test_the_picture_shows_agents_at_work(browser: Any, tmp_path: Path) -> None:
     picture = Path(os.environ.get("LEMMING_PICTURE") or tmp_path / "page.png")
     take(browser, tmp_path / "desk", picture)

@@ -9,7 +9,9 @@
   const keyOf = (item) => item.identity + " " + item.person;
   // Items in the order in which they came: one that is decided keeps its place, so that none moves under a finger.
   const items = new Map();
-  const ends = new Map(); // by key: what became of it, in words, and the entry that can be taken back
+  // By key: what became of it, in words, and the entry that can be taken back. What only passes (it was taken back,
+  // or decided elsewhere) holds until the item is there again.
+  const ends = new Map();
 
   function forgetOld() {
     for (const [key, item] of items) if (ends.has(key) || !Lemming.drafts.has("answer " + item.identity)) items.delete(key);
@@ -22,7 +24,10 @@
     const detail = useRef(null), isToFocus = useRef(false);
     useEffect(() => forgetOld, []);
     const there = new Set(value.items.map(keyOf));
-    for (const item of value.items) items.set(keyOf(item), item);
+    for (const item of value.items) {
+      items.set(keyOf(item), item);
+      if (ends.has(keyOf(item)) && ends.get(keyOf(item)).passes) ends.delete(keyOf(item));
+    }
     const all = [...items.values()];
     const isOpen = (item) => there.has(keyOf(item)) && !ends.has(keyOf(item));
     const open = all.filter(isOpen);
@@ -46,7 +51,7 @@
       if (!end || !end.entry) return;
       try {
         await Lemming.act("undo", { identity: end.entry, person: item.person });
-        ends.delete(keyOf(item));
+        ends.set(keyOf(item), { words: "taken back", entry: "", isOwn: true, passes: true });
         tell("Taken back: it waits again");
         go(item);
       } catch (error) {
@@ -68,7 +73,7 @@
         <article class="item card" tabindex="-1" ref=${detail} key=${keyOf(chosen)} aria-label=${`${chosen.asker} ${chosen.wish}`}>
           <a class="to-list" href=${Lemming.link("waiting")}>← all ${all.length}</a>
           <${Item} item=${chosen} people=${value.people} because=${value.because && value.because.identity === chosen.identity ? value.because : null}
-            isOpen=${isOpen(chosen)} end=${ends.get(keyOf(chosen))} note=${(end) => (ends.set(keyOf(chosen), end), again((count) => count + 1))}
+            isOpen=${isOpen(chosen)} end=${ends.get(keyOf(chosen))} note=${(end) => (ends.has(keyOf(chosen)) || ends.set(keyOf(chosen), { ...end, passes: true }), again((count) => count + 1))}
             page=${page} ended=${(end) => ended(chosen, end)} back=${() => back(chosen)} /></article></section>`;
   }
 
@@ -114,7 +119,7 @@
       }, () => note({ words: "it is over", entry: "" }));
     }, [end]);
     const typed = Lemming.drafts.has("answer " + item.identity);
-    return html`<div class="notice over"><span><strong>${end && end.entry ? "You decided this" : "This was decided elsewhere"}</strong>: ${end ? end.words : "…"}.
+    return html`<div class="notice over"><span><strong>${end && (end.entry || end.isOwn) ? "You decided this" : "This was decided elsewhere"}</strong>: ${end ? end.words : "…"}.
       ${typed ? " What you typed is kept below." : ""}</span><a href=${Lemming.link("feed", { thread: item.identity })}>what was said for it</a>
       ${end && end.entry && back ? html`<button type="button" onClick=${back}>Undo <kbd>u</kbd></button> <small>until the next tick begins</small>` : null}</div>`;
   }
