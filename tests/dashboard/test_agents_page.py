@@ -68,7 +68,7 @@ def test_on_a_wide_screen_twenty_five_of_two_hundred_agents_are_seen(browser: An
 
 def test_of_few_agents_what_was_said_last_fills_the_page(browser: Any, address: str) -> None:
     with opened(browser, address, "agents") as tab:
-        assert tab.locator(".lately li").count() == 8
+        playwright.expect(tab.locator(".lately li")).to_have_count(8)
         assert "wants to write shared/letters/okafor.txt" in tab.inner_text(".lately")
 
 
@@ -78,7 +78,9 @@ def test_an_agent_opens_on_how_it_is(browser: Any, address: str) -> None:
         assert "failing" in now
         assert "3 times in a row: scripted: the script says so" in now
         assert "next tick" in now
-        assert tab.locator(".table .line:not(.heading)").count() == 1  # three turns that ended alike
+        playwright.expect(tab.locator(".table .line:not(.heading)")).to_have_count(
+            1
+        )  # of three alike
         assert "3×" in tab.inner_text(".table")
 
 

@@ -33,7 +33,7 @@ def test_a_tick_of_the_strip_opens_with_the_keyboard(browser: Any, address: str)
         tab.focus(".strip a.column >> nth=0")
         tab.keyboard.press("Enter")
         tab.wait_for_selector(".tick h3:has-text('Tick 1')")
-        assert tab.locator(".turns .bar-line").count() > 1
+        tab.wait_for_selector(".turns .bar-line >> nth=1")
 
 
 def test_a_resume_is_changed_in_place_and_what_is_wrong_in_it_is_named_with_its_place(

@@ -116,7 +116,7 @@ def test_the_feed_is_newest_first_by_the_moment_and_answers_stand_with_their_que
 ) -> None:
     with opened(browser, address, "feed") as tab:
         both = tab.locator(".conversation:has-text('paid twice?')")
-        assert both.locator(".answer:has-text('on 3 and on 5 November')").count() == 1
+        playwright.expect(both.locator(".answer:has-text('on 3 and on 5 November')")).to_have_count(1)
         tab.fill(".write textarea", "Hello all.")
         tab.click("text=Send")
         tab.wait_for_selector(".write [role=status]:has-text('Sent to everybody')")

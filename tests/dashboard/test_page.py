@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(
 )
 TOKEN = "a-token-of-the-tests"
 PATIENCE_MS = 20_000
+playwright.expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +199,7 @@ def test_of_a_thousand_agents_only_those_on_the_screen_are_there(browser: Any, t
     names = [f"a{number:04}" for number in range(1000)]
     org = make_org(tmp_path / "many", *(resume(name) for name in names))
     with page_of(org, port=0) as address, opened(browser, address) as tab:
-        assert tab.locator(".rows > div").count() == 50
+        playwright.expect(tab.locator(".rows > div")).to_have_count(50)
         tab.evaluate("scrollTo(0, document.body.scrollHeight)")
         tab.wait_for_selector(".rows > div[data-place='1000']:has-text('a0999')")
         assert tab.locator(".rows > div").count() < 100

@@ -161,7 +161,7 @@ def test_what_is_decided_elsewhere_says_so_in_its_place_and_keeps_what_was_typed
         assert under is None  # nothing else has moved under the finger
         assert tab.locator(".item button.primary").is_disabled()
         assert [it.split("\n")[0] for it in tab.locator(".queue li").all_inner_texts()]
-        assert tab.locator(".queue li").count() == 2
+        playwright.expect(tab.locator(".queue li")).to_have_count(2)
 
 
 def test_what_is_half_typed_outlasts_a_look_at_another_part(browser: Any, address: str) -> None:
