@@ -78,9 +78,7 @@ def test_an_agent_opens_on_how_it_is(browser: Any, address: str) -> None:
         assert "failing" in now
         assert "3 times in a row: scripted: the script says so" in now
         assert "next tick" in now
-        playwright.expect(tab.locator(".table .line:not(.heading)")).to_have_count(
-            1
-        )  # of three alike
+        playwright.expect(tab.locator(".table .line:not(.heading)")).to_have_count(1)  # of three alike
         assert "3×" in tab.inner_text(".table")
 
 
