@@ -157,8 +157,10 @@ def test_mistakes_are_answered_in_json(
 
 def test_a_body_of_no_known_length_is_refused(door: Caller) -> None:
     connection = HTTPConnection("127.0.0.1", door.port, timeout=20)
-    headers = {"Transfer-Encoding": "chunked", "Authorization": f"Bearer {TOKEN}"}
-    connection.request("POST", "/ask", iter([b'{"text": "x"}']), headers, encode_chunked=True)
+    connection.putrequest("POST", "/ask")
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.putheader("Authorization", f"Bearer {TOKEN}")
+    connection.endheaders()  # what comes after them is not waited for
     assert connection.getresponse().status == 411
     connection.close()
 
