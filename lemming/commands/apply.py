@@ -12,7 +12,7 @@ import typer
 
 from lemming.access.trust import Agreement, Reach
 from lemming.agents import Agent, survey_agents
-from lemming.base.errors import DiskError, NotTrusted, UsageError
+from lemming.base.errors import ConfigError, DiskError, NotTrusted, UsageError
 from lemming.base.times.here import zone_here
 from lemming.commands.failures import tell_problem
 from lemming.commands.new_agent import surroundings
@@ -92,7 +92,7 @@ def apply(
         with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
             Agreement(base).note_maker()
     if not as_json:
-        _tell(base, wanted)
+        _tell(base, wanted, file)
 
 
 def _into(ctx: typer.Context, folder: Path | None) -> tuple[Path, dict[str, bytes]]:
@@ -151,7 +151,7 @@ def _require_leave(changes: list[Change], brings: list[Reach], *, yes: bool, fil
     )
 
 
-def _tell(base: Path, wanted: OrgPieces) -> None:
+def _tell(base: Path, wanted: OrgPieces, file: Path) -> None:
     org = Organisation(base)
     config = load_settings(org)
     problems = list(problems_of_config(org, config))
@@ -159,6 +159,9 @@ def _tell(base: Path, wanted: OrgPieces) -> None:
         problems += problems_of_agents(org, config, name, Opened(0))
     for problem in problems:
         tell_problem(problem, org)
+    if any(problem.severity == "error" for problem in problems):
+        tell(f"written, and it cannot run so; next: mend {file}, then lemming apply {file} {base} --yes")
+        raise typer.Exit(ConfigError.exit_status)
     if (found := readiness_of(config.model("default"), base)).is_ready is False:
         tell(f'the model "default" is not ready: {found.remark}: {found.fix}', style="yellow")
     for remark in waits_for_its_name(survey_agents(org).agents, config, wanted.resumes):

@@ -76,7 +76,9 @@ def document_of(raw: bytes, file: str) -> Json:
         raise ConfigError(f"it is no TOML: {error}", where=file) from error
     except (JsonProblem, NotFrontMatter) as error:
         place = f"{file}:{error.line}" if error.line else file
-        raise ConfigError(f"it cannot be read: {error}", where=place) from error
+        raise ConfigError(
+            f"it cannot be read: {error}", where=place, hint="mend it there; nothing was written"
+        ) from error
     if not isinstance(found, dict):
         raise ConfigError("it holds no organisation", where=file, hint=f"keys: {', '.join(PARTS)}")
     return found

@@ -185,6 +185,22 @@ def test_what_is_wrong_is_told_with_its_place_and_nothing_is_written(
     assert not (tmp_path / "org").exists()
 
 
+def test_what_cannot_run_so_says_so_and_names_what_to_do_in_place_of_running(
+    tmp_path: Path, bare: Lemming
+) -> None:
+    idea, base = tmp_path / "idea.yaml", tmp_path / "org"
+    idea.write_text("agents:\n  ada:\n    instructions: x\n    approve: [shel]\n")
+    ran = bare("apply", str(idea), str(base))
+    assert ran.status == 3
+    assert 'there is no tool "shel"' in ran.err
+    assert f"lemming apply {idea} {base} --yes" in ran.err
+    assert "run-once" not in ran.err
+    idea.write_text(idea.read_text().replace("shel", "shell"))
+    ran = bare("apply", str(idea), str(base), "--yes")
+    assert ran.status == 0
+    assert "run-once" in ran.err
+
+
 def test_what_is_there_is_changed_and_code_is_taken_only_with_leave(
     idea: Path, tmp_path: Path, bare: Lemming
 ) -> None:
