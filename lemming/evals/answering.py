@@ -26,8 +26,9 @@ from lemming.files.effects import FileEffect
 from lemming.llm import calls
 from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.org.cases import RECORD_FILE, SCRIPT_FILE, Case, case_file
-from lemming.org.models import NO_MODELS, ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
+from lemming.plugins.shipped import NO_MODELS
 from lemming.providers import Reply, Request
 from lemming.tools import ToolContext, ToolResult
 

@@ -17,9 +17,9 @@ from lemming.journal.copy import copy_journals
 from lemming.journal.file import journal_ticks
 from lemming.org.cases import HERE, Case, case_file
 from lemming.org.config import MODELS_FILE, Config, load_config
-from lemming.org.models import NO_MODELS
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.resume import Agent
+from lemming.plugins.shipped import NO_MODELS
 from lemming.providers import is_channel, is_person
 from lemming.timeline.fork import Setting, fork, require_effect, with_setting
 from lemming.timeline.unkept import past_states

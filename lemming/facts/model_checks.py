@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lemming.agents import Agent
 from lemming.org.config import Config
+from lemming.org.models import ANSWERS_KNOWN
 from lemming.providers import is_channel, is_person
 
-NO_MODELS = ("plan", "clock", "replay")
 READ_VALUES = ("plan", "clock")
 """Providers that read no prose: in a prompt that is not `values` each of their turns fails."""
 
@@ -29,12 +29,12 @@ def _why_no_stand_in(key: str, agent: Agent, config: Config) -> str:
     if entry is None or own is None:  # which is told by itself
         return ""
     plugins = config.org.plugins
-    if is_person(own.provider, plugins) or is_channel(own.provider, plugins) or own.provider in NO_MODELS:
+    if is_person(own.provider, plugins) or is_channel(own.provider, plugins) or own.provider in ANSWERS_KNOWN:
         return f'model key "{agent.model.key}" is no model that could fail: nobody stands in for it'
     if (
         is_person(entry.provider, plugins)
         or is_channel(entry.provider, plugins)
-        or entry.provider in NO_MODELS
+        or entry.provider in ANSWERS_KNOWN
     ):
         return f'model key "{key}" is no model: nobody is asked'
     if "values" in (entry.prompt, own.prompt) and entry.prompt != own.prompt:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lemming.base.jsontext import to_line
+from lemming.org.models import ANSWERS_KNOWN
 from lemming.providers import Message, Reply
 
-UNCOUNTED = frozenset({"plan", "clock", "replay"})
-"""Providers whose counts stand, whatever they are: no model answers, or it was counted before."""
 MOST_BYTES_A_TOKEN = 1024
 """Real ones have a hundred at most: a server that counts fewer tokens has not counted."""
 MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits
@@ -52,7 +51,7 @@ def tokens_used(messages: list[Message], reply: Reply, *, provider: str = "") ->
     counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
     written = _counted(reply.written_tokens) or 0 if reply.written_tokens else 0
     cached = _counted(reply.cached_tokens) or 0 if reply.cached_tokens else 0
-    if provider in UNCOUNTED and counted_in is not None and counted_out is not None:
+    if provider in ANSWERS_KNOWN and counted_in is not None and counted_out is not None:
         return Tokens(counted_in, counted_out, cached, False, written)
     estimated_in = tokens_in(messages)
     estimated_out = _estimate(f"{reply.text}{to_line([*reply.calls])}" if reply.calls else reply.text)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming.files.fitting import LARGEST_AMOUNT, about
+from lemming.plugins.shipped import NO_MODELS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +84,8 @@ class ModelEntry:
 
 
 LOCAL_MODEL = "smollm2-135m-instruct"
-NO_MODELS = frozenset({"plan", "clock"})
-"""Providers whose answers cost nothing, and are no calls of a model."""
+ANSWERS_KNOWN = NO_MODELS | {"replay"}
+"""Providers that ask nobody: their answers are worked out, or were given before."""
 FREE: dict[str, Any] = {"prompt": "values", "per_call": 0.0}
 FREE |= dict.fromkeys(("usd_per_million_input_tokens", "usd_per_million_output_tokens"), 0.0)
 DEFAULT_MODELS = {

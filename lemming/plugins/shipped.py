@@ -26,7 +26,8 @@ class TableLine(NamedTuple):
     settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
 
-    `providers` are those that a model key may name: an agent with one uses it. `tick` is its part in ticks
+    `providers` are those that a model key may name: an agent with one uses it; `asks_no_model`: they work out
+    their answers themselves. `tick` is its part in ticks
     (`lemming.tick.seams`). `files`: those of the organisation that it alone reads; `formats`: classes that
     files are read as; `removes`: patterns of files that it removes.
 
@@ -53,6 +54,7 @@ class TableLine(NamedTuple):
     is_asked_for: Callable[[Any, Mapping[str, Any]], Any] | None = None
     takes_part: Callable[[Any], Any] | None = None
     providers: Mapping[str, str] = NO_KEYS
+    asks_no_model: bool = False
     tick: str = ""
     files: tuple[str, ...] = ()
     formats: Mapping[str, str] = NO_KEYS
@@ -134,6 +136,7 @@ SHIPPED: Mapping[str, TableLine] = {
             "calendars",
             "lemming.capabilities.calendars.capability:Calendars",
             providers={"clock": "lemming.capabilities.calendars.backend:ClockProvider"},
+            asks_no_model=True,
             tools={"keep_job": "lemming.capabilities.calendars.keeping:KeepJob"},
             tick="lemming.capabilities.calendars.tick:CalendarInTicks",
             files=("config/calendar.json",),
@@ -144,6 +147,7 @@ SHIPPED: Mapping[str, TableLine] = {
             "plans",
             "lemming.capabilities.plans.capability:Plans",
             providers={"plan": "lemming.capabilities.plans.backend:PlanProvider"},
+            asks_no_model=True,
             tools={"plan_propose": "lemming.capabilities.plans.propose:PlanPropose"},
             writers=("plan_propose",),
             tick="lemming.capabilities.plans.tick:PlansInTicks",
@@ -256,6 +260,8 @@ PROVIDERS = {name: place for it in LISTED.values() for name, place in it.provide
 CHANNELS = frozenset(name for it in LISTED.values() if it.carrier for name in it.providers)
 """The providers that ship which are channels."""
 OF_PROVIDER = {provider: it.name for it in LISTED.values() for provider in it.providers}
+NO_MODELS = frozenset(provider for it in LISTED.values() if it.asks_no_model for provider in it.providers)
+"""Providers whose answers cost nothing, and are no calls of a model."""
 WRITERS = {tool: it.name for it in LISTED.values() for tool in it.writers}
 GRANTED = {tool: key for it in LISTED.values() for tool, key in it.granted.items()}
 FORMATS = {form: (it.name, place) for it in LISTED.values() for form, place in it.formats.items()}

@@ -17,7 +17,7 @@ from lemming.base.kinds import MessageKind
 from lemming.llm.prices import price_of, usage_of
 from lemming.llm.servers import INSTEAD
 from lemming.org.config import Org
-from lemming.org.models import ModelEntry
+from lemming.org.models import ANSWERS_KNOWN, ModelEntry
 from lemming.providers import Message, Reply, Request, is_channel, is_person, require_reply
 from lemming.tick.backends import Backends
 from lemming.turn.actions import action_schema, actions_of, as_reply
@@ -27,7 +27,6 @@ from lemming.turn.reply_schemas import brief_schema, reply_schema
 
 EMBEDDED = "local"
 """The provider whose models run inside the engine, and cost nothing unless their line says so."""
-NO_MODELS = ("plan", "clock", "replay")
 TESTER = Agent(name="tester", title="Tester", instructions="You try out whether a model is of use here.")
 KINDS: tuple[MessageKind, ...] = ("message",)
 PING = {
@@ -93,7 +92,7 @@ def try_out(base: Path, entry: ModelEntry, settings: Org, clock: Clock, stop: th
     """
     plugins = settings.plugins
     if (
-        entry.provider in NO_MODELS
+        entry.provider in ANSWERS_KNOWN
         or is_person(entry.provider, plugins)
         or is_channel(entry.provider, plugins)
     ):

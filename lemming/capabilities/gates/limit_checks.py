@@ -12,8 +12,8 @@ from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.gates.limit import window_of
 from lemming.llm.prices import price_of
 from lemming.org.config import Config
-from lemming.org.models import NO_MODELS
 from lemming.org.organisation import OrgPath
+from lemming.plugins.shipped import NO_MODELS
 from lemming.tick.plan import takes_turns
 
 

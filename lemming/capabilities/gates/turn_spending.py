@@ -25,8 +25,9 @@ from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.journal.verdicts import GateVerdict
 from lemming.llm.prices import most_tokens_in, worst_of
-from lemming.org.models import NO_MODELS, ModelEntry
+from lemming.org.models import ModelEntry
 from lemming.plugins.errors import words_of
+from lemming.plugins.shipped import NO_MODELS
 from lemming.providers import Request
 from lemming.turn.values import TurnInputs
 

@@ -18,7 +18,8 @@ from lemming.evals.rehearsal.questions import RecordedQuestions
 from lemming.files.fields import Json
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.backends.replay import replayed
-from lemming.org.models import NO_MODELS, ModelEntry
+from lemming.org.models import ModelEntry
+from lemming.plugins.shipped import NO_MODELS
 from lemming.providers import Reply, Request
 from lemming.tick.recorded import recorded_result
 from lemming.tick.runtime import Runtime, Stopped
