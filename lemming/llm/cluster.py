@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -229,4 +230,5 @@ def _is_usable(connection: Future[Client]) -> bool:
 
 def _leave(connection: Future[Client]) -> None:
     if connection.done() and connection.exception() is None:
-        connection.result().close(timeout=1)
+        with suppress(TimeoutError):  # of one that is gone, and says nothing any more
+            connection.result().close(timeout=1)

@@ -12,9 +12,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cluster_plugin  # noqa: F401 - registers providers
 import pytest
@@ -235,6 +235,22 @@ def test_a_cluster_that_goes_away_ends_the_calls_it_had(tmp_path: Path, base: Pa
         with pytest.raises(Unavailable, match="no scheduler answers"):
             asked.complete(question(deadline_s=0.5))
         calls.close()
+
+
+def test_leaving_a_cluster_that_answers_no_more_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone:
+        asked: ClassVar[list[float]] = []
+
+        def close(self, timeout: float) -> None:
+            self.asked.append(timeout)
+            raise TimeoutError(f"timed out after {timeout} s.")
+
+    connection: Future[Any] = Future()
+    connection.set_result(Gone())
+    calls = DaskCalls("tcp://127.0.0.1:1")
+    monkeypatch.setattr(calls, "_connection", connection)
+    calls.close()
+    assert Gone.asked == [1]
 
 
 def test_a_cluster_without_the_package_says_so_and_lives_on(tmp_path: Path, base: Path) -> None:
