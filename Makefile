@@ -10,7 +10,7 @@ TICKS ?= 2
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, (os.cpu_count() or 1) * 3 // 2))')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint style format bench crash docs clean
+.PHONY: help run test lint style format bench crash docs site clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -51,8 +51,13 @@ bench: $(VENV)/dev ## Measure the engine against bare file writing
 docs: $(VENV)/dev ## Write the generated pages of docs/
 	@$(BIN)/python -m lemming.reference docs
 
+site: $(VENV)/site ## Build the documentation as a site, in site/
+	@rm -rf site
+	@$(BIN)/python -m docs.site site
+	@echo "open site/index.html"
+
 clean: ## Remove what make has made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/pip:
@@ -70,3 +75,8 @@ $(VENV)/dev: $(VENV)/pip pyproject.toml
 	@echo "installing the tools for tests into $(VENV): about 40 MB to fetch, a minute or less"
 	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[local,dev]'
 	@touch $@ $(VENV)/run
+
+$(VENV)/site: $(VENV)/dev
+	@echo "installing the site's generator into $(VENV): about 15 MB to fetch"
+	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[local,dev,site]'
+	@touch $@ $(VENV)/run $(VENV)/dev

@@ -13,6 +13,7 @@ import pytest
 import typer
 from jsonschema import Draft202012Validator
 
+from docs.site import as_the_generator_reads_it, order
 from lemming.base.errors import UsageError
 from lemming.capabilities.skills.skill import skill_of
 from lemming.cli import _root_and_rest, load_command, run
@@ -21,6 +22,8 @@ from lemming.facts.schemas import FORMATS, schema_of
 ROOT = Path(__file__).parent.parent
 SKILL = ROOT / "lemming/agent_skill/lemming-organisations/SKILL.md"
 PAGES = [ROOT / "README.md", SKILL, *sorted((ROOT / "docs").rglob("*.md"))]
+CHANGELOG = ROOT / "CHANGELOG.md"
+EXAMPLE_PAGES = sorted((ROOT / "examples").glob("*/README.md"))
 TEMPLATES = sorted((ROOT / "lemming/templates").glob("*/README.md"))
 COMMANDS = sorted(
     {
@@ -53,6 +56,36 @@ def test_every_format_has_an_example() -> None:
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_a_schema_is_a_schema(name: str) -> None:
     Draft202012Validator.check_schema(schema_of(name))
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = [
+        re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    ]
+    return {heading.strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, CHANGELOG, *EXAMPLE_PAGES], ids=lambda page: page.name)
+def test_anchors_in_links_are_headings(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#]*)#([^)]+)\)", page.read_text()):
+        assert anchor in anchors_of(page.parent / target if target else page), f"{target}#{anchor}"
+
+
+def test_the_site_has_every_page_in_the_order_of_the_index() -> None:
+    sections = order((ROOT / "docs/README.md").read_text())
+    listed = [page for section in sections for pages in section.values() for page in pages]
+    places = [place for page in listed for place in page.values()]
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - {"docs/README.md"}
+    assert set(places) == pages | {"docs/decisions/README.md"}
+    assert places[0] == "docs/tutorial.md"
+
+
+def test_a_page_for_the_site_keeps_its_words_and_its_blocks() -> None:
+    page = "Two:\n- a\n- b\n\n```json turn\n{}\n```\n1. c\n2. d\n"
+    read = as_the_generator_reads_it(page)
+    assert read == "Two:\n\n- a\n- b\n\n```json\n{}\n```\n1. c\n2. d\n"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
