@@ -50,6 +50,7 @@ bench: $(VENV)/dev ## Measure the engine against bare file writing
 
 docs: $(VENV)/dev ## Write the generated pages of docs/
 	@$(BIN)/python -m lemming.reference docs
+	@$(BIN)/python -m docs.manual docs
 
 site: $(VENV)/site ## Build the documentation as a site, in site/
 	@rm -rf site
