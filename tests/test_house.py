@@ -55,7 +55,7 @@ NEEDS = {
     "gates": {"judges", "trust"},
     "judges": {"requests"},
     "mcp": set(),
-    "plans": {"requests"},
+    "plans": {"answers", "requests"},
     "requests": set(),
     "serving": {"channels", "requests"},
     "skills": set(),

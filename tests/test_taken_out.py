@@ -25,6 +25,7 @@ CORPUS = "engine/test_corpus_at_once.py"
 """What runs organisations that use everything there is."""
 WRITES = {"tools": ["file_write"]}
 NAMES_IT: dict[str, list[dict[str, Any]]] = {
+    "answers": [{"output": {"schema": {"properties": {"price": {"type": "number"}}}}}],
     "approvals": [
         {"gates": [{"at": "call", "tool": "file_write", "then": "ask"}], "permissions": WRITES},
         {"gates": [{"at": "out", "then": "ask"}]},
@@ -185,6 +186,21 @@ def test_what_waits_for_a_person_stops_its_agent_where_nobody_is_asked(tmp_path:
     assert found.returncode == 0, found.stderr
     assert 'the capability "approvals" is not installed' in found.stdout
     assert "('bob', 'done', '')" in found.stdout
+
+
+def test_a_request_whose_answer_nobody_can_hold_to_its_schema_is_not_answered(tmp_path: Path) -> None:
+    asks = {
+        "kind": "request",
+        "payload": {"text": "how much?", "target": "ada", "schema": {"type": "object"}},
+    }
+    script = [{"agent": "bob", "tick": 1, "reply": {"outbox_entries": [asks]}}, {"reply": say("hello")}]
+    ada = resume("ada", turn={"take": "one"}, schedule={"wake": "addressed"})
+    base = make_org(tmp_path / "org", ada, resume("bob"), script=script)
+    (tmp_path / "taken").mkdir()
+    found = python(without("answers", tmp_path / "taken"), "-c", RUN, str(base))
+    assert found.returncode == 0, found.stderr
+    assert "('ada', 'failed', 'the capability \"answers\" is not installed" in found.stdout
+    assert not [*base.glob("agents/ada/outbox/*")]
 
 
 def test_a_file_that_nobody_reads_is_told_of(tmp_path: Path) -> None:

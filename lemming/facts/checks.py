@@ -35,7 +35,6 @@ from lemming.facts.judge_checks import (
     problems_of_judges_in_files,
 )
 from lemming.facts.model_checks import READ_VALUES, fallbacks_that_help_nobody
-from lemming.facts.output_checks import problems_of_output
 from lemming.facts.readiness import seen_on_the_way
 from lemming.facts.strategy_checks import problems_of_strategy
 from lemming.files import fs
@@ -228,7 +227,6 @@ def problems_of_resume(
     yield from problems_of_judges_in_files(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
-        yield from problems_of_output(agent, config)
         yield from problems_of_capabilities(agent, config)
 
 

@@ -129,7 +129,6 @@ class TurnStarted(Record):
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
     images: Annotated[list[dict[str, str]], list[ImageJson]] = []  # noqa: RUF012
     given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012
-    wanted: dict[str, Json] = {}  # noqa: RUF012
 
     if not TYPE_CHECKING:
 

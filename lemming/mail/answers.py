@@ -1,29 +1,12 @@
-"""What a payload answers, and whether that is what was asked for. Pure.
-
-An answer is all of a payload but what the engine keeps in it. Models say the right thing in forms that are
-not quite the right one (fields in a JSON text, another case, null for what is absent): that is put right
-where it makes the answer fit, and only there.
-"""
+"""What a payload answers: all of it but what the engine keeps in it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
-
-from lemming.base.json_schema import Violation, misfits, part_of, wrong_in
-from lemming.base.jsontext import JsonProblem, parse
-
-Json = dict[str, Any]
+from collections.abc import Mapping
+from typing import Any
 
 ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent"})
 """Keys of an answer's payload that are not the answer, unless its schema names them."""
-
-
-class Outcome(NamedTuple):
-    """An answer, or why there is none."""
-
-    answer: Json | None
-    why: str = ""
 
 
 def answer_in(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Any:
@@ -37,108 +20,3 @@ def answer_in(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = Non
     if not isinstance(properties, Mapping):
         return fields["text"] if fields.keys() == {"text"} else fields
     return {key: value for key, value in fields.items() if key != "text" or key in properties}
-
-
-def fitted(payload: Json, schema: Json) -> tuple[Json, list[Violation]]:
-    """Return a payload whose answer satisfies a sound schema, or as it is with what is wrong in it.
-
-    >>> fitted({"text": '{"verdict": "Good"}'}, {"properties": {"verdict": {"enum": ["good"]}}})
-    ({'text': '{"verdict": "Good"}'}, [])
-    >>> schema = {"properties": {"verdict": {"enum": ["good"]}}, "required": ["verdict"]}
-    >>> fitted({"text": '{"verdict": "Good"}'}, schema)[0]["verdict"]
-    'good'
-    """
-    wrong = wrong_in(schema, answer_in(payload, schema))
-    if wrong:
-        for attempt in _put_right({**fields_in(payload.get("text")), **payload}, schema):
-            if not misfits(schema, answer_in(attempt, schema)):
-                return attempt, []
-    return payload, wrong
-
-
-def fitting(answer: Json, schema: Json | None) -> Outcome:
-    """Return an answer if it satisfies what it was to satisfy, put right where that is enough.
-
-    A word that a schema lists may be written in another case, and may be all that an answer's text says.
-    """
-    if schema is None or not (wrong := misfits(schema, answer)):
-        return Outcome(answer)
-    for attempt in _put_right(answer, schema):
-        if not misfits(schema, attempt) or ("text" in attempt and not misfits(schema, without_text(attempt))):
-            return Outcome(attempt)
-    return Outcome(None, f"the answer is not what was asked for: {'; '.join(wrong)}")
-
-
-def fields_in(text: Any) -> Json:
-    """Return the object that a text is, in a code fence or not; an empty one when it is none."""
-    if not isinstance(text, str):
-        return {}
-    bare = text.strip()
-    if bare.startswith("```"):
-        bare = bare.removeprefix("```json").strip("`").strip()
-    if not bare.startswith("{"):
-        return {}
-    try:
-        found = parse(bare)
-    except JsonProblem:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _put_right(answer: Json, schema: Json) -> Iterator[Json]:
-    yield answer
-    listed = _as_listed(answer, schema)
-    yield listed
-    yield _without_nulls(listed, schema, schema)
-
-
-def _as_listed(answer: Json, schema: Json) -> Json:
-    """Return an answer with the words that its schema lists spelled as there."""
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict):
-        return answer
-    alone = required[0] if isinstance(required, list) and len(required) == 1 else None
-    listed = dict(answer)
-    for name, field in properties.items():
-        said = answer.get("text") if name == alone and name not in answer else answer.get(name)
-        first = _first_word(said) if name not in answer else None
-        values = field.get("enum") if isinstance(field, dict) else None
-        for value in values if isinstance(values, list) and isinstance(said, str) else ():
-            if isinstance(value, str) and bare_word(value) in (bare_word(str(said)), first):
-                listed[name] = value
-    return listed
-
-
-def _first_word(said: Any) -> str | None:
-    """Return the word that a text begins with and explains: "fail" of "fail: it is too long"."""
-    word = next(iter(said.split()), "") if isinstance(said, str) else ""
-    return bare_word(word) if word.endswith((":", ".", ",")) else None
-
-
-def _without_nulls(value: Any, schema: Any, whole: Json) -> Any:
-    """Return a value without the nulls that stand for what its schema lets be absent."""
-    if isinstance(schema, dict) and "$ref" in schema:
-        schema = part_of(whole, schema["$ref"])
-    if not isinstance(schema, dict):
-        return value
-    if isinstance(value, list):
-        return [_without_nulls(item, schema.get("items"), whole) for item in value]
-    properties, required = schema.get("properties"), schema.get("required", ())
-    if not isinstance(value, dict) or not isinstance(properties, dict):
-        return value
-    needed = {*required, *(key for key in value if key not in properties)}
-    return {
-        key: _without_nulls(it, properties.get(key), whole)
-        for key, it in value.items()
-        if it is not None or key in needed
-    }
-
-
-def bare_word(word: str) -> str:
-    """Return a word without what models put around it, in one case."""
-    return word.strip(" .!:,*\n\"'").casefold()
-
-
-def without_text(answer: Mapping[str, Any]) -> Json:
-    """Return an answer's fields but for its text, which a schema need not know."""
-    return {key: value for key, value in answer.items() if key != "text"}

@@ -13,7 +13,6 @@ from lemming.base.kinds import MESSAGE_KINDS, MessageKind
 from lemming.files.fitting import INSIDE, LARGEST_AMOUNT, Misfit, about, written
 from lemming.org.schedule import AgentSchedule
 from lemming.org.verification import JudgedBy, judged_by_in
-from lemming.org.when import problems_of
 from lemming.plugins.capabilities import resume_keys
 
 Take = Literal["one", "all"] | None
@@ -180,28 +179,6 @@ class Example:
     output: str = field(metadata=about("The text of the one entry it wrote."))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output:
-    """What the agent's entries must be."""
-
-    schema: dict[str, Any] = field(
-        metadata=about("The JSON Schema of the payload, the engine's own keys in it left out.")
-    )
-    when: list[dict[str, Any]] = field(
-        default_factory=list,
-        metadata=about(
-            "Conditions over an entry (kind, payload, tags): where one holds, it must satisfy the schema. "
-            "Default: entries of kind report and response.",
-            max_length=20,
-        ),
-    )
-
-    def __post_init__(self) -> None:
-        for place, condition in enumerate(self.when):
-            for wrong in problems_of(condition, f"output.when.{place}"):
-                raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
-
-
 class Member(NamedTuple):
     """One whom an agent may ask: `name` is what its tool is called by, ask_<name>."""
 
@@ -289,9 +266,6 @@ class Agent:
     credits: AgentCredits = field(default_factory=AgentCredits)
     team: Team | None = field(default=None, metadata=about("Whom it may ask and hand on to; null: nobody."))
     turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
-    output: Output | None = field(
-        default=None, metadata=about("What its entries must be; null: any payload will do.")
-    )
     verify: JudgedBy | None = field(
         default=None, metadata=about("Who must pass what it writes before it leaves; null: nobody.")
     )
@@ -348,7 +322,6 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "capabilities": {},
         "clock": False,
         "created_by": "",
-        "output": None,
         "paused": "",
         "team": None,
         "verify": None,

@@ -85,9 +85,21 @@ def names_servers(agent: Any) -> bool:
     return any(tool.startswith(PREFIXES) for tool in agent.permissions.tools)
 
 
+def _has_schema(asker: Any, payload: Mapping[str, Any]) -> bool:
+    asked = payload.get("asked") if "hands_on" in payload else payload
+    return isinstance(asked, dict) and "schema" in asked
+
+
 SHIPPED: Mapping[str, TableLine] = {
     it.name: it
     for it in (
+        TableLine(
+            "answers",
+            "lemming.capabilities.answers.capability:Answers",
+            resume={"output": "lemming.capabilities.answers.settings:OfResume"},
+            is_asked_for=_has_schema,
+            takes_part=lambda inputs: "output" in inputs.agent.further,
+        ),
         TableLine(
             "approvals",
             "lemming.capabilities.approvals.capability:Approvals",
@@ -154,6 +166,7 @@ SHIPPED: Mapping[str, TableLine] = {
             formats={"plan": "lemming.capabilities.plans.format:AgentPlan"},
             removes=("agents/*/memory/run-*.json",),
             commands=("plans",),
+            needs=("answers",),
             takes_part=lambda inputs: inputs.model.provider == "plan",
         ),
         TableLine(
@@ -202,11 +215,6 @@ WITHIN: Mapping[str, TableLine] = {
             "lemming.capabilities.judges.capability:Judges",
             used=lambda agent, _: agent.verify,
             is_asked_for=_has_judges,
-        ),
-        TableLine(
-            "forms",
-            "lemming.capabilities.answers.capability:Forms",
-            takes_part=lambda inputs: inputs.wanted or inputs.agent.output,
         ),
         TableLine(REQUESTS, "lemming.capabilities.requests.capability:Requests", takes_part=_may_ask),
         TableLine(

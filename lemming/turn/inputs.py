@@ -43,7 +43,6 @@ from lemming.turn.reach import out_of_reach
 from lemming.turn.serving import serving_of
 from lemming.turn.team import answered_results
 from lemming.turn.values import TurnInputs
-from lemming.turn.wanted import told, wanted_of
 
 Held = Mapping[str, bytes]
 Tell = Callable[[Task | None], Sequence[Mapping[str, Any]]]
@@ -78,13 +77,13 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     moment, allocation, memories, context, fingerprint, view, tasks, prepared, _ = found
     agent, entry, state, settings = moment.agent, moment.model, moment.state, now.config.org
     task = tasks.next(state.serving) if tasks else None
-    prepared = prepared.and_for(task, moment)
     inbox = NO_INBOX
     if not task:
         inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
     asked: list[OutboxEntry] = []
     if agent.turn.take == "all" and tasks and not task:
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
+    prepared = prepared.and_for(task, asked, moment)
     labels = prepared.labels()
     tell: Callable[[Task | None], Sequence[Mapping[str, Any]]] = partial(
         _results_told, state.results, prepared, labels
@@ -94,9 +93,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     shown = prepared.shows(Showing(task, inbox, memories, tell(task), labels))
     task, inbox = shown.task, shown.inbox
     added = prepared.sections()
-    wanted = wanted_of([task.request] if task else asked) if task or asked else {}
-    awaited = wanted.get(task.begun.request) if task else None
-    opening = now.org.own(Openings).of(now, agent, entry, allocation, added, awaited)
+    opening = now.org.own(Openings).of(now, agent, entry, allocation, added, prepared.forms(task, asked))
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
         agent=agent,
@@ -118,8 +115,6 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         labels=labels,
     )
     prepared.tells(seen, shown)
-    if wanted or agent.output:
-        seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
     situation = SITUATIONS[entry.prompt](seen)
     images: list[dict[str, str]] = []
     if entry.images:
@@ -142,7 +137,6 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         fingerprint=fingerprint,
         task=serving_of(task, at=now.at, may_hand_on=may_hand_on) if task else None,
         open_requests={request.identity: request.agent for request in asked},
-        wanted=wanted,
         out_of_reach=out_of_reach(now, agent, task) if agent.team else {},
         images=images,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, count
@@ -15,7 +15,6 @@ from lemming.agents import Agent, AgentCredits, Survey, TurnLimits
 from lemming.base.errors import ConfigError, Unusable
 from lemming.base.jsontext import compact
 from lemming.base.kinds import MessageKind
-from lemming.base.paths import resume_file
 from lemming.mail.visibility import Mail
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.models import ModelEntry
@@ -27,7 +26,6 @@ from lemming.turn.actions import STEPS, action_schema, actions_of
 from lemming.turn.prompt import OPENINGS
 from lemming.turn.reply_schemas import Form, brief_schema, reply_schema
 from lemming.turn.team import team_tools
-from lemming.turn.wanted import forms_of, require_sound
 
 T = TypeVar("T")
 IN_THE_OPENING = ("instructions", "examples")
@@ -104,7 +102,7 @@ class Opening(NamedTuple):
 
     basis: tuple[object, ...]
     added: tuple[str, ...]
-    wanted: dict[str, Any] | None
+    forms: Sequence[Form]
     takes_schema: bool
     calls_tools: bool
     fields: dict[str, Any]
@@ -128,17 +126,17 @@ class Openings:
         entry: ModelEntry,
         allocation: AgentCredits,
         added: tuple[str, ...] = (),
-        wanted: dict[str, Any] | None = None,
+        forms: Sequence[Form] = (),
     ) -> Opening:
         """Return the agent's opening, made anew when anything that it follows from is not the very same.
 
-        `wanted`: the schema of the answer that the turn is for.
+        `forms`: those of the turn's entries.
         """
         plugins = now.config.org.plugins
         provider = provider_class(entry.provider, plugins)
         basis = agent, now.config, now.toolset, provider
         known = self._known.get(agent.name)
-        if known and all(map(is_, known.basis, basis)) and (known.added, known.wanted) == (added, wanted):
+        if known and all(map(is_, known.basis, basis)) and (known.added, known.forms) == (added, forms):
             return known
         if len(self._known) >= OPENINGS_REMEMBERED:
             self._known.clear()
@@ -147,7 +145,7 @@ class Openings:
         key = provider, entry.provider, how, compact(entry.options), tuple(plugins)
         if key not in self._abilities:
             self._abilities[key] = _abilities_of(entry, self._base, plugins)
-        opening = _make_opening(basis, added, wanted, now, agent, entry, allocation, self._abilities[key])
+        opening = _make_opening(basis, added, forms, now, agent, entry, allocation, self._abilities[key])
         self._known[agent.name] = opening
         return opening
 
@@ -155,7 +153,7 @@ class Openings:
 def _make_opening(
     basis: tuple[object, ...],
     added: tuple[str, ...],
-    wanted: dict[str, Any] | None,
+    forms: Sequence[Form],
     now: Surroundings,
     agent: Agent,
     entry: ModelEntry,
@@ -169,15 +167,13 @@ def _make_opening(
     messages = OPENINGS[entry.prompt](told, None if can.calls_tools else tools)
     if can.calls_tools and tools:
         messages[0]["tools"] = _told_natively(tools)
-    if agent.output:
-        require_sound(agent.output, resume_file(agent.name))
     schema = None
     if can.takes_schema:
         in_json = () if can.calls_tools else tools
         if entry.prompt == "tools":
             schema = action_schema(actions_of(agent, tools))
-        elif wanted or agent.output:
-            schema = _formed(entry.prompt, agent, in_json, forms_of(agent, wanted))
+        elif forms:
+            schema = _formed(entry.prompt, agent, in_json, forms)
         else:
             schema = _schema(entry.prompt, tuple(limits.kinds), in_json, limits.max_entries)
     fields = {
@@ -191,7 +187,7 @@ def _make_opening(
     return Opening(
         basis=basis,
         added=added,
-        wanted=wanted,
+        forms=forms,
         takes_schema=can.takes_schema,
         calls_tools=can.calls_tools,
         fields=fields,
@@ -262,7 +258,7 @@ def _steps(entry: ModelEntry, limits: TurnLimits, *, goes_on: bool) -> int:
     return STEPS if entry.prompt == "tools" else 1
 
 
-def _formed(prompt: str, agent: Agent, tools: Iterable[Tool], forms: list[Form]) -> dict[str, Any]:
+def _formed(prompt: str, agent: Agent, tools: Iterable[Tool], forms: Sequence[Form]) -> dict[str, Any]:
     kinds = [
         *agent.turn.kinds,
         *({kind for form in forms for kind in form.kinds}.difference(agent.turn.kinds)),

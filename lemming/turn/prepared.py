@@ -23,6 +23,7 @@ from lemming.turn.moments import Moment, Showing
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import CallLookout, Shared, ToShow
 from lemming.turn.preparing import Preparation
+from lemming.turn.reply_schemas import Form
 from lemming.turn.seams import Capability
 from lemming.turn.values import TurnInputs
 
@@ -120,18 +121,28 @@ class Prepared:
         """Return the sections that stand after the agent's instructions."""
         return tuple(section for it in self._all for section in it.sections() if section)
 
+    def forms(self, task: Task | None, asked: Sequence[OutboxEntry]) -> Sequence[Form]:
+        """Return the forms of the entries that the turn writes."""
+        return [form for it in self._all for form in it.forms(task, asked)] if self._all else ()
+
     def tells(self, seen: Seen, shown: Showing) -> None:
         """Have the prompt say what parts have to say of it."""
         for each in self._all:
             each.tells(seen, shown)
 
-    def and_for(self, task: Task | None, moment: Moment) -> Prepared:
-        """Return these, with those that whoever asked brings into a turn for a request."""
-        request = task.request if task else None
-        asker = moment.now.mail.resumes.get(request.agent) if request else None
-        if request is None or asker is None:
+    def and_for(self, task: Task | None, asked: Sequence[OutboxEntry], moment: Moment) -> Prepared:
+        """Return these, with those that whoever asked brings into a turn for a request, or for several."""
+        if not (task or asked):
             return self
-        names = {it for it, is_asked in ASKED_FOR.items() if is_asked(asker, request.payload)} - self.names
+        resumes = moment.now.mail.resumes
+        requests = [task.request] if task else asked
+        names = {
+            name
+            for request in requests
+            if request and (asker := resumes.get(request.agent))
+            for name, is_asked in ASKED_FOR.items()
+            if is_asked(asker, request.payload)
+        } - self.names
         if not names:
             return self
         both = {**self._by_name, **_prepared(names, moment)}

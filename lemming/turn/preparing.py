@@ -15,6 +15,7 @@ from lemming.messages import OutboxEntry
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.moments import Moment, Showing
 from lemming.turn.places import LetsIn, ToShow
+from lemming.turn.reply_schemas import Form
 
 if TYPE_CHECKING:
     from lemming.turn.prompt import Seen
@@ -91,6 +92,13 @@ class Preparation:
 
     def sections(self) -> Sequence[str]:
         """Return sections of the prompt that stand after the agent's instructions."""
+        return ()
+
+    def forms(self, task: Task | None, asked: Sequence[OutboxEntry]) -> Sequence[Form]:
+        """Return what the payloads of the turn's entries must be, for backends that constrain answers.
+
+        `task`, `asked`: the request that the turn is for, or those that it is shown beside others.
+        """
         return ()
 
     def tells(self, seen: Seen, shown: Showing) -> None:

@@ -7,7 +7,7 @@ backends can cache the front. Text that others wrote stands between marks that i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -54,7 +54,7 @@ class Seen:
     memory_chars: int = 16_000
     uses_wire_form: bool = False
     calls_tools: bool = False
-    wanted: str = ""
+    payload_rules: str = ""
     left_out: int = 0
     before: Sequence[tuple[str, str]] = ()
     labels: Labels = PLAIN
@@ -112,7 +112,6 @@ def values_situation(seen: Seen) -> Lines:
         **({"jobs": [*seen.jobs]} if seen.jobs else {}),
         **({"told": [*seen.added]} if seen.added else {}),
         **({"left_out": seen.left_out} if seen.left_out else {}),
-        **({"output": asdict(seen.agent.output)} if seen.agent.output else {}),
         **seen.outside,
         **labels.values(),
     }
@@ -249,8 +248,8 @@ def full_situation(seen: Seen) -> Lines:
         lines += shown(section, opens, closes)
     kind = "response" if seen.task else seen.agent.turn.kinds[0]
     lines += _contract(kind, seen.uses_wire_form, seen.calls_tools)
-    if seen.wanted:
-        lines += seen.wanted.split("\n")
+    if seen.payload_rules:
+        lines += seen.payload_rules.split("\n")
     return lines
 
 

@@ -10,35 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lemming.base.contract import MAX_ENTRIES
-from lemming.base.json_schema import part_of
 
 Json = dict[str, Any]
 BRIEF_CHARS = 160
 BRIEF_ITEMS = 8
-DEEPEST = 12
-MOST_PARTS = 500
-MOST_LISTED = 20
-NOT_CARRIED = (
-    "$dynamicRef", "allOf", "contains", "dependentRequired", "dependentSchemas", "else", "if", "not", "oneOf",
-    "patternProperties", "prefixItems", "propertyNames", "then", "unevaluatedProperties",
-)  # fmt: skip
-"""Keywords of JSON Schema that no backend is given: a schema with one of them is held to afterwards only."""
-_LIMITS = (
-    "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maxLength", "maximum", "minItems",
-    "minLength", "minimum", "multipleOf", "pattern", "uniqueItems",
-)  # fmt: skip
 
 
 class Form(NamedTuple):
-    """What the payloads of entries of some kinds must be; those of `only` are never anything else."""
+    """What the payloads of entries of some kinds must be; those of `only` are never anything else.
+
+    `properties`: of the closed object that a payload is, each required; None: no such object stands for it.
+    """
 
     kinds: tuple[str, ...]
     only: tuple[str, ...]
-    schema: Json
-
-
-class NotCarried(ValueError):
-    """A schema that no closed one stands for; the message says why."""
+    properties: Json | None
 
 
 def reply_schema(
@@ -57,8 +43,8 @@ def reply_schema(
     entries = [*_entries([*kinds], [*forms])]
     entry = entries[0] if len(entries) == 1 else {"anyOf": entries}
     call = {"anyOf": [_wire_call(name, schema) for name, schema in tools.items()]}
-    update = _closed({"key": text, "value_json": text})
-    return _closed(
+    update = closed({"key": text, "value_json": text})
+    return closed(
         {
             "outbox_entries": {"type": "array", "items": entry, "maxItems": max_entries},
             "tool_calls": {"type": "array", "items": call}
@@ -73,23 +59,23 @@ def reply_schema(
 def brief_schema(*, kinds: Iterable[str], max_chars: int = BRIEF_CHARS, form: Form | None = None) -> Json:
     """Return the narrowest schema, exactly one entry with a text: rails for a very small model.
 
-    With a form that can be carried, the entry is of one of its kinds, and has its fields.
+    Where a closed object stands for the form, the entry is of one of its kinds, and has its fields.
     """
     nothing = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
     kinds = list(kinds)
     text = {"type": "string", "minLength": 1, "maxLength": max_chars}
     properties: Json = {"text": text}
-    if form and not why_not_carried(form.schema):
+    if form and form.properties is not None:
         kinds = [kind for kind in kinds if kind in form.kinds] or kinds
-        properties |= _bounded(carried(form.schema)["properties"], max_chars)
-    entry = _closed(
+        properties |= _bounded(form.properties, max_chars)
+    entry = closed(
         {
             "kind": {"type": "string", "enum": kinds},
-            "payload": _closed(properties),
+            "payload": closed(properties),
             "tags": nothing,
         }
     )
-    return _closed(
+    return closed(
         {
             "outbox_entries": {"type": "array", "items": entry, "minItems": 1, "maxItems": 1},
             "tool_calls": nothing,
@@ -104,12 +90,12 @@ def _entries(kinds: list[str], forms: list[Form]) -> Iterator[Json]:
     text: Json = {"type": "string"}
     optional = {"anyOf": [text, {"type": "null"}]}
     further = {"target": optional, "data_json": optional}
-    forms = [form for form in forms if not why_not_carried(form.schema)]
+    forms = [form for form in forms if form.properties is not None]
     free = [kind for kind in kinds if not any(kind in form.only for form in forms)]
     if free:
         yield _entry(free, {"text": text, **further})
     for form in forms:
-        yield _entry(form.kinds, {"text": text, **further, **carried(form.schema)["properties"]})
+        yield _entry(form.kinds, {"text": text, **further, **(form.properties or {})})
     if any("response" in form.only for form in forms):
         yield _entry(
             ["response"], {"text": text, "status": {"type": "string", "enum": ["failed", "refused"]}}
@@ -119,111 +105,7 @@ def _entries(kinds: list[str], forms: list[Form]) -> Iterator[Json]:
 def _entry(kinds: Iterable[str], properties: Json) -> Json:
     tags = {"type": "array", "items": {"type": "string"}}
     kind = {"type": "string", "enum": [*kinds]}
-    return _closed({"kind": kind, "payload": _closed(properties), "tags": tags})
-
-
-# --- a schema that a person or an agent wrote, as backends take it ------------------------------
-
-
-def why_not_carried(schema: Json) -> str:
-    """Return why no closed schema stands for one of a payload; empty when one does."""
-    try:
-        return "" if "properties" in carried(schema) else "it is not that of an object"
-    except NotCarried as error:
-        return str(error)
-
-
-def carried(schema: Json) -> Json:
-    """Return the closed schema that stands for another; raise `NotCarried`.
-
-    Limits of a value become words of its description: they are held to afterwards.
-
-    >>> carried({"properties": {"price": {"type": "number", "minimum": 0}}, "required": ["price"]})
-    ... # doctest: +NORMALIZE_WHITESPACE
-    {'type': 'object', 'properties': {'price': {'type': 'number', 'description': 'minimum: 0'}},
-     'required': ['price'], 'additionalProperties': False}
-    """
-    return _Carrying(schema).carry(schema, "", 0)
-
-
-class _Carrying:
-    def __init__(self, whole: Json) -> None:
-        self._whole, self._left = whole, MOST_PARTS
-
-    def carry(self, schema: Any, place: str, depth: int) -> Json:
-        self._left -= 1
-        if depth > DEEPEST or self._left < 0:
-            raise NotCarried(f"{place or '/'}: it goes too deep, or refers to itself")
-        if not isinstance(schema, dict):
-            raise NotCarried(f"{place or '/'}: any value will do there")
-        if "$ref" in schema:
-            return self.carry(self._referred(schema["$ref"], place), place, depth + 1)
-        if uncarried := next((key for key in NOT_CARRIED if key in schema), ""):
-            raise NotCarried(f"{place}/{uncarried} cannot be said there")
-        return {**self._value(schema, place, depth), **_described(schema)}
-
-    def _value(self, schema: Json, place: str, depth: int) -> Json:
-        kind = schema.get("type", "object" if "properties" in schema else None)
-        if "anyOf" in schema:
-            branches = [
-                self.carry(it, f"{place}/anyOf/{at}", depth + 1) for at, it in enumerate(schema["anyOf"])
-            ]
-            return {"anyOf": branches}
-        if "enum" in schema or "const" in schema:
-            return _listed(schema.get("enum", [schema.get("const")]), place)
-        if isinstance(kind, list):
-            return {"anyOf": [self._value({**schema, "type": one}, place, depth + 1) for one in kind]}
-        if kind == "object":
-            return self._object(schema, place, depth)
-        if kind == "array":
-            return {"type": "array", "items": self.carry(schema.get("items"), f"{place}/items", depth + 1)}
-        if kind == "integer" and (few := _few_numbers(schema)):
-            return {"type": "integer", "enum": few}
-        if kind in ("string", "integer", "number", "boolean", "null"):
-            return {"type": kind}
-        raise NotCarried(f"{place or '/'}: it has no type")
-
-    def _object(self, schema: Json, place: str, depth: int) -> Json:
-        properties, required = schema.get("properties"), schema.get("required", [])
-        if not properties or isinstance(schema.get("additionalProperties"), dict):
-            raise NotCarried(f"{place or '/'}: its keys are not laid down")
-        inner = {
-            key: self.carry(it, f"{place}/properties/{key}", depth + 1) for key, it in properties.items()
-        }
-        return _closed({key: it if key in required else _or_null(it) for key, it in inner.items()})
-
-    def _referred(self, pointer: Any, place: str) -> Any:
-        found = part_of(self._whole, pointer)
-        if found is None:
-            raise NotCarried(f"{place}/$ref: {str(pointer)[:80]} is not in it")
-        return found
-
-
-def _listed(values: list[Any], place: str) -> Json:
-    names = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-    kinds = {names.get(type(value), "") for value in values}
-    if len(kinds) != 1 or "" in kinds:
-        raise NotCarried(f"{place}/enum: its values are not of one simple type")
-    return {"type": kinds.pop(), "enum": values}
-
-
-def _few_numbers(schema: Json) -> list[int]:
-    """Return the whole numbers between two limits where they are few: every backend can keep to a list."""
-    low, high = schema.get("minimum"), schema.get("maximum")
-    if not isinstance(low, int) or not isinstance(high, int) or not 0 <= high - low < MOST_LISTED:
-        return []
-    return [*range(low, high + 1)]
-
-
-def _described(schema: Json) -> Json:
-    about = schema.get("description")
-    limits = [f"{key}: {schema[key]}" for key in _LIMITS if key in schema]
-    words = "; ".join([*([about] if isinstance(about, str) else []), *limits])
-    return {"description": words} if words else {}
-
-
-def _or_null(schema: Json) -> Json:
-    return {"anyOf": [schema, {"type": "null"}]}
+    return closed({"kind": kind, "payload": closed(properties), "tags": tags})
 
 
 def _bounded(properties: Json, max_chars: int) -> Json:
@@ -244,7 +126,8 @@ def _with_ends(schema: Json, max_chars: int) -> Json:
     return schema
 
 
-def _closed(properties: Json) -> Json:
+def closed(properties: Json) -> Json:
+    """Return the schema of an object that has these keys, and no others."""
     return {
         "type": "object",
         "properties": properties,
@@ -257,10 +140,10 @@ def _wire_call(name: str, schema: Json) -> Json:
     tool = {"type": "string", "const": name}
     properties: Json = schema.get("properties", {})
     if schema.get("additionalProperties", True) is not False or not all(map(_is_plain, properties.values())):
-        return _closed({"tool": tool, "args_json": {"type": "string"}})
+        return closed({"tool": tool, "args_json": {"type": "string"}})
     required = schema.get("required", [])
     args = {key: _wire_value(value, key in required) for key, value in properties.items()}
-    return _closed({"tool": tool, "args": _closed(args)})
+    return closed({"tool": tool, "args": closed(args)})
 
 
 def _is_plain(schema: Any) -> bool:

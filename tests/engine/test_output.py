@@ -124,7 +124,8 @@ def test_an_answer_to_a_request_with_a_schema_is_corrected_and_then_failed_with_
     assert answer["status"] == "failed"
     assert answer["text"] == "the answer is not what was asked for: /price: this key is required"
     begun = [it for it in journal_lines(base, 2) if it["type"] == "turn_started"]
-    assert [[*it["wanted"].values()] for it in begun if "wanted" in it] == [[PRICED]]
+    schemas = [it["given"]["answers"]["schemas"] for it in begun if "given" in it]
+    assert [[*it.values()] for it in schemas] == [[PRICED]]
     assert [replayed.turns for replayed in replay(base, [2])] == [2]
 
 

@@ -8,8 +8,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lemming.base.kinds import MESSAGE_KINDS
-from lemming.mail.answers import fitted
-from lemming.turn.reply_schemas import Form, brief_schema, carried, reply_schema, why_not_carried
+from lemming.capabilities.answers.closed_schemas import closed_schema, why_not_closable
+from lemming.capabilities.answers.fitting import fitted
+from lemming.turn.reply_schemas import Form, brief_schema, reply_schema
 
 ORDER = {
     "type": "object",
@@ -29,7 +30,7 @@ ORDER = {
         }
     },
 }
-FORM = Form(("report", "response"), ("report", "response"), ORDER)
+FORM = Form(("report", "response"), ("report", "response"), closed_schema(ORDER)["properties"])
 
 
 def objects_in(schema: Any) -> list[dict[str, Any]]:
@@ -74,7 +75,7 @@ def test_what_the_wire_form_admits_satisfies_the_schema_it_stands_for() -> None:
 
 def test_a_whole_number_between_close_limits_is_one_of_a_list() -> None:
     stars = {"properties": {"stars": {"type": "integer", "minimum": 1, "maximum": 5}}, "required": ["stars"]}
-    assert carried(stars)["properties"]["stars"]["enum"] == [1, 2, 3, 4, 5]
+    assert closed_schema(stars)["properties"]["stars"]["enum"] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_a_whole_number_between_close_limits_is_one_of_a_list() -> None:
         ({"type": "string"}, "it is not that of an object"),
     ],
 )
-def test_what_cannot_be_carried_says_why_and_stays_out(schema: dict[str, Any], why: str) -> None:
-    assert why in why_not_carried(schema)
-    form = Form(("report",), ("report",), schema)
+def test_what_no_closed_schema_stands_for_says_why_and_stays_out(schema: dict[str, Any], why: str) -> None:
+    assert why in why_not_closable(schema)
+    form = Form(("report",), ("report",), None)
     assert reply_schema(kinds=["report"], tools={}, forms=[form]) == reply_schema(kinds=["report"], tools={})

@@ -115,7 +115,7 @@ class PlanPreparation(Preparation):
 
     def tells(self, seen: Seen, shown: Showing) -> None:
         """Have the values hold what there is outside, and of all runs the request's own only."""
-        seen.outside = self._outside.as_json()
+        seen.outside = {**seen.outside, **self._outside.as_json()}
         if shown.task is not None and shown.task.request is not None:
             seen.memory = own_memories(shown.memories.values, shown.task.request.id)
 

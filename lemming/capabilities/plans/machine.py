@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from lemming.base.jsontext import compact
+from lemming.capabilities.answers.fitting import Outcome
 from lemming.capabilities.plans.asking import request_for, said_of, wait_for, with_context, withdrawal
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
 from lemming.capabilities.plans.known import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
@@ -17,7 +18,6 @@ from lemming.capabilities.plans.outcomes import VERDICT, chosen, of_asking, of_c
 from lemming.capabilities.plans.references import as_text, filled, rendered
 from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
 from lemming.capabilities.plans.ways import after
-from lemming.mail.answers import Outcome
 from lemming.org.when import holds
 
 Json = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lemming.capabilities.answers.fitting import Outcome, bare_word, fields_in, fitting
 from lemming.capabilities.plans.format import Choice, Member, Step, Verify
-from lemming.mail.answers import Outcome, bare_word, fields_in, fitting
 from lemming.org import when
 
 Json = dict[str, Any]

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from lemming.access.grants import why_no_grant
 from lemming.agents import Agent, TurnLimits, nearest_agent
 from lemming.base import paths
-from lemming.base.json_schema import flaw_of
 from lemming.base.jsontext import meant, nearest
 from lemming.plugins.capabilities import missing_for_provider, missing_for_turn
 from lemming.plugins.shipped import PREFIXES
-from lemming.tick.soundness.known import WhatIsThere, Wrong, slips_in
+from lemming.tick.soundness.known import WhatIsThere, Wrong
 
 _LATER = '"may_be_absent": true says that it is for later'
 
@@ -59,8 +58,6 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
         yield Wrong("/model/key", missing, "take another model key")
     yield from _about_team(agent, known)
     yield from _about_judges(agent, known)
-    if agent.output and not flaw_of(agent.output.schema)[0]:
-        yield from slips_in(agent.output.schema, "/output/schema")
     permissions, tools = agent.permissions, known.tool_names
     for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
         at = f"/permissions/tools/{index}"

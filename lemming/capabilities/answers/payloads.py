@@ -1,11 +1,11 @@
 """What the payloads of a turn's entries must be: by the agent's `output`, by the requests it answers. Pure.
 
-The same is told to the model, given to backends that constrain answers, and held to once it has answered.
+The model is told the same, backends that constrain answers are given it, and entries are held to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lemming.agents import Agent
@@ -14,26 +14,31 @@ from lemming.base.errors import Unusable
 from lemming.base.json_schema import Violation, flaw_of
 from lemming.base.jsontext import to_line
 from lemming.base.kinds import MessageKind
-from lemming.mail.answers import fitted
-from lemming.mail.tasks import Task
+from lemming.base.paths import resume_file
+from lemming.capabilities.answers.closed_schemas import closed_schema, why_not_closable
+from lemming.capabilities.answers.fitting import fitted
+from lemming.capabilities.answers.settings import Output, output_of
+from lemming.files.fields import Json
 from lemming.messages import OutboxEntry
 from lemming.org import when
-from lemming.org.resume import Output
 from lemming.turn.reply_schemas import Form
 from lemming.turn.serving import MAY_ANSWER
 from lemming.turn.values import TurnInputs
 
-Json = dict[str, Any]
 CHECKED_KINDS = ("report", "response")
 """The kinds of entries that must satisfy `output.schema` where no conditions say which."""
 GIVES_NONE = ("failed", "refused")
 
 
 class PayloadCheck:
-    """Holds a turn's entries against what they must be. `misfit`: why the last answer was none."""
+    """Holds a turn's entries against what they must be. `misfit`: why the last answer was none.
 
-    def __init__(self, inputs: TurnInputs) -> None:
-        self._inputs, self._output, self._task = inputs, inputs.agent.output, inputs.task
+    `schemas`: those of the answers, by the identity of the requests that the turn is shown.
+    """
+
+    def __init__(self, inputs: TurnInputs, schemas: Mapping[str, Json]) -> None:
+        self._inputs, self._output, self._task = inputs, output_of(inputs.agent), inputs.task
+        self._schemas = schemas
         self.misfit = ""
 
     def fit(self, entries: list[NewEntry]) -> list[NewEntry | list[str]]:
@@ -78,16 +83,14 @@ class PayloadCheck:
 
     def _asked_for(self, new: NewEntry, *, is_answer: bool) -> Json | None:
         """Return the schema of the request that an entry answers, if it has one."""
-        wanted: dict[str, Json] = self._inputs.wanted
         if is_answer and self._task:
-            return wanted.get(self._task.request)
+            return self._schemas.get(self._task.request)
         return self._asked_beside_others(new) if new.kind == "response" else None
 
     def _asked_beside_others(self, new: NewEntry) -> Json | None:
         reply_to, shown = new.payload.get("reply_to"), self._inputs.open_requests
         meant = [it for it in shown if reply_to in (None, it, it.rpartition("_")[2])]
-        wanted: dict[str, Json] = self._inputs.wanted
-        return wanted.get(meant[0]) if len(meant) == 1 else None
+        return self._schemas.get(meant[0]) if len(meant) == 1 else None
 
 
 def _is_to(new: NewEntry, asker: str) -> bool:
@@ -112,7 +115,7 @@ def may_select(conditions: Sequence[Json], kind: MessageKind) -> bool:
     return is_selected(conditions, bare) or any(not _is_about_kind(it) for it in conditions)
 
 
-def wanted_of(requests: Iterable[OutboxEntry | None]) -> dict[str, Json]:
+def schemas_of(requests: Iterable[OutboxEntry | None]) -> dict[str, Json]:
     """Return the schemas of the answers to requests that have a sound one, by their identity."""
     return {it.identity: schema for it in requests if it and (schema := _asked_for(it))}
 
@@ -124,25 +127,32 @@ def _asked_for(request: OutboxEntry) -> Json | None:
     return schema if isinstance(schema, dict) and not flaw_of(schema)[0] else None
 
 
-def require_sound(output: Output, resume: str) -> None:
-    """Raise `Unusable`, with the place in the resume, for a schema that is none."""
-    flaw, inside = flaw_of(output.schema)
-    if flaw:
-        raise Unusable(f"no JSON Schema: {flaw}", where=f"{resume} /output/schema{inside}", hint="mend it")
-
-
 def forms_of(agent: Agent, wanted: Json | None) -> list[Form]:
     """Return the forms of the payloads of an agent's entries, for a backend that constrains what it answers.
 
-    `wanted`: the schema of the answer that the turn is for.
+    `wanted`: the schema of the answer that the turn is for. Raises `Unusable` for an `output` that is none.
     """
-    forms = [Form(("response",), ("response",), wanted)] if wanted else []
-    if agent.output:
+    forms = [Form(("response",), ("response",), _properties(wanted))] if wanted else []
+    if output := output_of(agent):
+        _require_sound(output, resume_file(agent.name))
         kinds = [kind for kind in agent.turn.kinds if not (wanted and kind == "response")]
-        may_be = tuple(kind for kind in kinds if may_select(agent.output.when, kind))
-        always = tuple(kind for kind in may_be if _selects_all(agent.output.when, kind))
-        forms += [Form(may_be, always, agent.output.schema)] if may_be else []
+        may_be = tuple(kind for kind in kinds if may_select(output.when, kind))
+        always = tuple(kind for kind in may_be if _selects_all(output.when, kind))
+        forms += [Form(may_be, always, _properties(output.schema))] if may_be else []
     return forms
+
+
+def _properties(schema: Json) -> Json | None:
+    if why_not_closable(schema):
+        return None
+    properties: Json = closed_schema(schema)["properties"]
+    return properties
+
+
+def _require_sound(output: Output, resume: str) -> None:
+    flaw, inside = flaw_of(output.schema)
+    if flaw:
+        raise Unusable(f"no JSON Schema: {flaw}", where=f"{resume} /output/schema{inside}", hint="mend it")
 
 
 def _selects_all(conditions: Sequence[Json], kind: MessageKind) -> bool:
@@ -155,20 +165,19 @@ def _is_about_kind(condition: Json) -> bool:
     return condition.get("field") == "kind"
 
 
-def told(agent: Agent, wanted: Iterable[Json], task: Task | None, *, uses_wire_form: bool) -> str:
-    """Return what an ordinary model is told of all that; empty when anything will do."""
-    return " ".join(_lines(agent, [*wanted], is_for_one=task is not None, uses_wire_form=uses_wire_form))
-
-
-def _lines(agent: Agent, wanted: list[Json], *, is_for_one: bool, uses_wire_form: bool) -> Iterator[str]:
+def payload_rules(
+    agent: Agent, wanted: Collection[Json], *, is_for_one: bool, uses_wire_form: bool
+) -> Iterator[str]:
+    """Yield what an ordinary model is told of all that; nothing when anything will do."""
     if wanted:
         which = "your response" if is_for_one else 'a response to a request that has a "schema"'
         yield f'The payload of {which} must also have the fields that the request\'s "schema" asks for.'
-    if agent.output:
-        which = _which(agent.output.when)
+    output = output_of(agent)
+    if output:
+        which = _which(output.when)
         yield f"The payload of {which} must also satisfy this JSON Schema, beside its text:"
-        yield to_line(agent.output.schema)
-    if uses_wire_form and (wanted or agent.output):
+        yield to_line(output.schema)
+    if uses_wire_form and (wanted or output):
         yield "(Fields that have no place of their own go into data_json.)"
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with what an agent's entries must be, before a turn is held to it."""
+"""What is wrong with the key `output` of a resume, before a turn is held to it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import Problem
 from lemming.base.json_schema import flaw_of, part_of
+from lemming.capabilities.answers.closed_schemas import why_not_closable
+from lemming.capabilities.answers.payloads import CHECKED_KINDS, may_select
+from lemming.capabilities.answers.settings import Output
 from lemming.org.config import Config
-from lemming.org.resume import Output
-from lemming.turn.reply_schemas import why_not_carried
-from lemming.turn.wanted import CHECKED_KINDS, may_select
 
 
-def problems_of_output(agent: Agent, config: Config) -> Iterator[Problem]:
-    """Yield what is wrong with `output`; nothing, and without a look, where it is not set."""
-    if agent.output:
-        yield from _about_schema(agent.output, paths.resume_file(agent.name))
-        yield from _about_kinds(agent, agent.output)
-        yield from _about_backend(agent, agent.output, config)
+def problems_of_output(agent: Agent, output: Output, config: Config) -> Iterator[Problem]:
+    """Yield what is wrong with the key `output` of a resume."""
+    yield from _schema_problems(output, paths.resume_file(agent.name))
+    yield from _kind_problems(agent, output)
+    yield from _backend_problems(agent, output, config)
 
 
-def _about_schema(output: Output, resume: str) -> Iterator[Problem]:
+def _schema_problems(output: Output, resume: str) -> Iterator[Problem]:
     flaw, inside = flaw_of(output.schema)
     if flaw:
         hint = "mend it: json-schema.org says what a schema is; until then every turn fails"
@@ -43,7 +42,7 @@ def _references(schema: Any, pointer: str) -> Iterator[tuple[str, Any]]:
         yield from _references(part, f"{pointer}/{key}")
 
 
-def _about_kinds(agent: Agent, output: Output) -> Iterator[Problem]:
+def _kind_problems(agent: Agent, output: Output) -> Iterator[Problem]:
     if not any(may_select(output.when, kind) for kind in agent.turn.kinds):
         about = "by its conditions" if output.when else f"it is about {' and '.join(CHECKED_KINDS)}"
         what = f"no entry must satisfy it: {about}, and turn.kinds is {', '.join(agent.turn.kinds)}"
@@ -51,9 +50,9 @@ def _about_kinds(agent: Agent, output: Output) -> Iterator[Problem]:
         yield _warning(agent, "/output", what, hint)
 
 
-def _about_backend(agent: Agent, output: Output, config: Config) -> Iterator[Problem]:
+def _backend_problems(agent: Agent, output: Output, config: Config) -> Iterator[Problem]:
     entry = config.models.get(agent.model.key)
-    why = why_not_carried(output.schema)
+    why = why_not_closable(output.schema)
     if entry is None or not why:
         return
     what = f"backends that constrain answers are not given it: {why}"
