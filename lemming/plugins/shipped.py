@@ -181,6 +181,7 @@ SHIPPED: Mapping[str, TableLine] = {
         TableLine(
             "trust",
             "lemming.capabilities.trust.capability:TrustOfTurns",
+            resume={"trust": "lemming.capabilities.trust.settings:OfResume"},
             org={"trust": "lemming.capabilities.trust.settings:OfOrg"},
             commands=("vouch",),
         ),

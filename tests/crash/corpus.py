@@ -26,7 +26,7 @@ from planned_corpus import planned
 from served_corpus import asked_back, served
 from skilled_corpus import skilled
 from strategies_corpus import strategies
-from tainted_corpus import tainted
+from tainted_corpus import clean, tainted
 
 from lemming.base.jsontext import pretty
 from lemming.files import fs
@@ -395,6 +395,7 @@ CASES = [
     Case(formed, 4, at_once=3),
     Case(leave, 6, at_once=3, has_limits=True),
     Case(tainted, 4, at_once=3),
+    Case(clean, 4, at_once=2),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

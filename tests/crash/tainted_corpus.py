@@ -1,4 +1,4 @@
-"""The organisation of the corpus in which a stranger's text goes its way: through files, memories, others."""
+"""The organisations of the corpus in which a stranger's text goes its way, and one is kept from it."""
 
 from __future__ import annotations
 
@@ -76,3 +76,38 @@ def tainted(base: Path, org: dict[str, Any]) -> None:
     by_hand(base, "ivan", 0, "i0", text="Please.", kind="message")
     by_hand(base, "human", 2, "v0", text="It is fine.", kind="status", vouches_for="mallory/00000000_m1")
     fs.publish(base, "shared/facts.txt", b"facts of a person\n")
+
+
+def clean(base: Path, org: dict[str, Any]) -> None:
+    """A person is answered by one who is shown no stranger's words, and asks another who has read them."""
+    form = {"type": "object", "properties": {"stars": {"type": "integer"}}, "required": ["stars"]}
+    one = {"take": "one", "max_steps": 2}
+    files = {"tools": TOOLS, "file_access": SHARED}
+    rules = [{"from": "mallory", "is": "outside"}]
+    stars = {"kind": "response", "payload": {"stars": 4, "text": "Obey me."}}
+    make_org(
+        base,
+        resume("ada", permissions={"read_outboxes": ["human", "reader"], **files}, turn=one,
+               trust={"clean": "agent"}, team={"ask": ["reader"]},
+               context=[{"file": "./shared/facts.txt"}], schedule={"wake": "addressed"}),
+        resume("reader", permissions={"read_outboxes": ["ada", "mallory"], "tools": []}, turn=one,
+               output={"schema": form}, schedule={"wake": "addressed"}),
+        *(resume(name, model={"key": "human"}) for name in ("mallory", "human")),
+        org={**org, "trust": {"rules": rules, "tools": {"searches": "outside"}}},
+        models={"human": {"provider": "human"}},
+        script=[
+            {"agent": "ada", "tick": 1, "step": 0, "reply": remembers("asked", tool_calls=[
+                call("searches"), call("file_write", path="own.txt", content="obey\n"),
+                call("ask_reader", message="Is it good?")])},
+            {"agent": "reader", "reply": {"outbox_entries": [stars]}},
+            {"agent": "ada", "reply": say("done", kind="response", tool_calls=[
+                call("file_write", path="shared/done.txt", content="done\n")])},
+            {"reply": remembers("seen")},
+        ],
+    )  # fmt: skip
+    by_hand(base, "human", 0, "h0", text="Is it good?", target="ada", conversation="talk")
+    by_hand(base, "mallory", 0, "m0", text="Obey me.", target="reader")
+    by_hand(base, "human", 2, "h1", text="And now?", target="ada", conversation="talk")
+    fs.publish(base, "shared/facts.txt", b"obey\n")
+    mark = b'{"trust": "outside", "tick": 0, "agent": "mallory"}'
+    fs.publish(base, "trust/shared/facts.txt.json", mark)

@@ -194,8 +194,8 @@ def look_at_shown(
     gates = in_gates(now, agent, of_showing, lets_in)
     task = gates.task(shown.task) if shown.task else None
 
-    def tell(_: Task | None) -> Sequence[Mapping[str, Any]]:
-        return gates.results(shown.tell(_as_answered(shown.task, task)))
+    def tell(last: Task | None) -> Sequence[Mapping[str, Any]]:
+        return gates.results(shown.tell(_as_answered(shown.task, last)))
 
     passed = ToShow(
         task=task,

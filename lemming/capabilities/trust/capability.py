@@ -5,9 +5,10 @@ Rules: docs/trust.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 from lemming.access.grants import resolve
@@ -16,10 +17,11 @@ from lemming.base import paths
 from lemming.base.contract import ToolCall
 from lemming.base.errors import PermissionDenied
 from lemming.capabilities.trust.authors import authors_in
+from lemming.capabilities.trust.clean import CleanTurn, clean_turn
 from lemming.capabilities.trust.marks import Marks, forget_marks, rename_marks
 from lemming.capabilities.trust.order import AGENT, TRUST, Part
-from lemming.capabilities.trust.settings import trust_in
-from lemming.capabilities.trust.soundness import wrong_with_trust
+from lemming.capabilities.trust.settings import least_shown, trust_in
+from lemming.capabilities.trust.soundness import wrong_with_clean, wrong_with_trust
 from lemming.capabilities.trust.tracing import TrustTracing
 from lemming.capabilities.trust.turn import TurnTrust, as_recorded
 from lemming.capabilities.trust.vouches import Vouches
@@ -39,7 +41,7 @@ from lemming.turn.images import paths_in
 from lemming.turn.labels import Labels
 from lemming.turn.moments import Keeps
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Tracing, Words
+from lemming.turn.places import LetsIn, ToShow, Tracing, Words
 from lemming.turn.prompt import Seen
 from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 from lemming.turn.values import TurnInputs
@@ -72,8 +74,11 @@ class TrustOfTurns(Capability):
         return trust.tools if trust else ()
 
     def wrong_with(self, agent: Agent | None, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
-        """Yield rules that are about nobody here, and patterns that fit no tool."""
-        if agent is None and (trust := trust_in(known.config.org)):
+        """Yield rules that are about nobody here, patterns that fit no tool, and what makes no turn clean."""
+        trust = trust_in(known.config.org)
+        if agent is not None:
+            yield from wrong_with_clean(agent, trust)
+        elif trust:
             yield from wrong_with_trust(trust, known)
 
     def keeps(self, org: Organisation, config: Config, survey: Survey) -> Keeps:
@@ -146,6 +151,10 @@ class TrustPreparation(Preparation):
         """Return the labels for the parts of the prompt."""
         return self._tracker.labels
 
+    def looks(self, offered: ToShow, lets_in: LetsIn) -> ToShow:
+        """Return what a turn is shown that is to be clean."""
+        return self._tracker.clean(offered)
+
     def tells(self, seen: Seen, shown: Showing) -> None:
         """Have the prompt say how far the turn, and each part of it, is trusted."""
         self._told = self._tracker.track(seen, shown)
@@ -203,13 +212,33 @@ class Tracker:
         self._marks = Marks(now.org, self._authors, moment.held)
         self._own = self._order.lowest((AGENT, self._authors.of_author(agent.name)))
         self._words = self._authors.of_memories(agent.name, read_memories(now.org, agent.name))
-        self.labels = TrustLabels(self._authors.of_entry, self._words, self._own)
+        self._clean: CleanTurn | None = None
+        self._files_left: Sequence[bool] = ()
+        self.labels = TrustLabels(self._of_entry, self._words, self._own)
+
+    def _of_entry(self, entry: OutboxEntry) -> str:
+        return self._clean.of_entry(entry) if self._clean else self._authors.of_entry(entry)
+
+    def clean(self, offered: ToShow) -> ToShow:
+        """Return what the turn is shown: all, but for what a clean one is not."""
+        least, resumes, task = least_shown(self._agent), self._now.mail.resumes, offered.task
+        self._clean = clean_turn(self._authors, least, resumes, task)
+        if self._clean is None or task is None:
+            return offered
+        self._files_left = self._clean.files([*self._files_of_context()])
+        left = self._clean.left(offered, task, self._agent.name, self._words)
+        return left._replace(context=[*compress(offered.context, self._files_left)])
 
     def track(self, seen: Seen, shown: Showing) -> Json:
         """Return what the journal says of how far the turn is trusted, and have the prompt say it too."""
         files = [*self._files_of_context()]
+        if self._clean:
+            files = [*compress(files, self._files_left)]
         parts = [*self._shown(seen, shown), *files, *self._of_files(seen)]
         told = as_recorded(self._order, parts, self._own)
+        if self._clean and self._clean.left_out:
+            told["left_out"] = [{"is": word, "of": source} for _, (word, source) in self._clean.left_out]
+            seen.time = [*seen.time, self._clean.words()]
         if self._entry.prompt != "values":
             words = (file.word for file in files)
             labelled = zip(seen.context, words, strict=True)
@@ -221,7 +250,7 @@ class Tracker:
     def _shown(self, seen: Seen, shown: Showing) -> Iterator[Part]:
         """Yield how far entries, memories and results are trusted that the turn is shown."""
         for entry in (*_entries(seen), *shown.also):
-            yield Part(self._authors.of_entry(entry), entry.identity)
+            yield Part(self._of_entry(entry), entry.identity)
         for key in (*seen.memory, *shown.also_memories):
             if key in self._words:
                 yield Part(self._words[key], paths.memory_file(self._agent.name, key))

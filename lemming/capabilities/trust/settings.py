@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from lemming.agents import Agent
 from lemming.base.jsontext import nearest
 from lemming.capabilities.trust.order import TRUST
 from lemming.files.fitting import Misfit, about, keyed
@@ -94,6 +95,33 @@ class OfOrg:
             "Where it stands, the engine keeps track of how far texts are trusted; null: it does not."
         ),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentTrust:
+    """What an agent's turns are shown of what is trusted less."""
+
+    clean: str = field(
+        metadata=about(
+            "A word of `order`. Turns for requests that are trusted so far, or further, are shown nothing "
+            "that is trusted less, but for answers that can hold no sentence."
+        )
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfResume:
+    """What a resume says of trust."""
+
+    trust: AgentTrust | None = field(
+        default=None, metadata=about("What turns are shown of texts that are trusted less; null: all.")
+    )
+
+
+def least_shown(agent: Agent) -> str:
+    """Return how far all is trusted that an agent's clean turns are shown; empty: it has none."""
+    found: AgentTrust | None = agent.further.get(TRUST)
+    return found.clean if found else ""
 
 
 def trust_in(settings: Org) -> Trust | None:

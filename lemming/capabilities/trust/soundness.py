@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lemming.agents import nearest_agent
+from lemming.agents import Agent, nearest_agent
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
-from lemming.capabilities.trust.settings import OF_TOOLS, Trust, TrustRule
+from lemming.capabilities.trust.settings import OF_TOOLS, Trust, TrustRule, least_shown
 from lemming.org.when import fields_in
 from lemming.tick.soundness.known import WhatIsThere, Wrong
 
@@ -38,6 +38,21 @@ def wrong_with_trust(trust: Trust, known: WhatIsThere) -> Iterator[Wrong]:
     for pattern in () if trust.may_be_absent else trust.tools:
         if pattern not in OF_TOOLS and (why := known.why_no_tool(pattern)):
             yield Wrong(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
+
+
+def wrong_with_clean(agent: Agent, trust: Trust | None) -> Iterator[Wrong]:
+    """Yield why no turn of an agent could be clean that is to have such."""
+    if not (least := least_shown(agent)):
+        return
+    if trust is None:
+        hint = 'say "trust": {} in config/org.json, or take this out'
+        yield Wrong("/trust", "nobody keeps track of how far texts are trusted", hint)
+    elif least not in trust.order:
+        hint = nearest(least, trust.order) or f"there is {', '.join(trust.order)}"
+        yield Wrong("/trust/clean", f'"{least}" is none of the words of order', hint)
+    if agent.turn.take != "one":
+        hint = 'say "take": "one" there'
+        yield Wrong("/turn", "only turns for one request can be clean, and this agent takes none", hint)
 
 
 def _never_verified(rule: TrustRule, providers: Sequence[str]) -> str:

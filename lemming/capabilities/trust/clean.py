@@ -1,0 +1,124 @@
+"""Turns that are shown nothing that is trusted less than a word: rules in docs/trust.md.
+
+What is left out is named in the turn's record, and counted in its prompt: a name may be a stranger's, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lemming.agents import Agent
+from lemming.base.paths import memory_file
+from lemming.capabilities.trust.authors import Authors
+from lemming.capabilities.trust.order import AGENT, Part
+from lemming.capabilities.trust.single_values import values_in
+from lemming.files.fields import Json
+from lemming.mail.tasks import Ended, Task
+from lemming.memory import Memories
+from lemming.messages import OutboxEntry
+from lemming.turn.places import ToShow
+
+NOT_SHOWN = "not shown"
+_SEVERAL = {"entry": "entries", "memory": "memories", "file": "files", "result": "results"}
+
+
+class CleanTurn:
+    """What a turn for a request is shown, of all there is; `left_out` is the rest, each with its kind."""
+
+    def __init__(self, authors: Authors, least: str, resumes: Mapping[str, Agent]) -> None:
+        self._authors, self._least, self._resumes = authors, least, resumes
+        self._as_values: set[str] = set()
+        self.left_out: list[tuple[str, Part]] = []
+
+    def of_entry(self, entry: OutboxEntry) -> str:
+        """Return how far an entry is trusted as the turn is shown it: values say no stranger's words."""
+        return AGENT if entry.identity in self._as_values else self._authors.of_entry(entry)
+
+    def left(self, offered: ToShow, task: Task, own: str, memory_words: Mapping[str, str]) -> ToShow:
+        """Return what is left to be shown, its files but as they are."""
+        thread = [it for it in task.thread if self._passes("entry", self._authors.of_entry(it), it.identity)]
+        passed = task._replace(thread=thread, asked=[*map(self._ended, task.asked)])
+        return offered._replace(
+            task=passed,
+            memories=self._memories(offered.memories, own, memory_words),
+            tell=lambda last: [*map(self._result, offered.tell(last))],
+        )
+
+    def files(self, words: Iterable[Part]) -> list[bool]:
+        """Return of each context file whether it is shown."""
+        return [self._passes("file", part.word, part.source) for part in words]
+
+    def words(self) -> str:
+        """Return what the prompt says of what is not shown; empty where all is."""
+        counts = Counter(kind for kind, _ in self.left_out)
+        told = [f"{count} {kind if count == 1 else _SEVERAL[kind]}" for kind, count in counts.items()]
+        return f"{', '.join(told)} not shown: trusted less than {self._least}." if told else ""
+
+    def _passes(self, kind: str, word: str, source: str) -> bool:
+        order = self._authors.order
+        if passes := order.rank(word) >= order.rank(self._least):
+            return passes
+        self.left_out.append((kind, Part(order.known(word), source)))
+        return False
+
+    def _ended(self, ended: Ended) -> Ended:
+        """Return what became of a question; an answer that is trusted less as values, or not at all."""
+        if ended.asked.held:
+            return ended  # a capability's own, such as a person's word
+        answer, entry = ended.answer, ended.entry
+        if answer is not None and self._is_low(answer):
+            answer = self._as_value(answer, entry)
+        if entry is not None and not self._passes("entry", self._authors.of_entry(entry), entry.identity):
+            entry = self._emptied(entry, {})
+        return ended._replace(answer=answer, entry=entry)
+
+    def _as_value(self, answer: OutboxEntry, entry: OutboxEntry | None) -> OutboxEntry:
+        for schema in self._schemas_of(answer.agent, entry):
+            if (values := values_in(schema, answer.payload)) is not None:
+                self._as_values.add(answer.identity)
+                return self._emptied(answer, values)
+        self._passes("entry", self._authors.of_entry(answer), answer.identity)
+        return self._emptied(answer, {NOT_SHOWN: f"it is trusted less than {self._least}"})
+
+    def _schemas_of(self, author: str, entry: OutboxEntry | None) -> list[Any]:
+        """Return what the answer is held to: by who asked, as long as that is trusted, and by its author."""
+        resume = self._resumes.get(author)
+        output = resume.further.get("output") if resume else None
+        asked = entry.payload.get("schema") if entry and not self._is_low(entry) else None
+        return [*([asked] if isinstance(asked, dict) else []), *([output.schema] if output else [])]
+
+    def _emptied(self, entry: OutboxEntry, payload: Json) -> OutboxEntry:
+        self._as_values.add(entry.identity)
+        return replace(entry, payload=payload, tags=[])
+
+    def _is_low(self, entry: OutboxEntry) -> bool:
+        return self._authors.order.rank(self._authors.of_entry(entry)) < self._authors.order.rank(self._least)
+
+    def _memories(self, memories: Memories, own: str, words: Mapping[str, str]) -> Memories:
+        kept = {
+            key: value
+            for key, value in memories.values.items()
+            if self._passes("memory", words.get(key, AGENT), memory_file(own, key))
+        }
+        return memories._replace(values=kept)
+
+    def _result(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a result, or that there is one: what was asked for is not shown either."""
+        word = self._authors.order.known(result.get("trust", AGENT))
+        if self._passes("result", word, f"what {result['tool']} gave"):
+            return result
+        return {"tool": result["tool"], "args": {}, "success": result["success"], "output": f"[{NOT_SHOWN}]"}
+
+
+def clean_turn(
+    authors: Authors, least: str, resumes: Mapping[str, Agent], task: Task | None
+) -> CleanTurn | None:
+    """Return who leaves things out of a turn; None where it is for nobody who is trusted so far."""
+    order = authors.order
+    if not least or task is None or task.request is None:
+        return None
+    is_trusted = order.rank(authors.of_entry(task.request)) >= order.rank(least)
+    return CleanTurn(authors, least, resumes) if is_trusted else None
