@@ -55,7 +55,7 @@ NEEDS = {
     "gates": {"judges", "trust"},
     "judges": {"requests"},
     "mcp": set(),
-    "plans": {"answers", "requests"},
+    "plans": {"answers", "judges", "requests"},
     "requests": set(),
     "serving": {"channels", "requests"},
     "skills": set(),

@@ -37,6 +37,11 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
         {"gates": [{"at": "spend", "calls": 5, "per": "turn", "then": "block"}]},
         {"gates": []},
     ],
+    "judges": [
+        {"verify": {"by": "bob"}},
+        {"team": {"ask": [{"agent": "bob", "verify": {"by": "bob"}}]}},
+        {"gates": [{"at": "out", "by": "bob", "then": "block"}]},
+    ],
     "mcp": [{"permissions": {"tools": ["mcp.files.*"]}}, {"permissions": {"tools": ["mcp.files.read"]}}],
     "calendars": [{"model": {"key": "clock"}}],
     "channels": [{"model": {"key": "box"}}],

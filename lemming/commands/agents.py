@@ -25,7 +25,7 @@ from lemming.facts.next_turn import NextTurn, next_turn
 from lemming.journal.ledger import AgentState, read_state
 from lemming.org.config import Config, credits_of, load_config
 from lemming.org.schedule import AgentSchedule, fire_point
-from lemming.org.verification import JUDGES
+from lemming.plugins.shipped import JUDGES
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
 from lemming.tick.soundness.judged import sound_survey

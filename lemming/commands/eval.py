@@ -27,8 +27,8 @@ from lemming.commands.screen import (
 )
 from lemming.commands.trust import require_agreement_to_copy
 from lemming.commands.why import lines_of
+from lemming.facts.cases import Case, case_file, case_names, chosen
 from lemming.files import fs
-from lemming.org.cases import Case, case_file, case_names, chosen
 from lemming.org.organisation import Organisation, OrgPath
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.redaction import redact_json
 from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.rehearsal.questions import question_of
+from lemming.facts.cases import RECORD_FILE, SCRIPT_FILE, Case, case_file
 from lemming.files import fs
 from lemming.files.documents import unreadable
 from lemming.files.effects import FileEffect
 from lemming.llm import calls
 from lemming.llm.backends.scripted import ScriptedProvider
-from lemming.org.cases import RECORD_FILE, SCRIPT_FILE, Case, case_file
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import NO_MODELS

@@ -13,14 +13,10 @@ from lemming.base.errors import ContractError, ProviderError, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.base.patterns.expressions import expression
 from lemming.capabilities.judges.judge import VERDICT_SCHEMA, Judge, question, verdict_in
+from lemming.capabilities.judges.settings import judge_named
 from lemming.capabilities.requests.now import requests_now
 from lemming.evals.run import Ran
-from lemming.facts.findings.find import findings_of
-from lemming.files import fs
-from lemming.mail.answers import answer_in
-from lemming.messages import OutboxEntry
-from lemming.org import when
-from lemming.org.cases import (
+from lemming.facts.cases import (
     AnswerWanted,
     CallWanted,
     CommandWanted,
@@ -31,8 +27,12 @@ from lemming.org.cases import (
     FindingWanted,
     JudgeWanted,
 )
+from lemming.facts.findings.find import findings_of
+from lemming.files import fs
+from lemming.mail.answers import answer_in
+from lemming.messages import OutboxEntry
+from lemming.org import when
 from lemming.org.models import ModelEntry
-from lemming.org.verification import judge_named
 from lemming.providers import Request, require_reply
 from lemming.service.command import run_command
 

@@ -10,12 +10,12 @@ from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.errors import NotAnOrg, UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
+from lemming.facts.cases import HERE, Case, case_file
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.history.copy_org import keep_within
 from lemming.journal.copy import copy_journals
 from lemming.journal.file import journal_ticks
-from lemming.org.cases import HERE, Case, case_file
 from lemming.org.config import MODELS_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.resume import Agent

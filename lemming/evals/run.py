@@ -18,10 +18,10 @@ from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import missing_line, require_person, require_reach
 from lemming.engine import run_opened
 from lemming.evals.answering import Answering
+from lemming.facts.cases import Case, Sent
 from lemming.journal.file import journal_ticks
 from lemming.journal.report import TickReport
 from lemming.messages import OutboxEntry
-from lemming.org.cases import Case, Sent
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation

@@ -17,8 +17,8 @@ from lemming.evals.copies import make_copy
 from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.results import Failure, Result
 from lemming.evals.run import Ran, opened, run_case
+from lemming.facts.cases import Case, load_case
 from lemming.files import fs
-from lemming.org.cases import Case, load_case
 from lemming.org.organisation import OrgPath
 from lemming.timeline.fork import Setting
 from lemming.timeline.verify.root import state_root

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lemming.agents import agent_folders, nearest_agent
 from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import locate
-from lemming.org.cases import HERE, Case, case_file, case_names, load_case
+from lemming.facts.cases import HERE, Case, case_file, case_names, load_case
 from lemming.org.organisation import OrgPath
 
 

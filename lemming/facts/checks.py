@@ -29,11 +29,6 @@ from lemming.facts.capabilities import (
     problems_of_capabilities,
     problems_of_files,
 )
-from lemming.facts.judge_checks import (
-    problems_of_gates_judges,
-    problems_of_judges,
-    problems_of_judges_in_files,
-)
 from lemming.facts.model_checks import READ_VALUES, fallbacks_that_help_nobody
 from lemming.facts.readiness import seen_on_the_way
 from lemming.facts.strategy_checks import problems_of_strategy
@@ -103,7 +98,6 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
         if command and not _is_program(base, command[0]):
             hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
-    yield from problems_of_gates_judges(base, config.org.further.get("gates", ()), ORG_FILE, config)
     yield from judged(base, config, survey_agents(base)).stops
     yield from capability_problems_of_org(base, config, None)
     yield from _about_allocations(base, config)
@@ -220,11 +214,8 @@ def problems_of_resume(
     yield from _about_files(place, agent, base)
     yield from problems_of_files(base, agent, config)
     yield from problems_of_strategy(base, agent, config)
-    yield from problems_of_judges(base, agent, config)
     for reader in readers_of(agent):
         yield from reader.problems_of_key(base, agent, config)
-    yield from problems_of_gates_judges(base, agent.further.get("gates", ()), place.file, config)
-    yield from problems_of_judges_in_files(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
         yield from problems_of_capabilities(agent, config)

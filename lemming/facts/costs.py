@@ -24,7 +24,7 @@ from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.spent import CallSpent, SpentReader, TickSpent, TurnSpent
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
-from lemming.org.verification import JUDGES
+from lemming.plugins.shipped import JUDGES
 
 By = Literal["agent", "model", "request", "tick", "day"]
 ZERO = Decimal(0)

@@ -16,7 +16,6 @@ from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.model_servers import SERVERS
 from lemming.base.redaction import without_userinfo
-from lemming.facts.judge_checks import programs_that_judge
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
@@ -42,7 +41,6 @@ def reaches(
         *_owner(base),
         *_settings(base, config, agents),
         *_capabilities(Organisation.at(base), config, agents, servers),
-        *programs_that_judge(base, config, agents),
         *_folders(base, agents),
     ):
         known = found.get(reach.does, reach)

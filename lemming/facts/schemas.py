@@ -13,6 +13,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.base.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
+from lemming.facts.cases import Case
 from lemming.files.documents import adapter
 from lemming.files.fields import Count
 from lemming.files.fields import schema_of as schema_of_type
@@ -21,7 +22,6 @@ from lemming.journal.prompts import referring_schema
 from lemming.journal.records import RECORDS, Record, TurnStarted
 from lemming.messages import OutboxEntry
 from lemming.org import when
-from lemming.org.cases import Case
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
 from lemming.org.resume import Allocation

@@ -21,7 +21,7 @@ from lemming.journal.report import Reason, Why
 from lemming.mail.misplaced import misplaced
 from lemming.org.config import Config, credits_of, load_config
 from lemming.org.organisation import OrgPath
-from lemming.org.verification import JUDGES
+from lemming.plugins.shipped import JUDGES
 from lemming.tick.counter import load_counter, load_tick
 from lemming.tick.next_tick import find_next_tick, progress_of
 from lemming.tick.plan import Plan, make_plan

@@ -6,16 +6,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from lemming.base.errors import ConfigError
 from lemming.base.jsontext import compact, nearest, parse
 from lemming.base.kinds import MESSAGE_KINDS, MessageKind
 from lemming.files.fitting import INSIDE, LARGEST_AMOUNT, Misfit, about, written
 from lemming.org.schedule import AgentSchedule
-from lemming.org.verification import JudgedBy, judged_by_in
-from lemming.plugins.capabilities import resume_keys
+from lemming.plugins.capabilities import member_keys, resume_keys
 
 Take = Literal["one", "all"] | None
+_OF_MEMBERS = ("agent", "as", "description")
 _TOOL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
 
 
@@ -179,33 +181,44 @@ class Example:
     output: str = field(metadata=about("The text of the one entry it wrote."))
 
 
-class Member(NamedTuple):
-    """One whom an agent may ask: `name` is what its tool is called by, ask_<name>."""
+class TeamMember(NamedTuple):
+    """One whom an agent may ask: `name` is what its tool is called by, ask_<name>.
+
+    `further`: the values of keys that capabilities read, by key.
+    """
 
     agent: str
     name: str
     description: str = ""
-    verify: JudgedBy | None = None
+    further: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
-    def of(cls, plain: str | dict[str, Any]) -> Member:
+    def of(cls, plain: str | dict[str, Any]) -> TeamMember:
         """Return what an item of `team.ask` says; raise `Misfit`."""
         if isinstance(plain, str):
             return cls(plain, plain)
-        if unknown := plain.keys() - {"agent", "as", "description", "verify"}:
-            keys = ("agent", "as", "description", "verify")
+        of_others = member_keys()
+        keys = (*_OF_MEMBERS, *of_others)
+        if unknown := plain.keys() - {*keys}:
             hint = nearest(min(unknown), keys) or f"it has {', '.join(keys)}"
             raise Misfit(f'team.ask: "{min(unknown)}" is not a key of a member ({hint})')
         if "agent" not in plain:
             raise Misfit('team.ask: a member needs "agent"')
-        if wrong := [key for key in plain if key != "verify" and not isinstance(plain[key], str)]:
+        if wrong := [key for key in _OF_MEMBERS if not isinstance(plain.get(key, ""), str)]:
             raise Misfit(f'team.ask: "{wrong[0]}" of a member is a text')
         name = plain.get("as", plain["agent"])
         if not _TOOL_NAME.match(name):
             raise Misfit(f'team.ask: "as" is "{name}", and must be of letters, digits, - and _')
-        said = plain.get("verify")
-        verify = judged_by_in(said, "team.ask: verify") if said is not None else None
-        return cls(plain["agent"], name, plain.get("description", ""), verify)
+        said = {key: plain[key] for key in of_others if plain.get(key) is not None}
+        further = {key: _value_in(of_others[key], value, f"team.ask: {key}") for key, value in said.items()}
+        return cls(plain["agent"], name, plain.get("description", ""), further)
+
+
+def _value_in(read: Callable[[], Any], plain: Any, where: str) -> Any:
+    try:
+        return read()(plain, where)
+    except ConfigError as error:
+        raise Misfit(f"{where}: {error.message}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,9 +256,9 @@ class Team:
             raise Misfit(f'team.ask: two members are called "{twice}": give one another "as"')
 
     @cached_property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TeamMember, ...]:
         """Those whom it may ask."""
-        return tuple(map(Member.of, self.ask))
+        return tuple(map(TeamMember.of, self.ask))
 
     @property
     def names(self) -> set[str]:
@@ -266,9 +279,6 @@ class Agent:
     credits: AgentCredits = field(default_factory=AgentCredits)
     team: Team | None = field(default=None, metadata=about("Whom it may ask and hand on to; null: nobody."))
     turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
-    verify: JudgedBy | None = field(
-        default=None, metadata=about("Who must pass what it writes before it leaves; null: nobody.")
-    )
     created_by: str = field(
         default="",
         metadata=about("The agent that created it, and whose limits it shares; create_agent writes it."),
@@ -324,7 +334,6 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "created_by": "",
         "paused": "",
         "team": None,
-        "verify": None,
     },
     "model": {"fallback": []},
     "permissions": {"may_be_absent": False},

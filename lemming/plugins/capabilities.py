@@ -266,6 +266,15 @@ def resume_keys() -> Mapping[str, Load]:
     }
 
 
+def member_keys() -> Mapping[str, Load]:
+    """Return the keys of one of a team that capabilities read, each with what loads what reads its value."""
+    return {
+        key: partial(_class_of, it.name, place)
+        for it in SHIPPED.values()
+        for key, place in it.members.items()
+    }
+
+
 def org_keys() -> Mapping[str, Load]:
     """Return the keys of `config/org.json` that capabilities read, likewise."""
     return {

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-REQUESTS = "requests"
+JUDGES, REQUESTS = "judges", "requests"
 NO_KEYS: Mapping[str, str] = {}
 
 
 class TableLine(NamedTuple):
     """A line of the table. `resume`: the keys of a resume that it reads, each with the class that has it as a
-    field; `org`: likewise of `config/org.json`.
+    field; `org`: likewise of `config/org.json`. `members`: those of one of a team, each with a function that
+    reads its value, and is told where that stands.
 
     `place`, and each class, are a module and a name in it. `gates`: the words of a gate's `then` that it
     answers, `turn` the keys of a resume's `turn` that are its own, `commands` those that need it.
@@ -43,6 +44,7 @@ class TableLine(NamedTuple):
     place: str
     resume: Mapping[str, str] = NO_KEYS
     org: Mapping[str, str] = NO_KEYS
+    members: Mapping[str, str] = NO_KEYS
     gates: frozenset[str] = frozenset()
     turn: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -90,6 +92,19 @@ def _has_schema(asker: Any, payload: Mapping[str, Any]) -> bool:
     return isinstance(asked, dict) and "schema" in asked
 
 
+def _has_judges(asker: Any, payload: Mapping[str, Any]) -> bool:
+    return "verify" in payload or has_judged_members(asker)
+
+
+def has_judged_members(agent: Any) -> bool:
+    """Return whether an agent has answers of one of its team judged."""
+    return agent.team is not None and any("verify" in it.further for it in agent.team.members)
+
+
+def _judged_by_gates(settings: Any, agents: Any) -> bool:
+    return any(gate.by for said in (settings.org, *agents) for gate in said.further.get("gates", ()))
+
+
 SHIPPED: Mapping[str, TableLine] = {
     it.name: it
     for it in (
@@ -130,6 +145,15 @@ SHIPPED: Mapping[str, TableLine] = {
             resume={"gates": "lemming.capabilities.gates.keys:OfResume"},
             org={"gates": "lemming.capabilities.gates.keys:OfOrg"},
             commands=("gates",),
+            reaches=_judged_by_gates,
+        ),
+        TableLine(
+            JUDGES,
+            "lemming.capabilities.judges.capability:Judges",
+            resume={"verify": "lemming.capabilities.judges.settings:OfResume"},
+            members={"verify": "lemming.capabilities.judges.settings:judged_by_in"},
+            is_asked_for=_has_judges,
+            reaches=lambda _, agents: any("verify" in it.further or has_judged_members(it) for it in agents),
         ),
         TableLine(
             "mcp",
@@ -166,8 +190,9 @@ SHIPPED: Mapping[str, TableLine] = {
             formats={"plan": "lemming.capabilities.plans.format:AgentPlan"},
             removes=("agents/*/memory/run-*.json",),
             commands=("plans",),
-            needs=("answers",),
+            needs=("answers", "judges"),
             takes_part=lambda inputs: inputs.model.provider == "plan",
+            reaches=lambda config, _: any(it.provider == "plan" for it in config.models.values()),
         ),
         TableLine(
             "skills",
@@ -198,10 +223,6 @@ SHIPPED: Mapping[str, TableLine] = {
 """Those that are a folder each, which may be absent."""
 
 
-def _has_judges(asker: Any, payload: Mapping[str, Any]) -> bool:
-    return "verify" in payload or (asker.team is not None and any(it.verify for it in asker.team.members))
-
-
 def _may_ask(inputs: Any) -> Any:
     """Return whether a turn is asked for something, was, or may ask: its team, or persons for a part."""
     is_begun = inputs.task or inputs.open_requests or inputs.state.requests
@@ -211,12 +232,6 @@ def _may_ask(inputs: Any) -> Any:
 WITHIN: Mapping[str, TableLine] = {
     it.name: it
     for it in (
-        TableLine(
-            "judges",
-            "lemming.capabilities.judges.capability:Judges",
-            used=lambda agent, _: agent.verify,
-            is_asked_for=_has_judges,
-        ),
         TableLine(REQUESTS, "lemming.capabilities.requests.capability:Requests", takes_part=_may_ask),
         TableLine(
             "strategies",

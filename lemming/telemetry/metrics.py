@@ -20,7 +20,7 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import ModelReplied, ToolFinished, TurnEnded
 from lemming.journal.report import STATUSES, Why
 from lemming.org.organisation import Organisation
-from lemming.org.verification import JUDGES
+from lemming.plugins.shipped import JUDGES
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """How long things take is told of so many journals, or of fewer that have so many answers."""

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from lemming.base.errors import OUTCOME_CODES, ConfigError
 from lemming.base.jsontext import compact
 from lemming.base.redaction import without_userinfo
-from lemming.capabilities.judges.judge import VERDICT_SCHEMA
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
 from lemming.mail.kept import notes_of
 from lemming.providers import Message
@@ -27,6 +26,8 @@ from lemming.turn.parts import questions_of
 
 IN_THE_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""
+VERDICT = ["passes", "reason"]
+"""The keys of the answer that a judge is asked for."""
 
 
 class Spans:
@@ -194,7 +195,7 @@ class _Turn:
     def _purpose(self, number: int) -> str:
         """Return what a question was for: a reply, its correction, a judge's verdict or a summary."""
         question, started = self._turn.questions.get(number), self._turn.started
-        if question and question.schema == VERDICT_SCHEMA:
+        if question and question.schema and [*question.schema.get("properties", ())] == VERDICT:
             return "verdict"
         if question and started:
             with suppress(ConfigError):  # of a capability that is not here, nobody knows what it asked

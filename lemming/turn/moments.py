@@ -21,7 +21,6 @@ from lemming.messages import EntryName, OutboxEntry
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation
-from lemming.org.verification import JudgedBy
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.opening import Surroundings
 
@@ -81,15 +80,6 @@ class No(NamedTuple):
 @dataclass(frozen=True)
 class NoSettings:
     """The settings of a capability that has none: its block is `{}`."""
-
-
-class Judging(NamedTuple):
-    """One who judges the answers of an agent, `asked`, and where that stands: a file, and a pointer in it."""
-
-    by: JudgedBy
-    asked: str
-    file: str
-    pointer: str
 
 
 class Rest(NamedTuple):

@@ -34,7 +34,7 @@ from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.uses import Habits
 from lemming.providers import Message
 from lemming.tools import ToolResult
-from lemming.turn.moments import Drive, Fact, InUse, Judging, Keeps, Moment, No, NoSettings, Rest, Showing
+from lemming.turn.moments import Drive, Fact, InUse, Keeps, Moment, No, NoSettings, Rest, Showing
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, Shared, TickLimits, Tracing, Words
 from lemming.turn.preparing import Preparation
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lemming.turn.strategy import Steps, Turn
 
 __all__ = [
-    "Capability", "Drive", "Fact", "Held", "Holder", "InUse", "Judging", "Moment",
+    "Capability", "Drive", "Fact", "Held", "Holder", "InUse", "Moment",
     "No", "NoSettings", "Preparation", "Rest", "Showing", "TurnPart",
 ]  # fmt: skip
 
@@ -307,10 +307,6 @@ class Capability:
 
     def problems_of_files(self, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
         """Yield what is wrong with files of its, of an agent that uses it or not; of those that ship."""
-        yield from ()
-
-    def judges(self, base: OrgPath, agent: Agent) -> Iterator[Judging]:
-        """Yield who judges, as files of its name them that an agent goes by; of those that ship."""
         yield from ()
 
     def roots_outside(self, agents: Iterable[Agent]) -> Iterable[str]:

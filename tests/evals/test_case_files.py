@@ -10,7 +10,7 @@ import pytest
 
 from lemming.base.errors import ConfigError
 from lemming.cli import run
-from lemming.org.cases import load_case
+from lemming.facts.cases import load_case
 from lemming.testing import make_org, resume
 
 FINE: dict[str, Any] = {"expect": [{"entry": {"author": "ada"}}]}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base.errors import Problem
 from lemming.capabilities.gates.calls import CallGates
@@ -17,7 +18,7 @@ from lemming.journal.file import Journal
 from lemming.journal.report import TurnReport
 from lemming.org.config import Config, Org
 from lemming.org.models import ModelEntry
-from lemming.org.organisation import OrgPath
+from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.soundness.known import WhatIsThere
 from lemming.turn.draft import Draft
 from lemming.turn.opening import Surroundings
@@ -88,10 +89,24 @@ class Gates(Capability):
                 yield it._replace(at=f"/gates/{place}{it.at}")
 
     def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
-        """Yield the limits that cannot hold."""
+        """Yield the limits that cannot hold, and those who cannot judge."""
         from lemming.capabilities.gates.limit_checks import problems_of_limits
 
         yield from problems_of_limits(base, agent, config)
+        if any(gate.by for gate in gates_in(agent or config.org)):
+            from lemming.capabilities.gates.judge_checks import problems_of_gate_judges
+
+            yield from problems_of_gate_judges(base, agent, config)
+
+    def reaches(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[Reach]:
+        """Yield the programs that judge at gates."""
+        from lemming.capabilities.gates.judge_checks import programs_at_gates
+
+        yield from programs_at_gates(org.base, config.org)
+        for agent in agents:
+            yield from programs_at_gates(org.base, agent)
 
     def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
         """Yield a warning for each gate that does nothing."""

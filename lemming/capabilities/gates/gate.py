@@ -21,8 +21,9 @@ from lemming.base.times.spoken import DURATIONS, parse_duration
 from lemming.capabilities.gates.limit import AMOUNTS, Per, window_of
 from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
 from lemming.journal.verdicts import At, Then
-from lemming.org.verification import WhoJudges, judge_named
 from lemming.org.when import Predicate, fields_in, predicate, problems_of
+from lemming.plugins.capabilities import why_missing
+from lemming.plugins.shipped import JUDGES
 
 GATES = "gates"
 """What they are called where it is by capability."""
@@ -131,7 +132,7 @@ class Gate:
             'How far back it looks: {"ticks": 100}, "90m", "24h" or "7d"; null: to the first tick.'
         ),
     )
-    by: WhoJudges = field(
+    by: str | dict[str, str | list[str]] = field(
         default="",
         metadata=about(
             'Who judges it: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
@@ -169,7 +170,7 @@ class Gate:
         if self.approved and (self.at, self.then) != ("call", "ask"):
             raise Misfit('"approved" is for gates at "call" that "ask"')
         if self.by:
-            judge_named(self.by)
+            _require_judge(self.by)
         if self.by and self.at in ("in", "spend"):
             raise Misfit('"by" is not for gates at "in": no model is asked before the turn begins')
         if self.policy and not self.by:
@@ -267,3 +268,12 @@ class Rule(NamedTuple):
 
 def _listed(value: str | Sequence[str] | None) -> Sequence[str]:
     return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+def _require_judge(by: str | dict[str, str | list[str]]) -> None:
+    """Raise `Misfit` for what names nobody, and where nobody here judges."""
+    if why := why_missing(JUDGES):
+        raise Misfit(why)
+    from lemming.capabilities.judges.settings import judge_named  # only where one is named
+
+    judge_named(by)

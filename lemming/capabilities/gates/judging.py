@@ -24,7 +24,7 @@ from lemming.capabilities.judges.judge import (
     recorded_judge,
     verdict_of,
 )
-from lemming.org.verification import JudgedBy
+from lemming.capabilities.judges.settings import JudgedBy
 from lemming.tools import ToolResult
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import Found, FunctionBroke
@@ -44,7 +44,7 @@ def recorded_rules(now: Surroundings, agent: Agent, rules: Iterable[Rule]) -> li
             continue
         plain: Json = rule.as_json()
         if rule.gate.by:
-            plain["judge"] = judge_of_gate(now, agent, _judge_of(rule.gate), rule.line, {})
+            plain["judge"] = judge_of_gate(now, agent, judge_of(rule.gate), rule.line, {})
         if rule.gate.at != "out":
             concerned = [it for it in allowed if rule.gate.concerns_tool(it.name, it.tool_class)]
             plain["tools"] = {tool.name: tool.tool_class for tool in concerned}
@@ -57,7 +57,8 @@ def recorded_rules(now: Surroundings, agent: Agent, rules: Iterable[Rule]) -> li
     return told
 
 
-def _judge_of(gate: Gate) -> JudgedBy:
+def judge_of(gate: Gate) -> JudgedBy:
+    """Return who judges for a gate, and by what."""
     return JudgedBy(by=gate.by, policy=gate.policy)
 
 

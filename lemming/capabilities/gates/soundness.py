@@ -99,8 +99,11 @@ def _about_names(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
         if key not in known.config.models:
             hint = nearest(key, [*known.config.models]) or f"keys: {', '.join(sorted(known.config.models))}"
             yield Wrong(f"/models/{index}", f'there is no model key "{key}"', hint)
-    if gate.by and (why := known.why_no_judge(gate.by)):
-        yield Wrong("/by", *why)
+    if gate.by:
+        from lemming.capabilities.judges.checks import why_no_judge
+
+        if why := why_no_judge(known, gate.by):
+            yield Wrong("/by", *why)
 
 
 def _about_approved(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:

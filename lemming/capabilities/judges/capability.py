@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from lemming.access.trust import Reach
 from lemming.base.contract import ToolCall, TurnReply
-from lemming.base.errors import ContractError, NotVerified
+from lemming.base.errors import ContractError, NotVerified, Problem
+from lemming.base.paths import resume_file
+from lemming.capabilities.judges.checks import (
+    judges_named_by,
+    problems_of_judges,
+    program_reach,
+    why_no_judge,
+)
 from lemming.capabilities.judges.judge import entry_of_command, judges_of
 from lemming.capabilities.judges.verified import verified
 from lemming.capabilities.judges.withdrawing import Own
@@ -14,8 +22,12 @@ from lemming.files.fields import Json
 from lemming.journal.report import End
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
+from lemming.org.config import Config
 from lemming.org.models import ModelEntry
-from lemming.org.verification import JUDGES
+from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.resume import Agent
+from lemming.plugins.shipped import JUDGES
+from lemming.tick.soundness.known import WhatIsThere
 from lemming.turn.draft import Draft
 from lemming.turn.replies import NOT_ANSWERED
 from lemming.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
@@ -39,6 +51,26 @@ class Judges(Capability):
     def part(self, draft: Draft, given: Json) -> TurnPart:
         """Return its part in a turn that is judged."""
         return JudgesPart(self.name, draft, given)
+
+    def wrong_with(self, agent: Agent | None, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
+        """Yield those who can never judge, as there is nobody of that name."""
+        for pointer, _, said in judges_named_by(agent) if agent else ():
+            if why := why_no_judge(known, said.by):
+                yield f"{pointer}/by", *why
+
+    def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+        """Yield what keeps those from judging whom a resume names."""
+        if agent is not None:
+            yield from problems_of_judges(base, agent, config)
+
+    def reaches(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[Reach]:
+        """Yield the programs that judge what agents write."""
+        for agent in agents:
+            for pointer, author, said in judges_named_by(agent):
+                place = f"{resume_file(agent.name)}#{pointer}"
+                yield from program_reach(org.base, said.by, f"what {author} writes", place)
 
 
 class JudgesPreparation(Preparation):

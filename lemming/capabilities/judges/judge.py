@@ -20,20 +20,21 @@ from lemming.base.errors import ConfigError, ContractError, OutOfCredits, Provid
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse, to_line
 from lemming.base.quoting import fenced, mark_for, quoted
-from lemming.files.documents import value_of
-from lemming.journal.report import Judged, Judgement
-from lemming.mail.tasks import Task
-from lemming.org.models import FREE, ModelEntry
-from lemming.org.uses import habits_of
-from lemming.org.verification import (
+from lemming.capabilities.judges.settings import (
     DEFAULT_POLICY,
-    JUDGES,
     JudgedBy,
     NamedJudge,
     Then,
     judge_named,
     judged_by_in,
+    verify_of,
 )
+from lemming.files.documents import value_of
+from lemming.journal.report import Judged, Judgement
+from lemming.mail.tasks import Task
+from lemming.org.models import FREE, ModelEntry
+from lemming.org.uses import habits_of
+from lemming.plugins.shipped import JUDGES
 from lemming.providers import Message, require_reply
 from lemming.turn.ending import spending
 from lemming.turn.opening import Surroundings
@@ -102,8 +103,8 @@ def judges_of(
 ) -> list[dict[str, Any]]:
     """Return who judges a turn, first those that the agent's own resume names; raise `ConfigError`."""
     found = []
-    if agent.verify:
-        found.append(_judge(now, agent, agent.verify, agent, held))
+    if own := verify_of(agent):
+        found.append(_judge(now, agent, own, agent, held))
     if task and task.request and (asker := now.mail.resumes.get(task.request.agent)):
         for verification in _asked_for(now, asker, agent, task.request.payload):
             found.append({**_judge(now, agent, verification, asker, held), "asker": asker.name})
@@ -115,7 +116,7 @@ def _asked_for(
 ) -> Iterator[JudgedBy]:
     """Yield what who asked wants of the answer. In an entry it counts where people wrote it, and no model."""
     if asker.team:
-        yield from (it.verify for it in asker.team.members if it.verify and it.agent == agent.name)
+        yield from (said for it in asker.team.members if it.agent == agent.name and (said := verify_of(it)))
     if "verify" in payload and habits_of(asker, now.config).is_written:
         try:
             yield judged_by_in(payload["verify"], "verify")

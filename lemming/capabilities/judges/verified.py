@@ -22,13 +22,13 @@ from lemming.capabilities.judges.judge import (
     recorded_judge,
     verdict_of,
 )
+from lemming.capabilities.judges.settings import LEFT_UNPASSED, UNVERIFIED
 from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.capability import given_up
 from lemming.files.fields import Json
 from lemming.journal.report import End
 from lemming.memory import decode_memory
 from lemming.messages import REMINDERS_FROM, OutboxEntry, entry_id
-from lemming.org.verification import LEFT_UNPASSED, UNVERIFIED
 from lemming.providers import Message
 from lemming.turn.draft import Draft
 from lemming.turn.seams import Drive

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.access.grants import resolve
 from lemming.access.open import seen_content
+from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import ConfigError, PermissionDenied, Problem
+from lemming.capabilities.judges.checks import program_reach
 from lemming.capabilities.plans.asking import said_of
 from lemming.capabilities.plans.check import sound_plan
-from lemming.capabilities.plans.format import plan_file, read_plan, waited_files
+from lemming.capabilities.plans.format import is_planner, plan_file, read_plan, waited_files
 from lemming.capabilities.plans.proposals import proposal_in
 from lemming.capabilities.plans.run import PREFIX, is_led_elsewhere, is_over, run_key, waits_in
 from lemming.files.fields import Json
@@ -24,7 +26,7 @@ from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.uses import Habits
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import Seen
-from lemming.turn.seams import Capability, Judging, Moment, Preparation, Rest, Showing, TurnPart
+from lemming.turn.seams import Capability, Moment, Preparation, Rest, Showing, TurnPart
 
 
 class Plans(Capability):
@@ -63,13 +65,16 @@ class Plans(Capability):
 
         yield from problems_of_plan(base, agent, config)
 
-    def judges(self, base: OrgPath, agent: Agent) -> Iterator[Judging]:
-        """Yield who judges the answers of the plan's steps; a plan that is none is told of elsewhere."""
-        with contextlib.suppress(ConfigError):
-            plan = read_plan(Organisation.at(base), agent.name).value
-            for member, _, place in plan.members():
-                if member.verify and (said := member.verify.judge):
-                    yield Judging(said, member.ask, plan_file(agent.name), f"{place}/verify")
+    def reaches(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[Reach]:
+        """Yield the programs that judge the answers of steps; a plan that is none is told of elsewhere."""
+        for agent in agents:
+            with contextlib.suppress(ConfigError):
+                named = read_plan(org, agent.name).value.judges() if is_planner(agent, config) else ()
+                for author, said, place in named:
+                    where = f"{plan_file(agent.name)}#{place}"
+                    yield from program_reach(org.base, said.by, f"what {author} writes", where)
 
 
 class PlanPart(TurnPart):

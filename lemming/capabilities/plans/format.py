@@ -12,12 +12,12 @@ from typing import Any, Literal
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import ConfigError
+from lemming.capabilities.judges.settings import JudgedBy, WhoJudges
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
 from lemming.files.refusals import require_about_one_file
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
-from lemming.org.verification import JudgedBy, WhoJudges
 
 PROVIDER = "plan"
 PLAN_LIMIT_BYTES = 256 << 10
@@ -216,6 +216,12 @@ class AgentPlan:
             yield step, step, f"/steps/{index}"
             for place, member in enumerate(step.parallel):
                 yield member, step, f"/steps/{index}/parallel/{place}"
+
+    def judges(self) -> Iterator[tuple[str, JudgedBy, str]]:
+        """Yield who judges the answers of steps before they leave: whose answers, who, and a JSON pointer."""
+        for member, _, place in self.members():
+            if member.verify and (said := member.verify.judge):
+                yield member.ask, said, f"{place}/verify"
 
 
 def kind_of(member: Member) -> StepKind:

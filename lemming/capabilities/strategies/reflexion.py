@@ -16,7 +16,6 @@ from lemming.base.jsontext import nearest, to_line
 from lemming.base.quoting import fenced, mark_for, quoted
 from lemming.files.fitting import Misfit, about
 from lemming.journal.report import End
-from lemming.org.verification import DEFAULT_POLICY
 from lemming.providers import Message
 from lemming.turn.named import Beforehand
 from lemming.turn.strategy import Step, Steps, Turn
@@ -35,6 +34,8 @@ NOTHING_LEAVES_YET = (
     "A critic reads your reply before it leaves, and may ask for a better one. Of several replies only the "
     "entries of the last one leave: write them whole each time."
 )
+RUBRIC = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
+"""What a model judges by where nobody says otherwise."""
 WHY_CHARS = 4000
 
 
@@ -164,7 +165,7 @@ def _judged_by_command(turn: Turn, command: list[str], text: str) -> Generator[S
 def _judging(turn: Turn, draft: TurnReply) -> list[Message]:
     """Return what a model is asked that judges a draft."""
     options: Options = turn.options
-    rubric = turn.given.get("instructions") or options.rubric or DEFAULT_POLICY
+    rubric = turn.given.get("instructions") or options.rubric or RUBRIC
     text, shown = quoted(_text_of(draft)), turn.prompt[-1]["content"]
     mark = mark_for([rubric, shown, text])
     system = (

@@ -12,7 +12,6 @@ from lemming.facts.findings.look import Look
 from lemming.journal.ledger import read_state
 from lemming.mail.requests import RequestView, Share
 from lemming.messages import OutboxEntry, names_in
-from lemming.org.verification import LEFT_UNPASSED
 from lemming.timeline.record import TurnRecord
 
 
@@ -186,6 +185,8 @@ def unverified(look: Look) -> Iterator[Finding]:
 
 def _let_through(turn: TurnRecord) -> bool:
     """Return whether something left that its judge did not pass; with `then` "fail" only that is said."""
+    from lemming.capabilities.judges.settings import LEFT_UNPASSED  # only where something was judged
+
     remarks = turn.report.remarks if turn.report else []
     return any(remark.startswith(LEFT_UNPASSED) for remark in remarks)
 

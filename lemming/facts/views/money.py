@@ -17,7 +17,7 @@ from lemming.journal.file import begun_journals
 from lemming.journal.ledger import AgentState, read_state
 from lemming.org.config import Config, credits_of, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.verification import JUDGES
+from lemming.plugins.shipped import JUDGES
 from lemming.tick.plan import takes_turns
 
 TICKS = 120

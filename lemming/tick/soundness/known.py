@@ -13,7 +13,6 @@ from lemming.base.jsontext import escaped, meant, nearest
 from lemming.base.patterns import is_named
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
-from lemming.org.verification import WhoJudges, judge_named
 from lemming.plugins.capabilities import missing_for_tool
 from lemming.plugins.shipped import PREFIXES
 from lemming.providers import is_channel, is_person
@@ -132,18 +131,6 @@ class WhatIsThere:
         known = [*self.tool_names, *{f"{name.partition('_')[0]}_*" for name in self.tool_names}]
         hint = missing_for_tool(pattern) or nearest(pattern, known) or "`lemming tools list`"
         return f'there is no tool "{pattern}"', hint
-
-    def why_no_judge(self, by: WhoJudges) -> tuple[str, str] | None:
-        """Return why nobody of that name can judge, and what to do; None when somebody may."""
-        who = judge_named(by)
-        known = [
-            *(self.names if who.kind != "model" else ()),
-            *(self.config.models if who.kind != "agent" else ()),
-        ]
-        if who.kind == "command" or who.name in known:
-            return None
-        what = {"agent": "agent", "model": "model key"}.get(who.kind, "agent and no model key")
-        return f'there is no {what} "{who.name}"', nearest(who.name, known) or f"there is {', '.join(known)}"
 
     def may_have_more_tools(self, patterns: Iterable[str]) -> bool:
         """Return whether tools of servers, whose arguments nobody knows, may be among those of patterns."""

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 def readers_of(said: Org | Agent) -> list[Capability]:
     """Return the capabilities that ship whose keys the settings, or a resume, have."""
-    if not said.further:
+    is_agent = isinstance(said, Agent)
+    members = said.team.members if isinstance(said, Agent) and said.team else ()
+    of_members = {key for member in members for key in member.further}
+    if not (said.further or of_members):
         return []
-    keys = ((it.name, it.resume if isinstance(said, Agent) else it.org) for it in SHIPPED.values())
-    return [capability(name) for name, own in keys if not own.keys().isdisjoint(said.further)]
+    keys = ((it.name, it.resume if is_agent else it.org, it.members) for it in SHIPPED.values())
+    return [
+        capability(name)
+        for name, own, of_one in keys
+        if not (own.keys().isdisjoint(said.further) and of_one.keys().isdisjoint(of_members))
+    ]

@@ -57,7 +57,6 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
     if missing := missing_for_provider(known.provider_of(agent.name)):
         yield Wrong("/model/key", missing, "take another model key")
     yield from _about_team(agent, known)
-    yield from _about_judges(agent, known)
     permissions, tools = agent.permissions, known.tool_names
     for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
         at = f"/permissions/tools/{index}"
@@ -82,15 +81,6 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
                 hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
                 at = f"/permissions/file_access/{key}/{index}"
                 yield Wrong(at, f'"{grant}" grants nothing: {why_not}', hint)
-
-
-def _about_judges(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
-    named = [("/verify/by", agent.verify)]
-    for index, member in enumerate(agent.team.members if agent.team else ()):
-        named.append((f"/team/ask/{index}/verify/by", member.verify))
-    for at, judge in named:
-        if judge and (why := known.why_no_judge(judge.by)):
-            yield Wrong(at, *why)
 
 
 def _about_team(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:

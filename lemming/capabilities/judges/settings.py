@@ -1,4 +1,4 @@
-"""What `verify` says of an agent, a delegation or a plan's step: who judges, by what, and what then. Pure.
+"""The key `verify` of a resume, of one of a team, of a plan's step: who judges, by what, and what then. Pure.
 
 Rules: docs/judges.md.
 """
@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from lemming.base.jsontext import nearest
 from lemming.files.documents import problems_of
 from lemming.files.fitting import Misfit, about, fit
+from lemming.org.resume import Agent, TeamMember
 
 WhoJudges = str | dict[str, str | list[str]]
 """An agent or a model key, or an object with one of agent, model and command."""
@@ -21,8 +22,7 @@ LEFT_UNPASSED = ("unverified: ", "let through: ")
 """How remarks begin on what left without having passed: with a tag, or without one."""
 DEFAULT_POLICY = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
 """What is judged by where nobody says otherwise."""
-JUDGES = "judges"
-"""What judges are called where it is by capability: in `AgentState.aside`, what they cost."""
+VERIFY = "verify"
 _KINDS = ("agent", "model", "command")
 
 
@@ -101,6 +101,21 @@ class JudgedBy:
     def as_json(self) -> dict[str, Any]:
         """Return it as a file says it."""
         return dict(vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfResume:
+    """What a resume says of judges."""
+
+    verify: JudgedBy | None = field(
+        default=None, metadata=about("Who must pass what it writes before it leaves; null: nobody.")
+    )
+
+
+def verify_of(said: Agent | TeamMember) -> JudgedBy | None:
+    """Return who judges what an agent, or one of a team when it is asked, writes; None: nobody."""
+    found: JudgedBy | None = said.further.get(VERIFY)
+    return found
 
 
 def judged_by_in(plain: Any, where: str) -> JudgedBy:

@@ -24,7 +24,6 @@ from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import Misfit, about, keyed
 from lemming.org import when
 from lemming.org.organisation import OrgPath
-from lemming.org.verification import WhoJudges, judge_named
 
 CASE_FILE = "case.json"
 SCRIPT_FILE = "answers.jsonl"
@@ -138,7 +137,9 @@ class CommandWanted:
 class JudgeWanted:
     """A model that passes or fails what was written. The same question is asked once only."""
 
-    by: WhoJudges = field(metadata=about('An agent, a model key, {"agent": name} or {"model": key}.'))
+    by: str | dict[str, str | list[str]] = field(
+        metadata=about('An agent, a model key, {"agent": name} or {"model": key}.')
+    )
     rubric: str = field(metadata=about("What it judges by.", min_length=1))
     entry: EntryWanted | None = field(default=None, metadata=about("Which entries it is shown."))
     file: str = field(default="", metadata=about("Which file of the organisation it is shown."))
@@ -347,6 +348,8 @@ def _wrong_inside(wanted: Any, place: str) -> Iterator[Wrong]:
 
 
 def _wrong_with_judge(wanted: JudgeWanted, place: str) -> Iterator[Wrong]:
+    from lemming.capabilities.judges.settings import judge_named  # only where a judge is wanted
+
     try:
         if judge_named(wanted.by).kind == "command":
             raise Misfit("a program is no judge here")
