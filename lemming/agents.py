@@ -131,7 +131,7 @@ class Survey:
         """Those whose team each agent belongs to, by its name; only the agents that are in one."""
         askers: dict[str, set[str]] = {}
         for name, agent in self.agents.items():
-            for member in agent.team.names if agent.team else ():
+            for member in agent.further["team"].names if "team" in agent.further else ():
                 askers.setdefault(member, set()).add(name)
         return {name: frozenset(found) for name, found in askers.items()}
 

@@ -46,6 +46,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
     "calendars": [{"model": {"key": "clock"}}],
     "channels": [{"model": {"key": "box"}}],
     "plans": [{"model": {"key": "plan"}}],
+    "requests": [{"team": {"ask": ["bob"]}}, {"turn": {"take": "one"}}],
     "skills": [{"skills": ["*"]}, {"guides": True}],
     "windows": [{"memory": {"max_tokens": 100}}],
 }

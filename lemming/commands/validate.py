@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lemming.agents import agent_folders
-from lemming.base.errors import ConfigError, CorruptState, LemmingError, Problem
+from lemming.base.errors import ConfigError, CorruptState, Problem
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
@@ -16,7 +16,6 @@ from lemming.commands.trust import load_settings
 from lemming.facts.capabilities import capability_problems_of_org
 from lemming.facts.case_checks import problems_of_cases
 from lemming.facts.checks import Opened, problems_of_agents, problems_of_config, share_of_each
-from lemming.facts.request_checks import problems_of_requests
 from lemming.facts.stranger_checks import problems_of_strangers
 from lemming.facts.structure_checks import problems_of_structure
 from lemming.org.config import Config
@@ -84,10 +83,7 @@ def problems_in(base: OrgPath, agent: str | None = None, opened: Opened | None =
         found += problems_of_strangers(base, config, agent)
         found += capability_problems_of_org(base, config, agent) if agent else []
         found += problems_of_structure(base, config, agent)
-    try:
-        return [*found, *problems_of_requests(base, agent)]
-    except LemmingError:  # it is among what was found
-        return found
+    return found
 
 
 def _about_counter(base: OrgPath, agent: str | None) -> list[Problem]:

@@ -207,7 +207,6 @@ def problems_of_resume(
     place = _Place(base, paths.resume_file(agent.name), raw)
     yield from _about_model(place, agent, config)
     yield from _about_readers(place, agent, folders)
-    yield from _about_team(place, agent, base, folders)
     yield from _about_retention(place, agent, config)
     yield from _about_time(place, agent, config)
     yield from _about_tools(place, agent, config, base)
@@ -252,23 +251,6 @@ def _about_time(place: _Place, agent: Agent, config: Config) -> Iterator[Problem
         yield place.problem(
             "/schedule/missed", '"missed" is about cron, and there is none', "add cron", severity="warning"
         )
-
-
-def _about_team(place: _Place, agent: Agent, base: OrgPath, folders: list[str]) -> Iterator[Problem]:
-    """Yield what is wrong with whom an agent may ask: each must be able to read the other."""
-    if agent.team is None:
-        return
-    others = survey_agents(base).agents
-    named = [(f"/team/ask/{index}", member.agent, True) for index, member in enumerate(agent.team.members)]
-    named += [(f"/team/hand_to/{index}", name, False) for index, name in enumerate(agent.team.hand_to)]
-    for pointer, name, is_asked in named:
-        if name in others and name != agent.name:
-            readers = [(others[name], agent), (agent, others[name])] if is_asked else [(others[name], agent)]
-            for reader, author in readers:
-                if not reader.may_read(author.name):
-                    hint = f'add "{author.name}" to read_outboxes in {paths.resume_file(reader.name)}'
-                    what = "what it asks" if author is agent else "the answers"
-                    yield place.problem(pointer, f"{reader.name} cannot read {what}", hint)
 
 
 def _about_retention(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:

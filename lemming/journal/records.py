@@ -125,7 +125,6 @@ class TurnStarted(Record):
     inputs: Inputs | None = None
     damaged: list[str] = []  # noqa: RUF012
     task: Annotated[Json, TaskJson] | None = None
-    out_of_reach: dict[str, str] = {}  # noqa: RUF012
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
     images: Annotated[list[dict[str, str]], list[ImageJson]] = []  # noqa: RUF012
     given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012

@@ -98,7 +98,13 @@ def _has_judges(asker: Any, payload: Mapping[str, Any]) -> bool:
 
 def has_judged_members(agent: Any) -> bool:
     """Return whether an agent has answers of one of its team judged."""
-    return agent.team is not None and any("verify" in it.further for it in agent.team.members)
+    return "team" in agent.further and any("verify" in it.further for it in agent.further["team"].members)
+
+
+def _may_ask(inputs: Any) -> Any:
+    """Return whether a turn is asked for something, was, or may ask: its team, or persons for a part."""
+    is_begun = inputs.task or inputs.open_requests or inputs.state.requests or "team" in inputs.agent.further
+    return is_begun or any(name not in LISTED or LISTED[name].requests for name in inputs.given)
 
 
 def _judged_by_gates(settings: Any, agents: Any) -> bool:
@@ -122,7 +128,7 @@ SHIPPED: Mapping[str, TableLine] = {
             turn=("max_approvals",),
             commands=("approvals", "approve", "deny"),
             requests=("call", "gate"),
-            needs=("gates",),
+            needs=("gates", REQUESTS),
             begins=True,
             used=_asks_persons,
         ),
@@ -152,6 +158,7 @@ SHIPPED: Mapping[str, TableLine] = {
             "lemming.capabilities.judges.capability:Judges",
             resume={"verify": "lemming.capabilities.judges.settings:OfResume"},
             members={"verify": "lemming.capabilities.judges.settings:judged_by_in"},
+            needs=(REQUESTS,),
             is_asked_for=_has_judges,
             reaches=lambda _, agents: any("verify" in it.further or has_judged_members(it) for it in agents),
         ),
@@ -190,9 +197,18 @@ SHIPPED: Mapping[str, TableLine] = {
             formats={"plan": "lemming.capabilities.plans.format:AgentPlan"},
             removes=("agents/*/memory/run-*.json",),
             commands=("plans",),
-            needs=("answers", "judges"),
+            needs=("answers", "judges", REQUESTS),
             takes_part=lambda inputs: inputs.model.provider == "plan",
             reaches=lambda config, _: any(it.provider == "plan" for it in config.models.values()),
+        ),
+        TableLine(
+            REQUESTS,
+            "lemming.capabilities.requests.capability:Requests",
+            resume={"team": "lemming.capabilities.requests.settings:OfResume"},
+            turn=("take",),
+            commands=("answer", "ask", "cancel", "chat", "requests", "waiting"),
+            is_asked_for=lambda *_: True,
+            takes_part=_may_ask,
         ),
         TableLine(
             "skills",
@@ -223,16 +239,9 @@ SHIPPED: Mapping[str, TableLine] = {
 """Those that are a folder each, which may be absent."""
 
 
-def _may_ask(inputs: Any) -> Any:
-    """Return whether a turn is asked for something, was, or may ask: its team, or persons for a part."""
-    is_begun = inputs.task or inputs.open_requests or inputs.state.requests
-    return is_begun or inputs.agent.team or inputs.given
-
-
 WITHIN: Mapping[str, TableLine] = {
     it.name: it
     for it in (
-        TableLine(REQUESTS, "lemming.capabilities.requests.capability:Requests", takes_part=_may_ask),
         TableLine(
             "strategies",
             "lemming.capabilities.strategies.capability:Strategies",

@@ -249,7 +249,7 @@ def named_twice(
         problems: list[Problem] = []
         for each in own:
             problems += take(known, each.by_agent.get(agent, {}), f" for {agent}")
-        for name in sorted(names_of_team(agents.get(agent)) & known.keys()):
+        for name in sorted(turn_tools(agents.get(agent)) & known.keys()):
             both = f"that of {known[name]}, and that of the team of {agent}"
             problems.append(_twice(f'two tools are called "{name}": {both}', known[name]))
         if problems:
@@ -263,9 +263,10 @@ def _twice(message: str, origin: str) -> Problem:
     return Problem(message, file, *((int(line), 1) if line.isdigit() else (0, 0)), hint=hint)
 
 
-def names_of_team(agent: Agent | None) -> set[str]:
-    """Return what the tools are called with which an agent asks its team and hands on to it."""
-    if agent is None or agent.team is None:
-        return set()
-    asked = {f"ask_{member.name}" for member in agent.team.members}
-    return asked | {f"hand_to_{name}" for name in agent.team.hand_to}
+def turn_tools(agent: Agent | None) -> set[str]:
+    """Return what tools are called that are of an agent's turns alone: no calls of these leave a turn.
+
+    A value of a key that capabilities read says so, as its `turn_tools`.
+    """
+    values = agent.further.values() if agent else ()
+    return {name for value in values for name in getattr(value, "turn_tools", ())}

@@ -39,9 +39,7 @@ from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.places import ToShow
 from lemming.turn.prepared import Prepared, prepared_for
 from lemming.turn.prompt import SITUATIONS, Seen
-from lemming.turn.reach import out_of_reach
 from lemming.turn.serving import serving_of
-from lemming.turn.team import answered_results
 from lemming.turn.values import TurnInputs
 
 Held = Mapping[str, bytes]
@@ -93,7 +91,9 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     shown = prepared.shows(Showing(task, inbox, memories, tell(task), labels))
     task, inbox = shown.task, shown.inbox
     added = prepared.sections()
-    opening = now.org.own(Openings).of(now, agent, entry, allocation, added, prepared.forms(task, asked))
+    opening = now.org.own(Openings).of(
+        now, agent, entry, allocation, added, prepared.forms(task, asked), prepared.tools
+    )
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
         agent=agent,
@@ -121,7 +121,6 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         from lemming.turn.images import images_shown  # only for models that take images
 
         images = images_shown(agent, now.org.base, task, inbox, held)
-    may_hand_on = agent.team is not None and bool(agent.team.hand_to)
     inputs = TurnInputs(
         agent=agent,
         tick=now.tick,
@@ -135,9 +134,8 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=fingerprint,
-        task=serving_of(task, at=now.at, may_hand_on=may_hand_on) if task else None,
+        task=serving_of(task, at=now.at, may_hand_on=prepared.may_hand_on()) if task else None,
         open_requests={request.identity: request.agent for request in asked},
-        out_of_reach=out_of_reach(now, agent, task) if agent.team else {},
         images=images,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         given=prepared.given(),
@@ -152,8 +150,7 @@ def _results_told(
     """Return the results of earlier calls that a turn's prompt shows."""
     if task is None:
         return earlier
-    results = [*earlier, *answered_results(task.begun.results, task.asked, labels)]
-    return prepared.told(task, results)
+    return prepared.told(task, [*earlier, *task.begun.results], labels)
 
 
 def _entries_of(task: Task) -> list[str]:

@@ -25,7 +25,6 @@ from lemming.tools.toolset import Toolset
 from lemming.turn.actions import STEPS, action_schema, actions_of
 from lemming.turn.prompt import OPENINGS
 from lemming.turn.reply_schemas import Form, brief_schema, reply_schema
-from lemming.turn.team import team_tools
 
 T = TypeVar("T")
 IN_THE_OPENING = ("instructions", "examples")
@@ -125,12 +124,13 @@ class Openings:
         agent: Agent,
         entry: ModelEntry,
         allocation: AgentCredits,
-        added: tuple[str, ...] = (),
-        forms: Sequence[Form] = (),
+        added: tuple[str, ...],
+        forms: Sequence[Form],
+        turn_tools: Callable[[], Iterable[Tool]],
     ) -> Opening:
         """Return the agent's opening, made anew when anything that it follows from is not the very same.
 
-        `forms`: those of the turn's entries.
+        `forms`: those of the turn's entries; `turn_tools`: of tools, those that follow from the resume.
         """
         plugins = now.config.org.plugins
         provider = provider_class(entry.provider, plugins)
@@ -145,7 +145,9 @@ class Openings:
         key = provider, entry.provider, how, compact(entry.options), tuple(plugins)
         if key not in self._abilities:
             self._abilities[key] = _abilities_of(entry, self._base, plugins)
-        opening = _make_opening(basis, added, forms, now, agent, entry, allocation, self._abilities[key])
+        opening = _make_opening(
+            basis, added, forms, turn_tools, now, agent, entry, allocation, self._abilities[key]
+        )
         self._known[agent.name] = opening
         return opening
 
@@ -154,6 +156,7 @@ def _make_opening(
     basis: tuple[object, ...],
     added: tuple[str, ...],
     forms: Sequence[Form],
+    turn_tools: Callable[[], Iterable[Tool]],
     now: Surroundings,
     agent: Agent,
     entry: ModelEntry,
@@ -161,7 +164,7 @@ def _make_opening(
     can: _Abilities,
 ) -> Opening:
     settings = now.config.org
-    tools = (*now.toolset.allowed(agent, settings).values(), *team_tools(agent).values())
+    tools = (*now.toolset.allowed(agent, settings).values(), *turn_tools())
     limits, defaults = agent.turn, settings.defaults.turn
     told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
     messages = OPENINGS[entry.prompt](told, None if can.calls_tools else tools)

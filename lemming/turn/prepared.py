@@ -17,7 +17,8 @@ from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.uses import habits_of, named_by
 from lemming.plugins.capabilities import capability, in_order
-from lemming.plugins.shipped import ASKED_FOR, SHIPPED
+from lemming.plugins.shipped import ASKED_FOR, REQUESTS, SHIPPED
+from lemming.tools import Tool
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.moments import Moment, Showing
 from lemming.turn.opening import Surroundings
@@ -92,11 +93,21 @@ class Prepared:
             found |= each.ends(begun, read, entries_of, is_heard)
         return found
 
-    def told(self, task: Task, results: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    def told(
+        self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
+    ) -> Sequence[Mapping[str, Any]]:
         """Return the results of earlier calls as the turn is told of them."""
         for each in self._all:
-            results = each.told(task, results)
+            results = each.told(task, results, labels)
         return results
+
+    def tools(self) -> list[Tool]:
+        """Return the tools that are of the agent's turns alone."""
+        return [tool for it in self._all for tool in it.tools()]
+
+    def may_hand_on(self) -> bool:
+        """Return whether what is asked may be handed on."""
+        return any(it.may_hand_on() for it in self._all)
 
     def looks(self, offered: ToShow) -> ToShow:
         """Return what the turn may be shown."""
@@ -214,7 +225,7 @@ def prepared_for(moment: Moment) -> Prepared:
     if moment.state.kept:
         names = names | (moment.state.kept.keys() & SHIPPED.keys())
     for begun in moment.state.requests:
-        names = names.union(name for asked in begun.asked for name in asked.held)
+        names = names.union({REQUESTS}, (name for asked in begun.asked for name in asked.held))
     if not names:
         return NOTHING_PREPARED
     return Prepared(_prepared(names, moment))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lemming.files.fields import Json
@@ -12,6 +12,7 @@ from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
+from lemming.tools import Tool
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.moments import Moment, Showing
 from lemming.turn.places import LetsIn, ToShow
@@ -78,7 +79,9 @@ class Preparation:
         """Return how requests have ended that hold something of its, of what is open (`mail.tasks.Holds`)."""
         return {}
 
-    def told(self, task: Task, results: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    def told(
+        self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
+    ) -> Sequence[Mapping[str, Any]]:
         """Return the results of earlier calls, in their places, as the turn is told of them."""
         return results
 
@@ -89,6 +92,18 @@ class Preparation:
     def shows(self, shown: Showing) -> Showing:
         """Return what the turn is to be shown; those asked later see what this one leaves."""
         return shown
+
+    def tools(self) -> Iterable[Tool]:
+        """Return tools that are of the turn alone: its part `takes` what calls them.
+
+        Asked only where the agent's resume, the settings or the tools are not as they were: they follow from
+        these.
+        """
+        return ()
+
+    def may_hand_on(self) -> bool:
+        """Return whether what is asked may be handed on: then the turn has all of it."""
+        return False
 
     def sections(self) -> Sequence[str]:
         """Return sections of the prompt that stand after the agent's instructions."""

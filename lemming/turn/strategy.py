@@ -15,11 +15,11 @@ from lemming.base.errors import ContractError, Outcome, OutOfCredits
 from lemming.base.json_schema import misfits
 from lemming.journal.report import End
 from lemming.providers import Message
+from lemming.tools.toolset import turn_tools
 from lemming.turn.actions import responses
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import correction, native_results, results_message, results_values
 from lemming.turn.repeats import HINT
-from lemming.turn.team import team_tools
 from lemming.turn.values import Answer
 
 REPLY_CHARS_QUOTED = 4000
@@ -145,7 +145,7 @@ class Turn:
     def call(self, tool: str, args: dict[str, Any]) -> Generator[Step, Any, Called]:
         """Call a tool by the agent's permissions; what it gave is for the strategy, the model is not told."""
         draft = self._draft
-        if tool in team_tools(draft.inputs.agent):
+        if tool in turn_tools(draft.inputs.agent):
             raise ValueError(f"{tool} asks another agent: that is for a reply")
         before = len(draft.results)
         draft.untold.add(before)

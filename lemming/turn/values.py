@@ -46,8 +46,6 @@ class TurnInputs:
     """The request that the turn is for; None: for its inbox."""
     open_requests: dict[str, str] = field(default_factory=dict)
     """Who asked, by the identity of the open requests that the prompt shows beside others."""
-    out_of_reach: dict[str, str] = field(default_factory=dict)
-    """Why tools that ask the team cannot reach it, by their names."""
     images: list[dict[str, str]] = field(default_factory=list)
     """Images attached to what the prompt shows, `{"path", "sha256"}`, for a model that takes them."""
     given: dict[str, dict[str, Any]] = field(default_factory=dict)

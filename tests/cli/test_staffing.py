@@ -54,8 +54,7 @@ def test_a_team_is_one_flag_and_the_three_settings_that_agree_are_written(
     assert lemming("agents", "new", "scout", "--asked-by", "lead", "--model", "scripted").status == 0
     lead, scout = load_agent(base, "lead"), load_agent(base, "scout")
     assert (lead.permissions.read_outboxes, scout.permissions.read_outboxes) == (["human", "scout"], ["lead"])
-    assert lead.team is not None
-    assert [member.agent for member in lead.team.members] == ["scout"]
+    assert [member.agent for member in lead.further["team"].members] == ["scout"]
     assert scout.schedule.wake == "addressed"
     ran = lemming("agents", "new", "chief", "--ask", "scout,lead", "--read", "human", "--model", "scripted")
     assert ran.status == 0
@@ -63,8 +62,7 @@ def test_a_team_is_one_flag_and_the_three_settings_that_agree_are_written(
     assert load_agent(base, "scout").permissions.read_outboxes == ["lead", "chief"]
     chief = load_agent(base, "chief")
     assert chief.permissions.read_outboxes == ["human", "scout", "lead"]
-    assert chief.team is not None
-    assert [member.agent for member in chief.team.members] == ["scout", "lead"]
+    assert [member.agent for member in chief.further["team"].members] == ["scout", "lead"]
     assert lemming("validate").status == 0
 
 

@@ -84,7 +84,7 @@ BLOCKS: dict[str, tuple[dict[str, Any], str]] = {
     "another case": ({"Gates": []}, "/Gates"),
     "the wrong place": ({"max_credits": 0}, "/max_credits"),
 }  # fmt: skip
-BROUGHT = {"gates": "gates", "output": "answers", "verify": "judges"}
+BROUGHT = {"gates": "gates", "output": "answers", "team": "requests", "verify": "judges"}
 """Keys of capabilities, which may not be here."""
 
 

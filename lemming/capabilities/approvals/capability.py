@@ -28,6 +28,7 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.turn.draft import Draft
+from lemming.turn.labels import Labels
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import Holder
 from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
@@ -143,7 +144,9 @@ class ApprovalsPreparation(Preparation):
         mail = self.moment.now.mail
         return ends_of(begun, mail.tick, mail.at, read, entries_of, is_heard)
 
-    def told(self, task: Task, results: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    def told(
+        self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
+    ) -> Sequence[Mapping[str, Any]]:
         """Return the results of earlier calls, as they were decided about."""
         return told(task, results)
 

@@ -143,7 +143,7 @@ class Reaching:
         tools = self._tools(agent)
         words = self.words_at(name)
         in_reach = {tool.name for tool in tools}
-        team = agent.team
+        team = agent.further.get("team")
         anywhere = [tool for tool in tools if ANYWHERE in tool.writes(agent, settings)]
         unsaid = [tool.name for tool in anywhere if not isinstance(tool, EngineTool)]
         places = self._telling.places_of(name)

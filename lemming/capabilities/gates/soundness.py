@@ -72,7 +72,7 @@ def _about_tools(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if not (why := known.why_no_tool(pattern)):
             continue
-        if any(is_named(name, pattern) for name in known.team_names):
+        if any(is_named(name, pattern) for name in known.turn_tools):
             hint = 'use {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
             yield Wrong(at, f'"{pattern}" asks the team, or hands on: that is an entry, and no call', hint)
         else:
@@ -205,7 +205,7 @@ def _values_of(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) 
         case "provider":
             return {entry.provider for entry in known.config.models.values()}
         case "tool" if known.toolset is not None:
-            return {*known.tool_names, *known.team_names}
+            return {*known.tool_names, *known.turn_tools}
         case "what":
             return WHAT.get(gate.at)
         case "kind":

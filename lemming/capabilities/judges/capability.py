@@ -17,6 +17,7 @@ from lemming.capabilities.judges.checks import (
 from lemming.capabilities.judges.judge import entry_of_command, judges_of
 from lemming.capabilities.judges.verified import verified
 from lemming.capabilities.judges.withdrawing import Own
+from lemming.capabilities.requests.team import team_tools
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.report import End
@@ -32,7 +33,6 @@ from lemming.turn.draft import Draft
 from lemming.turn.replies import NOT_ANSWERED
 from lemming.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
 from lemming.turn.strategy import Steps, Turn
-from lemming.turn.team import team_tools
 
 
 class Judges(Capability):

@@ -14,6 +14,7 @@ from lemming.base import paths
 from lemming.base.errors import DiskError, LemmingError, PermissionDenied, Problem
 from lemming.base.jsontext import nearest
 from lemming.capabilities.judges.settings import JudgedBy, WhoJudges, judge_named, verify_of
+from lemming.capabilities.requests.settings import team_of
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
@@ -39,7 +40,8 @@ def judges_named_by(agent: Agent) -> Iterator[tuple[str, str, JudgedBy]]:
     """Yield where an agent's resume names who judges, as a pointer, whose answers, and who does."""
     if own := verify_of(agent):
         yield "/verify", agent.name, own
-    for index, member in enumerate(agent.team.members if agent.team else ()):
+    team = team_of(agent)
+    for index, member in enumerate(team.members if team else ()):
         if said := verify_of(member):
             yield f"/team/ask/{index}/verify", member.agent, said
 

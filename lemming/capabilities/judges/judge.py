@@ -29,6 +29,7 @@ from lemming.capabilities.judges.settings import (
     judged_by_in,
     verify_of,
 )
+from lemming.capabilities.requests.settings import team_of
 from lemming.files.documents import value_of
 from lemming.journal.report import Judged, Judgement
 from lemming.mail.tasks import Task
@@ -115,8 +116,8 @@ def _asked_for(
     now: Surroundings, asker: Agent, agent: Agent, payload: Mapping[str, Any]
 ) -> Iterator[JudgedBy]:
     """Yield what who asked wants of the answer. In an entry it counts where people wrote it, and no model."""
-    if asker.team:
-        yield from (said for it in asker.team.members if it.agent == agent.name and (said := verify_of(it)))
+    if team := team_of(asker):
+        yield from (said for it in team.members if it.agent == agent.name and (said := verify_of(it)))
     if "verify" in payload and habits_of(asker, now.config).is_written:
         try:
             yield judged_by_in(payload["verify"], "verify")

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from lemming.base.contract import ToolCall
-from lemming.base.errors import ContractError, LemmingError, ToolError, is_final, name_of
+from lemming.base.errors import ContractError, LemmingError, Problem, ToolError, is_final, name_of
+from lemming.capabilities.requests.delegating import delegate
+from lemming.capabilities.requests.reach import out_of_reach
+from lemming.capabilities.requests.settings import team_of
+from lemming.capabilities.requests.team import answered_results, team_tools
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
 from lemming.journal.report import End, Status
 from lemming.mail.references import named_in
+from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
+from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
+from lemming.org.resume import Agent
 from lemming.plugins.shipped import REQUESTS
-from lemming.turn.delegating import delegate
+from lemming.tick.soundness.known import WhatIsThere
+from lemming.tools import Tool
 from lemming.turn.draft import Draft
 from lemming.turn.ending import GOES_ROUND, is_applied, last_round
-from lemming.turn.seams import Capability, TurnPart
+from lemming.turn.labels import Labels
+from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 from lemming.turn.serving import LEAST_TURNS, MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, Serving
-from lemming.turn.team import team_tools
 
 
 def given_up(draft: Draft, why: str, at: str = "") -> list[OutboxEntry]:
@@ -38,6 +50,62 @@ class Requests(Capability):
     def part(self, draft: Draft, given: Json) -> TurnPart:
         """Return its part in a turn."""
         return RequestsPart(self.name, draft, given)
+
+    def prepare(self, moment: Moment) -> Preparation:
+        """Return whom the turn may ask, and what came of what was asked."""
+        return RequestsPreparation(moment)
+
+    def wrong_with(self, agent: Agent | None, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
+        """Yield those who can never be in a team."""
+        if agent is not None and (team := team_of(agent)):
+            from lemming.capabilities.requests.checks import wrong_with_team
+
+            yield from wrong_with_team(agent, team, known)
+
+    def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+        """Yield those of a team who cannot read what they are asked, and whose answers are not read."""
+        if agent is not None and (team := team_of(agent)):
+            from lemming.capabilities.requests.checks import problems_of_team
+
+            yield from problems_of_team(base, agent, team)
+
+    def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield a warning for each open request that reaches nobody, or whose answers nobody gets."""
+        from lemming.capabilities.requests.checks import problems_of_requests
+
+        with suppress(LemmingError):  # it is told of elsewhere
+            yield from problems_of_requests(base, only)
+
+
+class RequestsPreparation(Preparation):
+    """Whom an agent may ask, as a turn of its is put together, and what came of what it has asked."""
+
+    _task: Task | None = None
+
+    def tools(self) -> Iterable[Tool]:
+        """Return the tools with which the agent asks its team, and hands on."""
+        return team_tools(self.moment.agent).values()
+
+    def may_hand_on(self) -> bool:
+        """Return whether there is anybody to hand on to."""
+        team = team_of(self.moment.agent)
+        return team is not None and bool(team.hand_to)
+
+    def told(
+        self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the results of calls, with the answers in their places that have come since."""
+        return answered_results(results, task.asked, len(results) - len(task.begun.results), labels)
+
+    def shows(self, shown: Showing) -> Showing:
+        """Take note of what the turn is for."""
+        self._task = shown.task
+        return shown
+
+    def given(self) -> Json:
+        """Return which of the tools would reach nobody, and why."""
+        found = out_of_reach(self.moment.now, self.moment.agent, self._task)
+        return {"out_of_reach": found} if found else {}
 
 
 class RequestsPart(TurnPart):
@@ -65,7 +133,7 @@ class RequestsPart(TurnPart):
     def takes(self, call: ToolCall, at: str) -> bool:
         """Ask one of the team, or hand the request on to it, where a call says so."""
         if (tool := self._team.get(call.tool)) is not None:
-            delegate(self.draft, tool, call, at)
+            delegate(self.draft, tool, call, at, self.given.get("out_of_reach", {}))
         return tool is not None
 
     # --- how it ends --------------------------------------------------------------------------

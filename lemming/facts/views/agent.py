@@ -213,7 +213,7 @@ def _readers(org: Organisation, name: str) -> dict[str, Any]:
     return {
         "reads": found.permissions.read_outboxes if found else [],
         "read_by": [other for other, each in agents.items() if each.may_read(name)],
-        "asks": sorted(found.team.names) if found and found.team else [],
+        "asks": sorted(found.further["team"].names) if found and "team" in found.further else [],
     }
 
 

@@ -175,9 +175,9 @@ def _all_of(reader: str, survey: Survey, shown: Mapping[Pair, int]) -> Iterable[
 def _asks(survey: Survey, traffic: _Traffic) -> Iterator[Arrow]:
     """Yield who may ask or hand on to whom, and who has."""
     for name, agent in survey.agents.items():
-        if agent.team:
-            traffic.asked.update({(name, member.agent): 0 for member in agent.team.members})
-            traffic.handed.update({(name, other): 0 for other in agent.team.hand_to})
+        if team := agent.further.get("team"):
+            traffic.asked.update({(name, member.agent): 0 for member in team.members})
+            traffic.handed.update({(name, other): 0 for other in team.hand_to})
     known = survey.agents.keys()
     yield from (Arrow(*pair, "asks", count) for pair, count in traffic.asked.items() if {*pair} <= known)
     yield from (Arrow(*pair, "hands", count) for pair, count in traffic.handed.items() if {*pair} <= known)

@@ -17,7 +17,7 @@ from lemming.plugins.capabilities import missing_for_tool
 from lemming.plugins.shipped import PREFIXES
 from lemming.providers import is_channel, is_person
 from lemming.tools import Tool, why_no_server
-from lemming.tools.toolset import Toolset, names_of_team
+from lemming.tools.toolset import Toolset, turn_tools
 
 _SAME = {"is", "is_not"}
 _AMONG = {"in", "not_in"}
@@ -81,9 +81,9 @@ class WhatIsThere:
         return frozenset(name for each in (tools or (), *own) for name in each)
 
     @cached_property
-    def team_names(self) -> frozenset[str]:
+    def turn_tools(self) -> frozenset[str]:
         """What is called ask_... and hand_to_...: entries, and no calls."""
-        return frozenset(name for agent in self.survey.agents.values() for name in names_of_team(agent))
+        return frozenset(name for agent in self.survey.agents.values() for name in turn_tools(agent))
 
     def tools_of(self, agent: Agent | None) -> Mapping[str, Tool] | None:
         """Return the tools there are for an agent (None: for one at least), but for those of servers."""

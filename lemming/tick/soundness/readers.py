@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def readers_of(said: Org | Agent) -> list[Capability]:
     """Return the capabilities that ship whose keys the settings, or a resume, have."""
-    is_agent = isinstance(said, Agent)
-    members = said.team.members if isinstance(said, Agent) and said.team else ()
-    of_members = {key for member in members for key in member.further}
-    if not (said.further or of_members):
+    if not said.further:
         return []
+    is_agent = isinstance(said, Agent)
+    members = said.further["team"].members if is_agent and "team" in said.further else ()
+    of_members = {key for member in members for key in member.further}
     keys = ((it.name, it.resume if is_agent else it.org, it.members) for it in SHIPPED.values())
     return [
         capability(name)

@@ -1,4 +1,4 @@
-"""Teams, grants and allocations that are about nobody and nothing here. Only what is sure."""
+"""Grants and allocations that are about nobody and nothing here. Only what is sure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wrong_with_allocations(known: WhatIsThere) -> Iterator[Wrong]:
 
 
 def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
-    """Yield what an agent's team and grants name and nobody understands.
+    """Yield what an agent's grants name and nobody understands.
 
     A tool or an agent in a grant that is not there may come later, and grants nothing till then: it is only
     told of elsewhere, unless it is one that is there, with a slip.
@@ -56,7 +56,6 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
             yield Wrong(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
     if missing := missing_for_provider(known.provider_of(agent.name)):
         yield Wrong("/model/key", missing, "take another model key")
-    yield from _about_team(agent, known)
     permissions, tools = agent.permissions, known.tool_names
     for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
         at = f"/permissions/tools/{index}"
@@ -81,16 +80,3 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
                 hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
                 at = f"/permissions/file_access/{key}/{index}"
                 yield Wrong(at, f'"{grant}" grants nothing: {why_not}', hint)
-
-
-def _about_team(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
-    if agent.team is None:
-        return
-    named = [(f"/team/ask/{index}", member.agent) for index, member in enumerate(agent.team.members)]
-    named += [(f"/team/hand_to/{index}", name) for index, name in enumerate(agent.team.hand_to)]
-    for at, name in named:
-        if name == agent.name:
-            yield Wrong(at, "an agent is not in its own team", "take it out")
-        elif name not in known.names and not agent.team.may_be_absent:
-            hint = f"{nearest_agent(name, known.names)}; {_LATER}"
-            yield Wrong(at, f'there is no agent "{name}"', hint)

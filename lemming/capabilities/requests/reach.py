@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lemming.agents import Agent
+from lemming.capabilities.requests.team import team_tools
 from lemming.mail.references import name_in
 from lemming.mail.tasks import Task
 from lemming.turn.opening import Surroundings
-from lemming.turn.team import team_tools
 
 
 def out_of_reach(now: Surroundings, agent: Agent, task: Task | None) -> dict[str, str]:

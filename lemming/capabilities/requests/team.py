@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from lemming.base.errors import ToolError
 from lemming.base.jsontext import to_line
+from lemming.capabilities.requests.settings import team_of
 from lemming.journal.begun import said_of_end
 from lemming.mail.answers import ENVELOPE
 from lemming.mail.tasks import Ended
@@ -62,13 +63,14 @@ _HOW = (
 
 def team_tools(agent: Agent) -> dict[str, TeamTool]:
     """Return the tools with which an agent asks its team and hands requests on, by name."""
-    if agent.team is None:
+    team = team_of(agent)
+    if team is None:
         return {}
     tools: dict[str, TeamTool] = {}
-    for member in agent.team.members:
+    for member in team.members:
         what = member.description or f"Ask {member.agent}."
         tools[f"ask_{member.name}"] = _made(_Ask, f"ask_{member.name}", f"{what} {_HOW}", member.agent)
-    for name in agent.team.hand_to:
+    for name in team.hand_to:
         text = (
             f"Hand what you were asked on to {name}, who answers it in your place. Nothing after it is done."
         )
@@ -86,10 +88,13 @@ CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this ans
 
 
 def answered_results(
-    results: Sequence[Mapping[str, Any]], asked: Sequence[Ended], labels: Labels = PLAIN
+    results: Sequence[Mapping[str, Any]], asked: Sequence[Ended], first: int, labels: Labels = PLAIN
 ) -> list[Mapping[str, Any]]:
-    """Return the results of a turn's calls with the answers in their places that have come since."""
-    by_call = {ended.asked.call - 1: ended for ended in asked if ended.asked.call}
+    """Return the results of a turn's calls with the answers in their places that have come since.
+
+    `first`: the place of the first to which one may be the answer.
+    """
+    by_call = {first + ended.asked.call - 1: ended for ended in asked if ended.asked.call}
     return [
         labels.ended(ended, as_shown(result["tool"], result["args"], _result_of(ended)))
         if (ended := by_call.get(place))

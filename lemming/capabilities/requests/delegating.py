@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import ToolError
+from lemming.capabilities.requests.settings import team_of
+from lemming.capabilities.requests.team import TeamTool
 from lemming.tools import ToolResult
 from lemming.turn.serving import OWN_ACCOUNT
-from lemming.turn.team import TeamTool
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
 
 
-def delegate(draft: Draft, tool: TeamTool, call: ToolCall, at: str) -> None:
-    """Ask one of the team, or hand the request on to it: stage the entry, or tell the model why not."""
+def delegate(draft: Draft, tool: TeamTool, call: ToolCall, at: str, out_of_reach: Mapping[str, str]) -> None:
+    """Ask one of the team, or hand the request on to it: stage the entry, or tell the model why not.
+
+    `out_of_reach`: why tools would reach nobody, by their names.
+    """
     try:
         args = tool.check(call.args)
     except ToolError as error:
         draft.refuse(call, ToolResult(False, str(error), outcome=error.outcome))
         return
-    if why := _why_not(draft, tool):
+    if why := out_of_reach.get(tool.name, "") or _why_not(draft, tool):
         draft.refuse(call, ToolResult(False, why, outcome="refused"))
         return
     message = args.pop("message")
@@ -41,10 +46,8 @@ def delegate(draft: Draft, tool: TeamTool, call: ToolCall, at: str) -> None:
 
 def _why_not(draft: Draft, tool: TeamTool) -> str:
     """Return why one of the team cannot be asked now, or handed the request; empty when it can."""
-    team, task, name = draft.inputs.agent.team, draft.task or OWN_ACCOUNT, draft.inputs.agent.name
+    team, task, name = team_of(draft.inputs.agent), draft.task or OWN_ACCOUNT, draft.inputs.agent.name
     assert team, "its tools follow from it"
-    if tool.name in draft.inputs.out_of_reach:
-        return draft.inputs.out_of_reach[tool.name]
     if not draft.room:
         return f"the turn may write no more than {draft.inputs.agent.turn.max_entries} entries"
     if tool.hands_on:
