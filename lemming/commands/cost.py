@@ -11,7 +11,7 @@ from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import counted, show, show_json, show_table, tell
+from lemming.commands.screen import counted, show, show_json, show_table, tell, told_as_it_goes
 from lemming.facts.costs import Cost, Costs, costs_by
 
 GROUPS = ("agent", "model", "request", "tick", "day")
@@ -47,7 +47,8 @@ def cost(
         )
     if as_csv and as_json:
         raise UsageError("--csv and --json are two forms of the same", hint="give one of them")
-    found = costs_by(find_org(ctx), by, since=since)  # type: ignore[arg-type]  # one of the groups
+    with told_as_it_goes("adding up") as progress:
+        found = costs_by(find_org(ctx), by, since=since, progress=progress)  # type: ignore[arg-type]
     if as_json:
         _show_json(found)
     elif as_csv:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +11,7 @@ from lemming.commands.backup import size_in_words
 from lemming.commands.following import Ticks
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import counted, one_line, show, show_json, tell, tell_on_last_line
-
-SAYS_EVERY_S = 5.0
+from lemming.commands.screen import counted, one_line, show, show_json, tell, told_as_it_goes
 
 
 def report(
@@ -42,9 +37,8 @@ def report(
     """
     from lemming.dashboard.report import write_report
 
-    made = write_report(find_org(ctx), html, ticks, progress=_progress())
-    if sys.stderr.isatty():
-        tell_on_last_line()
+    with told_as_it_goes("writing") as progress:
+        made = write_report(find_org(ctx), html, ticks, progress=progress)
     page = made.folder / "index.html"
     if as_json:
         facts = {"folder": str(made.folder), "page": str(page), "files": made.files}
@@ -56,18 +50,3 @@ def report(
     tell(f"{span}; {counted(len(made.files), 'file')}, {size_in_words(made.total_bytes)}")
     for text in made.left_out:
         tell(f"left out: {one_line(text, 200)}", style="yellow")
-
-
-def _progress() -> Callable[[str], None]:
-    """Return what says on standard error what is being written: on a terminal in one line, else seldom."""
-    if sys.stderr.isatty():
-        return lambda what: tell_on_last_line(f"writing {what} ...")
-    said = time.monotonic()
-
-    def every_few_seconds(what: str) -> None:
-        nonlocal said
-        if time.monotonic() - said >= SAYS_EVERY_S:
-            said = time.monotonic()
-            tell(f"writing {what} ...")
-
-    return every_few_seconds

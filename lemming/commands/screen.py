@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
@@ -22,6 +23,7 @@ Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _WIDTH_OF_A_FILE = 160
 _NARROWEST_COLUMN = 16
+_MOVES_EVERY_S, _SAYS_EVERY_S = 0.1, 5.0
 
 # Where a style begins and ends, until the text is written: nobody else can know the mark of this process.
 _MARK = os.urandom(8).hex()
@@ -77,6 +79,22 @@ def tell_text(text: str) -> None:
 def tell_on_last_line(text: str = "") -> None:
     """Replace what stands on the last line of a terminal, and stay there; without a text, clear it."""
     _write(f"{_CLEAR_LINE}{_safe(text)}", sys.stderr)
+
+
+@contextlib.contextmanager
+def told_as_it_goes(verb: str) -> Iterator[Callable[[str], None]]:
+    """Give what says how far a block has come: on a terminal in its last line, else every few seconds."""
+    is_terminal, last = sys.stderr.isatty(), time.monotonic()
+
+    def progress(what: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= (_MOVES_EVERY_S if is_terminal else _SAYS_EVERY_S):
+            last = time.monotonic()
+            (tell_on_last_line if is_terminal else tell)(f"{verb} {what} ...")
+
+    yield progress
+    if is_terminal:
+        tell_on_last_line()
 
 
 @contextlib.contextmanager
@@ -193,23 +211,24 @@ def _write(text: str, stream: TextIO) -> None:
 
 def show_cut(text: str, style: Style = "plain") -> None:
     """Print a line of data in a style; on a terminal, cut to its width."""
+    show(painted(_cut(text), style))
+
+
+def _cut(text: str) -> str:
     limit = width_of(sys.stdout)
-    is_cut = sys.stdout.isatty() and len(text) > limit
-    show(painted(text[: limit - 1] + "…" if is_cut else text, style))
+    return text[: limit - 1] + "…" if sys.stdout.isatty() and len(text) > limit else text
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print aligned columns; on a terminal the widest are cut so that all fit."""
-    first, *others = _aligned([headings, *rows])
-    show_cut(first, "bold")
-    for line in others:
-        show_cut(line)
+    first, *others = map(_cut, _aligned([headings, *rows]))
+    show_text("\n".join((painted(first, "bold"), *others)))
 
 
 def show_columns(rows: Sequence[Sequence[str]]) -> None:
     """Print aligned columns without headings, cut in the same way."""
-    for line in _aligned(rows):
-        show_cut(line)
+    if rows:
+        show_text("\n".join(map(_cut, _aligned(rows))))
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -222,7 +241,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _fitted(cell: str, width: int) -> str:
-    return one_line(cell, width).ljust(width)
+    return (cell if len(cell) <= width else one_line(cell, width)).ljust(width)
 
 
 def in_dollars(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> str:

@@ -7,21 +7,19 @@ digit, and sums of such are exact whatever they are grouped by.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from decimal import Decimal, localcontext
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from lemming.agents import agent_folders
 from lemming.base.clock import parse_timestamp
-from lemming.base.errors import CorruptState
 from lemming.base.times.cron import zone
 from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.lost import NONE_LOST, Lost
-from lemming.journal.spent import CallSpent, SpentReader, TickSpent, TurnSpent
+from lemming.journal.spent import CallSpent, LedgerSpent, Progress, TickSpent, TurnSpent, quiet, spent_in_all
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import JUDGES
@@ -31,8 +29,7 @@ ZERO = Decimal(0)
 _DIGITS = 60  # more than amounts and their sums have
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """An amount that was spent. `cost_usd` has no calls of unknown price; `unpriced_calls` are so many."""
 
     turns: int = 0
@@ -78,7 +75,7 @@ class Cost:
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         dollars = None if self.cost_usd is None else float(self.cost_usd)
-        return {**vars(self), "credits": float(self.credits), "cost_usd": dollars}
+        return {**self._asdict(), "credits": float(self.credits), "cost_usd": dollars}
 
 
 NOTHING = Cost()
@@ -135,22 +132,22 @@ class _Life:
     owner: str = ""
 
 
-def costs_by(base: OrgPath, by: By, *, since: int = 0) -> Costs:
+def costs_by(base: OrgPath, by: By, *, since: int = 0, progress: Progress = quiet) -> Costs:
     """Return what was spent; with `since`, only by turns of that tick and later ones.
 
-    Raises `CorruptState` for a ledger that cannot be read.
+    `progress` is told which old journal is unpacked. Raises `CorruptState` for a ledger that cannot be read.
     """
     with localcontext(prec=_DIGITS):
-        return _costs_by(base, Costs(by), since)
+        return _costs_by(base, Costs(by), since, progress)
 
 
-def _costs_by(base: OrgPath, costs: Costs, since: int) -> Costs:
+def _costs_by(base: OrgPath, costs: Costs, since: int, progress: Progress) -> Costs:
     states = {name: read_state(base, name) for name in agent_folders(base)}
     ledgers = {name: _of_state(state) for name, state in states.items()}
     zone_name = load_config(base).org.timezone
     costs.lost = reduce(Lost.plus, (state.lost for state in states.values()), NONE_LOST)
     turns, day_in = [], zone(zone_name) if zone_name else UTC
-    for turn in _turns(base, costs):
+    for turn in _turns(base, costs, progress):
         if (state := states.get(turn.agent)) and turn.tick > state.tick:
             costs.open = costs.open.plus(turn.cost)
         else:
@@ -175,17 +172,14 @@ def _costs_by(base: OrgPath, costs: Costs, since: int) -> Costs:
     return costs
 
 
-def _turns(base: OrgPath, costs: Costs) -> Iterator[_Turn]:
+def _turns(base: OrgPath, costs: Costs, progress: Progress) -> Iterator[_Turn]:
     """Yield the turns that asked a model, in the order of their ticks."""
-    reader = SpentReader(base)
-    for tick in journal_ticks(base):
-        try:
-            found = reader.read(tick)
-        except CorruptState:
-            costs.damaged.append(tick)
+    for found in spent_in_all(base, progress):
+        if isinstance(found, int):
+            costs.damaged.append(found)
             continue
         if costs.first is None:
-            costs.first, costs.is_pruned = tick, found.after is not None
+            costs.first, costs.is_pruned = found.tick, found.after is not None
         for spent in found.turns.values():
             if spent.calls:
                 yield _turn(found, spent)
@@ -193,17 +187,17 @@ def _turns(base: OrgPath, costs: Costs) -> Iterator[_Turn]:
 
 def _turn(tick: TickSpent, spent: TurnSpent) -> _Turn:
     """Return a turn with its calls so that they add up to what the ledger grew by."""
-    state, calls = AgentState.from_json(spent.before), spent.calls
+    state, calls = spent.before, spent.calls
     before, each = _of_state(state), [_of_call(call) for call in calls]
     credits = round(min(state.credits + sum(call.credits for call in calls), LARGEST_AMOUNT), 6)
     grown = _exact(credits) - before.credits
-    each[-1] = replace(each[-1], credits=grown - sum((it.credits for it in each[:-1]), ZERO))
+    each[-1] = each[-1]._replace(credits=grown - sum((it.credits for it in each[:-1]), ZERO))
     priced = [place for place, call in enumerate(calls) if call.cost_usd is not None]
     if priced:
         known = sum(call.cost_usd for call in calls if call.cost_usd is not None)
         grown = _exact(min((state.cost_usd or 0.0) + known, LARGEST_AMOUNT)) - (before.cost_usd or ZERO)
         others = sum((each[place].cost_usd or ZERO for place in priced[:-1]), ZERO)
-        each[priced[-1]] = replace(each[priced[-1]], cost_usd=grown - others)
+        each[priced[-1]] = each[priced[-1]]._replace(cost_usd=grown - others)
     after = _sum(each, before)
     keys = (call.model for call in calls)
     return _Turn(
@@ -257,7 +251,7 @@ def _add(costs: Costs, turn: _Turn, owner: str, day_in: tzinfo) -> None:
         costs.rows[row] = costs.rows.get(row, NOTHING).plus(cost)
 
 
-def _of_state(state: AgentState) -> Cost:
+def _of_state(state: AgentState | LedgerSpent) -> Cost:
     return Cost(
         credits=_exact(state.credits),
         cost_usd=None if state.cost_usd is None else _exact(state.cost_usd),

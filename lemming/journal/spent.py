@@ -1,26 +1,41 @@
 """What turns have spent, as journals tell it: each answer of a model, whose it was and what it was for.
 
-A journal's lines are not checked against each other here: `lemming verify` does that.
+A journal's lines are not checked against each other here: `lemming verify` does that. What the journals in a
+sealed segment say is kept in `.lemming/spent.jsonl`, by the digest of the segment: unpacking them takes
+longer than all else. That file may be deleted at any moment, and is made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
+from hashlib import file_digest, sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.base import paths
-from lemming.base.errors import CorruptState
-from lemming.base.jsontext import JsonProblem, parse
-from lemming.files.descriptors import LONGEST_LINE_BYTES
+from lemming.base.errors import CorruptState, DiskError
+from lemming.base.jsontext import JsonProblem, compact, parse
+from lemming.files import fs
+from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.files.fields import Json
-from lemming.journal.file import raw_journal
+from lemming.journal.file import journal_ticks, raw_journal
 from lemming.journal.lost import NONE_LOST, Lost
+from lemming.journal.sealing import SEALED, plain_ticks, segments
 from lemming.org.organisation import OrgPath
 
 _KINDS = (b"tick_started", b"turn_started", b"model_reserved", b"model_replied", b"model_failed")
 _READ = tuple(b'{"type":"%b"' % kind for kind in _KINDS)
+
+
+Progress = Callable[[str], object]
+"""Takes what is being read, for somebody who waits."""
+
+
+def quiet(_: str) -> None:
+    """Tell nobody."""
 
 
 class CallSpent(NamedTuple):
@@ -33,17 +48,35 @@ class CallSpent(NamedTuple):
     output_tokens: int
 
 
+class LedgerSpent(NamedTuple):
+    """What an agent's ledger said was spent when a turn began."""
+
+    credits: float
+    cost_usd: float | None
+    unpriced_calls: int
+    input_tokens: int
+    output_tokens: int
+
+    @classmethod
+    def of(cls, state: Json) -> LedgerSpent:
+        """Return what the line of a ledger says; raise `ValueError` or `TypeError` for what is no amount."""
+        dollars = state.get("cost_usd")
+        counts = (int(state.get(key, 0)) for key in cls._fields[2:])
+        return cls(float(state.get("credits", 0.0)), None if dollars is None else float(dollars), *counts)
+
+
 @dataclass
 class TurnSpent:
     """What one turn has spent so far, in the order of its calls.
 
-    `before`: what the agent's ledger said when the turn began. `request`: the entry that the turn was for,
-    as author/tick_id; empty for none, and where that is not known yet. `told`: what answers say is lost;
-    `reserved`: what is reserved for calls that have none, by their numbers.
+    `key`: the model key of the agent's resume, empty where no journal has said it. `request`: the entry that
+    the turn was for, as author/tick_id; empty for none, and where that is not known yet. `told`: what answers
+    say is lost; `reserved`: what is reserved for calls that have none, by their numbers.
     """
 
     agent: str
-    before: Json
+    before: LedgerSpent
+    key: str = ""
     request: str = ""
     calls: list[CallSpent] = field(default_factory=list)
     told: Lost = NONE_LOST
@@ -74,6 +107,93 @@ class TickSpent:
     turns: dict[str, TurnSpent] = field(default_factory=dict)
 
 
+def spent_in_all(base: OrgPath, progress: Progress = quiet) -> Iterator[TickSpent | int]:
+    """Yield what each tick that has a journal spent, ascending; of one that cannot be read its number.
+
+    What is lost is not told of those that are kept; `progress` is told of those in segments that are not.
+    """
+    ticks, plain = journal_ticks(base), frozenset(plain_ticks(base))
+    reader, kept = SpentReader(base), _Kept(base)
+    for tick in ticks:
+        found = None if tick in plain else kept.of(tick)
+        if found is None and tick not in plain:
+            progress(f"the journal of tick {tick}")
+        try:
+            found = found or reader.read(tick)
+        except CorruptState:
+            yield tick
+            continue
+        reader.pass_over(found)
+        kept.take(found)
+        yield found
+    kept.save()
+
+
+class _Kept:
+    """What the segments that stand there now have spent, as far as it is known."""
+
+    def __init__(self, base: OrgPath) -> None:
+        self._base = Path(base)
+        self._spans = {_digest(self._base, it.name): range(it.first, it.last + 1) for it in segments(base)}
+        self._known: dict[str, dict[int, TickSpent]] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            raw = fs.read_bytes(self._base / paths.SPENT_FILE, LONGEST_LINE_BYTES)
+            check, _, whole = raw.partition(b"\n")
+            for line in whole.splitlines() if check == _check(whole) else ():
+                digest, *tick = parse(line, limit_bytes=LONGEST_LINE_BYTES)
+                if digest in self._spans:
+                    self._known.setdefault(digest, {})[tick[0]] = _from_json(tick)
+        self._digests = {tick: digest for digest, ticks in self._spans.items() for tick in ticks}
+        self._is_new = False
+
+    def of(self, tick: int) -> TickSpent | None:
+        """Return what is known of a tick in a segment."""
+        return self._known.get(self._digests.get(tick, ""), {}).get(tick)
+
+    def take(self, found: TickSpent) -> None:
+        """Take note of a tick; of one that is in no segment nothing is kept."""
+        digest = self._digests.get(found.tick)
+        if digest and found.tick not in (ticks := self._known.setdefault(digest, {})):
+            ticks[found.tick] = found
+            self._is_new = True
+
+    def save(self) -> None:
+        """Keep what is new; where nothing can be written, nothing is."""
+        if self._is_new:
+            known = self._known.items()
+            whole = b"\n".join(
+                compact([it, *_as_json(tick)]) for it, ticks in known for tick in ticks.values()
+            )
+            with contextlib.suppress(OSError, DiskError):
+                fs.publish(self._base, paths.SPENT_FILE, b"%b\n%b" % (_check(whole), whole))
+
+
+def _check(lines: bytes) -> bytes:
+    return sha256(lines).hexdigest().encode()
+
+
+def _digest(base: Path, segment: str) -> str:
+    try:
+        with open_regular(base / SEALED / segment) as file:
+            return file_digest(file, "sha256").hexdigest()[:32]
+    except OSError:
+        return ""
+
+
+def _as_json(found: TickSpent) -> list[Any]:
+    turns = [[it.agent, it.before, it.key, it.request, it.calls] for it in found.turns.values()]
+    return [found.tick, found.at, found.after, turns]
+
+
+def _from_json(plain: list[Any]) -> TickSpent:
+    tick, at, after, turns = plain
+    found = TickSpent(tick, at, after)
+    for agent, before, key, request, calls in turns:
+        spent = [CallSpent(*call) for call in calls]
+        found.turns[agent] = TurnSpent(agent, LedgerSpent(*before), key, request, spent)
+    return found
+
+
 class SpentReader:
     """Reads journals one after another, oldest first: what a turn began with may stand in an earlier one."""
 
@@ -87,9 +207,13 @@ class SpentReader:
         for plain in self._lines(tick):
             try:
                 self._take(found, plain)
-            except (KeyError, TypeError, AttributeError) as error:
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
                 raise _damaged(tick, f"{type(error).__name__} in a {plain.get('type')}") from error
         return found
+
+    def pass_over(self, found: TickSpent) -> None:
+        """Take note of what a tick that is known already says for later ones."""
+        self._keys.update((name, turn.key) for name, turn in found.turns.items() if turn.key)
 
     def _lines(self, tick: int) -> Iterator[dict[str, Any]]:
         *whole, _ = raw_journal(self._base, tick).split(b"\n")
@@ -109,7 +233,8 @@ class SpentReader:
                 if isinstance(opening, dict):
                     self._keys[name] = opening["resume"]["model"]["key"]
                 request = (plain.get("task") or {}).get("request", "")
-                found.turns.setdefault(name, TurnSpent(name, plain["state"], request))
+                turn = TurnSpent(name, LedgerSpent.of(plain["state"]), self._keys.get(name, ""), request)
+                found.turns.setdefault(name, turn)
             case "model_reserved":
                 reserved = found.turns[plain["agent"]].reserved
                 reserved.setdefault(plain["call"], []).append(Lost.of(plain))
