@@ -5,14 +5,16 @@ Most entries are none of them, which their bytes tell before they are taken apar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 
 from lemming.base import paths
 from lemming.base.errors import ConfigError
 from lemming.files import fs
-from lemming.mail.index import EntryIndex, Names
+from lemming.mail.index import NONE, EntryIndex, Names
+from lemming.mail.kept_requests import WORTH_KEEPING, keep, read_kept, stood
 from lemming.mail.request_rules import concerns_requests, may_matter
-from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry
+from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in
 from lemming.org.organisation import Organisation, OrgPath
 
 
@@ -20,35 +22,66 @@ class RequestEntries:
     """What outboxes say of requests, for one thread at a time: `org.own(RequestEntries)`."""
 
     def __init__(self, org: Organisation) -> None:
-        self._index = org.own(EntryIndex)
+        self._base, self._index = org.base, org.own(EntryIndex)
         self._outboxes: dict[str, _Read] = {}
         self._all: dict[EntryName, OutboxEntry] = {}
 
     def look(self, authors: Iterable[str]) -> dict[EntryName, OutboxEntry]:
         """Return what these authors have written about requests: the very same value when nothing is new."""
+        wanted = [*filter(paths.AGENT_NAME.match, authors)]
+        if not self._outboxes and wanted:
+            self._first_look(wanted)
+            return self._all
         before, is_new = self._outboxes, False
         self._outboxes = {}
-        for author in filter(paths.AGENT_NAME.match, authors):
+        for author in wanted:
             names, known = self._index.outbox(author), before.get(author)
+            if known and known.stood:  # its names were not looked at yet
+                is_same = stood(self._base, author).digest == known.stood
+                known = known.with_names(names) if is_same else None
             if known is None or known.names is not names or known.unusable:
                 read = self._read(author, names, known)
                 is_new = is_new or known is None or read.entries != known.entries
                 known = read
             self._outboxes[author] = known
         if is_new or before.keys() != self._outboxes.keys():
-            self._all = {name: it for read in self._outboxes.values() for name, it in read.entries.items()}
+            self._put_together()
         return self._all
+
+    def _put_together(self) -> None:
+        self._all = {name: it for read in self._outboxes.values() for name, it in read.entries.items()}
+
+    def _first_look(self, authors: Sequence[str]) -> None:
+        """Read all outboxes, and keep which entries mattered; of those that stand as then, only these."""
+        began, kept, anew = time.time_ns(), read_kept(self._base), list[str]()
+        for author in authors:
+            digest = stood(self._base, author).digest if author in kept else ""
+            if digest and kept[author][0] == digest:
+                self._outboxes[author] = self._of(names_in(author, kept[author][1]), _Read(NONE, digest))
+            else:
+                self._outboxes[author] = self._read(author, self._index.outbox(author), None)
+                anew.append(author)
+        self._put_together()
+        if sum(len(self._outboxes[author].names.all) for author in anew) >= WORTH_KEEPING:
+            stand = {author: stood(self._base, author, since_ns=began).digest for author in anew}
+            fresh = {it: (digest, self._outboxes[it].files) for it, digest in stand.items() if digest}
+            keep(self._base, {it: known for it, known in kept.items() if it in self._outboxes} | fresh)
 
     def _read(self, author: str, names: Names, known: _Read | None) -> _Read:
         """Read what is new in an outbox. Where its names are the same, something stands under one anew."""
         shown = frozenset(known.names.all) if known and known.names.all != names.all else frozenset()
         kept = known.entries if known else {}
-        read = _Read(names)
+        read, to_read = _Read(names), list[EntryName]()
         for name in names.all:
-            if name in shown and known and name not in known.unusable:
-                if name in kept:
-                    read.entries[name] = kept[name]
-                continue
+            if not (name in shown and known and name not in known.unusable):
+                to_read.append(name)
+            elif name in kept:
+                read.entries[name] = kept[name]
+        return self._of(to_read, read)
+
+    def _of(self, names: Iterable[EntryName], read: _Read) -> _Read:
+        """Add what these entries say to what was read."""
+        for name in names:
             try:
                 if entry := self._look_at(name):
                     read.entries[name] = entry
@@ -79,9 +112,23 @@ def _about_requests(name: EntryName, raw: bytes) -> OutboxEntry | None:
 
 
 class _Read:
-    """What was read of an outbox that held these names. `unusable` are tried again: they may be mended."""
+    """What was read of an outbox that held these names. `unusable` are tried again: they may be mended.
 
-    def __init__(self, names: Names) -> None:
-        self.names = names
+    `stood`: what tells that the outbox stands as it did, where its names were not looked at.
+    """
+
+    def __init__(self, names: Names, stood: str = "") -> None:
+        self.names, self.stood = names, stood
         self.entries: dict[EntryName, OutboxEntry] = {}
         self.unusable: set[EntryName] = set()
+
+    @property
+    def files(self) -> list[str]:
+        """The files that matter, or may do."""
+        return [name.file_name for name in (*self.entries, *self.unusable)]
+
+    def with_names(self, names: Names) -> _Read:
+        """Return the same of the names that were looked at now."""
+        read = _Read(names)
+        read.entries, read.unusable = self.entries, self.unusable
+        return read

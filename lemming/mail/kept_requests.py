@@ -1,0 +1,66 @@
+"""Which entries say anything of requests, kept in `.lemming/requests.json`: to tell, all must be read.
+
+An outbox is as it was when it was kept if every file in it has the identity that it had then. So an edit in
+place shows, and in a copy nothing is believed. The file may be deleted at any moment, and is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from lemming.base import paths
+from lemming.base.errors import DiskError
+from lemming.base.jsontext import compact, parse
+from lemming.files import fs
+from lemming.files.descriptors import LONGEST_LINE_BYTES
+from lemming.files.stamps import has_rested, identity_in, opened, status_of
+
+WORTH_KEEPING = 1000
+"""So many entries are read in less time than it takes to look whether they have changed."""
+
+
+class Stood(NamedTuple):
+    """What files an outbox held, and what tells that they are still the same; empty: that is in doubt."""
+
+    digest: str
+    files: list[str]
+
+
+def stood(base: Path, author: str, *, since_ns: int | None = None) -> Stood:
+    """Look at every file of an outbox; with `since_ns`, in doubt where one may have changed since then."""
+    try:
+        with opened(base / paths.outbox_folder(author)) as folder:
+            files = sorted(os.listdir(folder))
+            identities = [identity_in(status_of(file, folder)) for file in files]
+    except OSError:
+        return Stood("", [])
+    if since_ns is not None and not all(has_rested(it, since_ns) for it in identities):
+        return Stood("", files)
+    return Stood(sha256(repr((files, identities)).encode("utf-8", "surrogateescape")).hexdigest(), files)
+
+
+def read_kept(base: Path) -> dict[str, tuple[str, list[str]]]:
+    """Return, by author, how an outbox stood and the files in it that matter; empty where nothing is kept."""
+    with contextlib.suppress(OSError, ValueError):
+        raw = fs.read_bytes(base / paths.REQUESTS_FILE, LONGEST_LINE_BYTES)
+        check, _, whole = raw.partition(b"\n")
+        if check == _check(whole):
+            found: dict[str, tuple[str, list[str]]] = parse(whole, limit_bytes=LONGEST_LINE_BYTES)
+            return found
+    return {}
+
+
+def keep(base: Path, kept: Mapping[str, tuple[str, list[str]]]) -> None:
+    """Keep that; where nothing can be written, nothing is."""
+    whole = compact(kept)
+    with contextlib.suppress(OSError, DiskError):
+        fs.publish(base, paths.REQUESTS_FILE, b"%b\n%b" % (_check(whole), whole))
+
+
+def _check(whole: bytes) -> bytes:
+    return sha256(whole).hexdigest().encode()
