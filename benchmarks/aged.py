@@ -13,6 +13,7 @@ from benchmarks.measurement import Measurement
 from benchmarks.options import Options
 from benchmarks.orgs import NEVER, SENTENCE, agent_names, forget_models, make, write_resumes
 from benchmarks.processes import PYTHON, YARDSTICK, lemming, run
+from benchmarks.targets import AT_ONCE
 from lemming.base.jsontext import pretty
 from lemming.engine import run_forever
 from lemming.facts.views import VIEWS
@@ -21,12 +22,7 @@ from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
 
 ENTRIES_A_TURN = 10
-LOOKING = (
-    "status", "plan", "prompt a00000", "prompt a00001", "inbox a00000", "inbox a00001", "outbox a00001",
-    "tick {middle}", "logs", "credits show", "agents list", "memory a00001", "history", "why {entry}",
-    "why a00000/memory/state", "why {resume}", "validate", "validate --all", "doctor", "verify",
-    "verify --all", "replay {middle}",
-)  # fmt: skip
+CHECKING = ("validate", "validate --all", "doctor", "verify", "verify --all", "replay {middle}")
 READERS = {"prompt a00000": ", who reads all", "prompt a00001": ", who reads one"}
 ONE_A_TICK = {"run_every_n_ticks": 1}
 
@@ -55,15 +51,22 @@ def measure(options: Options) -> Iterator[Measurement]:
         "resume": "agents/a00001/resume.json",
         "entry_file": newest.relative_to(base).as_posix(),
     }
-    for words in LOOKING:
+    for words in AT_ONCE:  # some keep what they find: as where somebody has looked before
+        run(lemming(base, *words.format(**named).split()), any_status=True)
+    for words in (*AT_ONCE, *CHECKING):
         case = f"{about}: {words.format(**named)}{READERS.get(words, '')}"
-        yield _timed(base, words.format(**named), case, options.rounds)
+        target = f"at once: {words}" if words in AT_ONCE else ""
+        yield _timed(base, words.format(**named), case, options.rounds, target)
     for name in VIEWS:
         yield _viewed(base, name, f"{about}: the page's {name}", named["entry_file"], options.rounds)
     write_resumes(base, agents, "one", NEVER, "scripted")
     yield _timed(base, "run-once", f"{about}: run-once, nobody is due", options.rounds)
     _change(base, "a00001", schedule=ONE_A_TICK)
     yield _timed(base, "run-once", f"{about}: run-once, one turn", options.rounds)
+    for name in agent_names(agents)[2:11]:
+        _change(base, name, schedule=ONE_A_TICK)
+    case = f"{about}: run-once, ten turns"
+    yield _timed(base, "run-once", case, options.rounds, "at once: run-once")
 
 
 def _viewed(base: Path, name: str, case: str, entry: str, rounds: int) -> Measurement:
@@ -80,15 +83,16 @@ def _viewed(base: Path, name: str, case: str, entry: str, rounds: int) -> Measur
     )
 
 
-def _timed(base: Path, words: str, case: str, rounds: int) -> Measurement:
+def _timed(base: Path, words: str, case: str, rounds: int, target: str = "") -> Measurement:
     """Return the CPU time of a command, beside that of the yardstick."""
     command, floors, times = lemming(base, *words.split()), [], []
     for _ in range(rounds):
         floors.append(run(YARDSTICK).cpu_s)
         times.append(run(command, any_status=words == "history").cpu_s)
     return Measurement.paired(
-        times, floors, scale=1e3, unit="ms", case=case, figure="CPU", floor_is="import typer, pydantic"
-    )
+        times, floors, scale=1e3, unit="ms", case=case, figure="CPU", floor_is="import typer, pydantic",
+        target=target,
+    )  # fmt: skip
 
 
 def old(base: Path, size: int, age: int) -> Path:

@@ -52,3 +52,20 @@ TARGETS = {
     "speed-up": Target("8 agents, a model of 100 ms: max_parallel 8, against 1", 7, more_is_better=True),
     "same tree": Target("files that differ between max_parallel 1 and 8", 0, of="value"),
 }
+
+AT_ONCE = (
+    "status", "status --json", "plan", "agents list", "agents show a00001", "waiting", "approvals",
+    "requests", "cost", "cost --by model", "cost --by request", "cost --by tick", "cost --by day",
+    "cost --since {middle}", "credits show", "why {entry}", "why a00000/memory/state", "why {resume}",
+    "tick {middle}", "logs", "history", "inbox a00000", "inbox a00001", "outbox a00000", "outbox a00001",
+    "memory a00000", "prompt a00000", "prompt a00001", "events --ticks {middle}", "channels", "plans",
+    "calendar", "graph", "metrics",
+)  # fmt: skip
+"""Commands that look, which answer in a second however old and large an organisation is."""
+
+TARGETS |= {
+    f"at once: {words}": Target(
+        f"CPU of `{words}`, 1,000 agents, 10,000 ticks, 100,000 entries, in ms", 1000, 500, of="value"
+    )
+    for words in (*AT_ONCE, "run-once")
+}
