@@ -11,7 +11,7 @@ from lemming.base.errors import UsageError
 from lemming.capabilities.requests.entries import answerer, fields_wanted, write_answer
 from lemming.capabilities.requests.fields import properties_of, read_field, schema_for, words_of
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
-from lemming.commands.options import AsJson, AsPerson, RequestId
+from lemming.commands.options import AsJson, AsPerson, RequestId, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.mail.requests import RequestView
@@ -24,16 +24,12 @@ def answer(
     ctx: typer.Context,
     reference: RequestId,
     text: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help='What to answer; "-" reads it from standard input.'),
+        list[str] | None, argument("TEXT", 'What to answer; "-" reads it from standard input.')
     ] = None,
     field: Annotated[
-        list[str] | None,
-        typer.Option("--field", metavar="NAME=VALUE", help="A field of the answer. May be repeated."),
+        list[str] | None, option("--field NAME=VALUE", "A field of the answer. May be repeated.")
     ] = None,
-    refuse: Annotated[
-        bool, typer.Option("--refuse", help="Say no to answering it; TEXT may say why.")
-    ] = False,
+    refuse: Annotated[bool, option("--refuse", "Say no to answering it; TEXT may say why.")] = False,
     person: AsPerson = None,
     as_json: AsJson = False,
 ) -> None:

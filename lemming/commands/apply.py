@@ -16,7 +16,7 @@ from lemming.base.errors import ConfigError, DiskError, NotTrusted, UsageError
 from lemming.base.times.here import zone_here
 from lemming.commands.failures import tell_problem
 from lemming.commands.new_agent import surroundings
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org_if_any, is_org
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.commands.trust import load_settings
@@ -38,20 +38,18 @@ _SENTENCE_WIDTH = 300
 
 def apply(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML, .toml or .json; docs/one-file.md.")],
+    file: Annotated[Path, argument("FILE", "YAML, .toml or .json; docs/one-file.md.")],
     folder: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="DIR",
-            help="The organisation's folder, made if need be. Default: the nearest, else the current folder.",
+        argument(
+            "DIR",
+            "The organisation's folder, made if need be. Default: the nearest, else the current folder.",
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Change files that are there, and take the code it brings.")
+        bool, option("--yes -y", "Change files that are there, and take the code it brings.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be written, and write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Say what would be written, and write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make an organisation, or change one, as one file says: its agents, models, settings and files.

@@ -12,7 +12,7 @@ from lemming.base.jsontext import pretty
 from lemming.capabilities.approvals.deciding import find_waiting
 from lemming.capabilities.approvals.screens import call_of
 from lemming.capabilities.approvals.waiting import SHOW
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument
 from lemming.commands.org import find_org
 from lemming.commands.waiting import ForPerson, items_for, show_items
 from lemming.commands.whole import show_call
@@ -23,8 +23,7 @@ from lemming.org.organisation import OrgPath
 def approvals(
     ctx: typer.Context,
     reference: Annotated[
-        str | None,
-        typer.Argument(metavar="ID", help="One of them whole: a request's id, or that of its call."),
+        str | None, argument("ID", "One of them whole: a request's id, or that of its call.")
     ] = None,
     person: ForPerson = None,
     as_json: AsJson = False,

@@ -11,7 +11,7 @@ from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.approvals.always import let_pass, require_asking
 from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_waiting
 from lemming.commands.deciding import decide_all, tell_decided, tell_what_else, that_wait
-from lemming.commands.options import AsJson, AsPerson
+from lemming.commands.options import AsJson, AsPerson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.whole import show_call
@@ -21,25 +21,21 @@ from lemming.org.organisation import OrgPath
 def approve(
     ctx: typer.Context,
     reference: Annotated[
-        str | None, typer.Argument(metavar="ID", help="A request's id, the beginning of it, or its call's.")
+        str | None, argument("ID", "A request's id, the beginning of it, or its call's.")
     ] = None,
     edit: Annotated[
-        list[str] | None,
-        typer.Option("--edit", metavar="KEY=VALUE", help="Make it with this argument. May be repeated."),
+        list[str] | None, option("--edit KEY=VALUE", "Make it with this argument. May be repeated.")
     ] = None,
     for_: Annotated[
-        str | None,
-        typer.Option(
-            "--for", metavar="tool", help='"tool": this gate asks no more about the agent\'s calls of it.'
-        ),
+        str | None, option("--for tool", '"tool": this gate asks no more about the agent\'s calls of it.')
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that wait, of one tool.")] = False,
-    tool: Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Which, with --all.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Whose, with --all.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="With --all: do not list and ask first.")] = False,
+    every: Annotated[bool, option("--all", "All that wait, of one tool.")] = False,
+    tool: Annotated[str | None, option("--tool TOOL", "Which, with --all.")] = None,
+    agent: Annotated[str | None, option("--agent AGENT", "Whose, with --all.")] = None,
+    yes: Annotated[bool, option("--yes", "With --all: do not list and ask first.")] = False,
     ahead: Annotated[
         tuple[str, str, str] | None,
-        typer.Option("--ahead", metavar="AGENT TOOL ARGS", help="In advance, once; ARGS is a JSON object."),
+        option("--ahead AGENT TOOL ARGS", "In advance, once; ARGS is a JSON object."),
     ] = None,
     person: AsPerson = None,
     as_json: AsJson = False,

@@ -14,32 +14,35 @@ from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 from lemming.capabilities.requests.costs import costs_of
 from lemming.capabilities.requests.now import facts_of, requests_now
 from lemming.commands.asked import agree_to_run, put, show_answer
-from lemming.commands.options import AgentName, AsJson, AsPerson, Quiet, Trust, duration, ticks_or_time
+from lemming.commands.options import (
+    AgentName,
+    AsJson,
+    AsPerson,
+    Quiet,
+    Trust,
+    argument,
+    duration,
+    option,
+    ticks_or_time,
+)
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json
 
 Conversation = Annotated[
-    str,
-    typer.Option(
-        "--conversation", metavar="NAME", help="Keep it together with what was asked under this name."
-    ),
+    str, option("--conversation NAME", "Keep it together with what was asked under this name.")
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option(
-        "--timeout",
-        parser=duration,
-        metavar="DURATION",
-        help="Wait no longer: 90 (seconds), 10m, 2h. Default: for ever.",
+    option(
+        "--timeout DURATION", "Wait no longer: 90 (seconds), 10m, 2h. Default: for ever.", parser=duration
     ),
 ]
 Deadline = Annotated[
     Any,
-    typer.Option(
-        "--deadline",
+    option(
+        "--deadline TICKS|DURATION",
+        "It expires so many ticks after this one, or after 30m, 2h.",
         parser=ticks_or_time,
-        metavar="TICKS|DURATION",
-        help="It expires so many ticks after this one, or after 30m, 2h.",
     ),
 ]
 
@@ -47,22 +50,16 @@ Deadline = Annotated[
 def ask(
     ctx: typer.Context,
     agent: AgentName,
-    text: Annotated[
-        list[str], typer.Argument(metavar="TEXT", help='What to ask; "-" reads it from standard input.')
-    ],
+    text: Annotated[list[str], argument("TEXT", 'What to ask; "-" reads it from standard input.')],
     person: AsPerson = None,
     conversation: Conversation = "",
     timeout: Timeout = None,
     deadline: Deadline = None,
     schema: Annotated[
-        Path | None,
-        typer.Option("--schema", metavar="FILE", help="The JSON Schema that the answer must satisfy."),
+        Path | None, option("--schema FILE", "The JSON Schema that the answer must satisfy.")
     ] = None,
     budget: Annotated[
-        float | None,
-        typer.Option(
-            "--budget", min=0, metavar="CREDITS", help="What it may cost, with all that is asked for it."
-        ),
+        float | None, option("--budget CREDITS", "What it may cost, with all that is asked for it.", min=0)
     ] = None,
     trust: Trust = False,
     as_json: AsJson = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.options import AsJson, duration
+from lemming.commands.options import AsJson, argument, duration, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.service.backup import back_up, place_for
@@ -21,16 +21,15 @@ def backup(
     ctx: typer.Context,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A name that ends in .tar.gz, or a folder to put it into."),
+        argument("FILE", "A name that ends in .tar.gz, or a folder to put it into."),
     ],
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, option("--force", "Replace what is there.")] = False,
     wait: Annotated[
         float | None,
-        typer.Option(
-            "--wait",
+        option(
+            "--wait DURATION",
+            "Beside an engine: how long to wait for a moment between two ticks. Default: 1m.",
             parser=duration,
-            metavar="DURATION",
-            help="Beside an engine: how long to wait for a moment between two ticks. Default: 1m.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, painted, show, show_json, tell
 from lemming.history.bisect import Trial
@@ -17,11 +17,9 @@ from lemming.history.read import History
 
 def bisect(
     ctx: typer.Context,
-    command: Annotated[
-        str, typer.Argument(metavar="COMMAND", help="A shell command; exit status 0 means good.")
-    ],
-    good: Annotated[str, typer.Option("--good", metavar="A", help="A tick after which it succeeds.")],
-    bad: Annotated[str, typer.Option("--bad", metavar="B", help="A later tick after which it fails.")],
+    command: Annotated[str, argument("COMMAND", "A shell command; exit status 0 means good.")],
+    good: Annotated[str, option("--good A", "A tick after which it succeeds.")],
+    bad: Annotated[str, option("--bad B", "A later tick after which it fails.")],
     as_json: AsJson = False,
 ) -> None:
     """Find the first tick whose files make a command fail. No model is asked.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lemming.capabilities.requests.entries import write_cancel
-from lemming.commands.options import AsJson, AsPerson, RequestId
+from lemming.commands.options import AsJson, AsPerson, RequestId, argument
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
 
@@ -15,9 +15,7 @@ from lemming.commands.screen import show, show_json, tell
 def cancel(
     ctx: typer.Context,
     reference: RequestId,
-    text: Annotated[
-        list[str] | None, typer.Argument(metavar="WHY", help="Why, for whoever holds it.")
-    ] = None,
+    text: Annotated[list[str] | None, argument("WHY", "Why, for whoever holds it.")] = None,
     person: AsPerson = None,
     as_json: AsJson = False,
 ) -> None:

@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-import typer
-
-from lemming.commands.options import agent_names
+from lemming.commands.options import argument, option
 from lemming.commands.screen import Style, counted, show, show_columns, show_cut
 from lemming.history.read import Changes, FileChange
 
 _STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
 _HEAD = re.compile(r"(diff --git |index |--- |\+\+\+ |(new|deleted) file |(old|new) mode )")
 
-OneAgent = Annotated[
-    str | None,
-    typer.Argument(metavar="[AGENT]", help="Only this agent's files.", autocompletion=agent_names),
-]
-OnlyStat = Annotated[bool, typer.Option("--stat", help="Only the files and how many lines, no text.")]
+OneAgent = Annotated[str | None, argument("[AGENT]", "Only this agent's files.", of_agents=True)]
+OnlyStat = Annotated[bool, option("--stat", "Only the files and how many lines, no text.")]
 
 
 def show_changes(changes: Changes, *, only_stat: bool) -> None:

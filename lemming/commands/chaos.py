@@ -23,7 +23,7 @@ from lemming.base import paths
 from lemming.base.errors import LemmingError, UsageError
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.commands.narration import Narrator
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import require_agreement
@@ -70,16 +70,11 @@ class Tally:
 
 def chaos(
     ctx: typer.Context,
-    kills: Annotated[int, typer.Option("--kills", min=1, max=10_000, help="How often to kill.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", help="Chooses the moments.")] = 0,
+    kills: Annotated[int, option("--kills", "How often to kill.", min=1, max=10_000)] = 20,
+    seed: Annotated[int, option("--seed", "Chooses the moments.")] = 0,
     here: Annotated[
         int | None,
-        typer.Option(
-            "--here",
-            min=1,
-            metavar="N",
-            help="No copy: begin a tick of this organisation, and kill it after N answers.",
-        ),
+        option("--here N", "No copy: begin a tick of this organisation, and kill it after N answers.", min=1),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -13,7 +13,7 @@ from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
 from lemming.commands.ask import Timeout
 from lemming.commands.asked import agree_to_run, put, show_answer
-from lemming.commands.options import AgentName, AsPerson, Quiet, Trust
+from lemming.commands.options import AgentName, AsPerson, Quiet, Trust, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json, tell
 
@@ -23,11 +23,11 @@ def chat(
     agent: AgentName,
     person: AsPerson = None,
     conversation: Annotated[
-        str, typer.Option("--conversation", metavar="NAME", help="Go on with this one. Default: a new one.")
+        str, option("--conversation NAME", "Go on with this one. Default: a new one.")
     ] = "",
     timeout: Timeout = None,
     trust: Trust = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object an answer.")] = False,
+    as_json: Annotated[bool, option("--json", "Print JSON, one object an answer.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Talk with an agent: each line is a question, and the next one is read when it is answered.

@@ -10,7 +10,7 @@ import typer
 
 from lemming.base.errors import NotAnOrg
 from lemming.base.jsontext import to_line
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.screen import counted, in_dollars, one_line, show_cut, show_json, tell
 from lemming.commands.showing_differences import show_entry, show_file
 from lemming.evals.rehearsal.compare import Comparison, ValueDifference
@@ -23,13 +23,10 @@ _VALUE_WIDTH = 200
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(metavar="DIR", help="An organisation's folder.")],
-    after: Annotated[Path, typer.Argument(metavar="DIR", help="Another one's.")],
+    before: Annotated[Path, argument("DIR", "An organisation's folder.")],
+    after: Annotated[Path, argument("DIR", "Another one's.")],
     ticks: Annotated[
-        str | None,
-        typer.Option(
-            "--ticks", metavar="A..B", help="Compare entries of these ticks only: 3..9, 3.., ..9 or 7."
-        ),
+        str | None, option("--ticks A..B", "Compare entries of these ticks only: 3..9, 3.., ..9 or 7.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, show_table, tell, told_as_it_goes
 from lemming.facts.costs import Cost, Costs, costs_by
@@ -20,11 +20,9 @@ COLUMNS = ("turns", "calls", "credits", "cost_usd", "unpriced_calls", "input_tok
 
 def cost(
     ctx: typer.Context,
-    by: Annotated[str, typer.Option("--by", metavar="GROUP", help=f"One of {', '.join(GROUPS)}.")] = "agent",
-    since: Annotated[
-        int, typer.Option("--since", min=0, metavar="TICK", help="Only turns of this tick and later ones.")
-    ] = 0,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: every row, no total.")] = False,
+    by: Annotated[str, option("--by GROUP", f"One of {', '.join(GROUPS)}.")] = "agent",
+    since: Annotated[int, option("--since TICK", "Only turns of this tick and later ones.", min=0)] = 0,
+    as_csv: Annotated[bool, option("--csv", "Print CSV: every row, no total.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what was spent: credits, dollars, tokens and calls, by agent or by something else.

@@ -12,7 +12,7 @@ from lemming.agents import Agent, survey_agents
 from lemming.base.errors import CorruptState, UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.commands.failures import tell_error
-from lemming.commands.options import AgentName, AnyAgentName, AsJson, OrAnAgent, noun
+from lemming.commands.options import AgentName, AnyAgentName, AsJson, OrAnAgent, argument, noun
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import in_dollars, show_json, show_table, tell
 from lemming.files import fs
@@ -86,7 +86,7 @@ def grant_credits(
     name: AgentName,
     amount: Annotated[
         float,
-        typer.Argument(metavar="AMOUNT", help="Credits to add to what it may spend; below 0: to take back."),
+        argument("AMOUNT", "Credits to add to what it may spend; below 0: to take back."),
     ],
     as_json: AsJson = False,
 ) -> None:

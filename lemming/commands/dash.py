@@ -13,7 +13,7 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.base.errors import UsageError
-from lemming.commands.options import AsJson, AsPerson
+from lemming.commands.options import AsJson, AsPerson, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.stopping import stop_on_signals
@@ -27,15 +27,11 @@ INSTALL = "pip install 'lemming-engine[dash]'"
 
 def dash(
     ctx: typer.Context,
-    port: Annotated[
-        int | None,
-        typer.Option("--port", min=0, max=65535, metavar="PORT", help="Where to listen; 0: any."),
-    ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Look only.")] = False,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    port: Annotated[int | None, option("--port PORT", "Where to listen; 0: any.", min=0, max=65535)] = None,
+    read_only: Annotated[bool, option("--read-only", "Look only.")] = False,
+    no_open: Annotated[bool, option("--no-open", "Do not open a browser.")] = False,
     keep_token: Annotated[
-        bool,
-        typer.Option("--keep-token", help="Let in who was let in before: tabs come back after a restart."),
+        bool, option("--keep-token", "Let in who was let in before: tabs come back after a restart.")
     ] = False,
     person: AsPerson = None,
     as_json: AsJson = False,

@@ -9,7 +9,7 @@ import typer
 from lemming.base.errors import UsageError
 from lemming.capabilities.approvals.deciding import decide
 from lemming.commands.deciding import decide_all, tell_decided, that_wait
-from lemming.commands.options import AsJson, AsPerson
+from lemming.commands.options import AsJson, AsPerson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.whole import show_folded
 
@@ -17,17 +17,13 @@ from lemming.commands.whole import show_folded
 def deny(
     ctx: typer.Context,
     reference: Annotated[
-        str | None, typer.Argument(metavar="ID", help="A request's id, the beginning of it, or its call's.")
+        str | None, argument("ID", "A request's id, the beginning of it, or its call's.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why not; the agent is told.")] = "",
-    every: Annotated[bool, typer.Option("--all", help="All calls and entries that wait.")] = False,
-    tool: Annotated[
-        str | None, typer.Option("--tool", metavar="TOOL", help="With --all: of this tool.")
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="AGENT", help="With --all: of this agent.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="With --all: do not list and ask first.")] = False,
+    reason: Annotated[str, option("--reason TEXT", "Why not; the agent is told.")] = "",
+    every: Annotated[bool, option("--all", "All calls and entries that wait.")] = False,
+    tool: Annotated[str | None, option("--tool TOOL", "With --all: of this tool.")] = None,
+    agent: Annotated[str | None, option("--agent AGENT", "With --all: of this agent.")] = None,
+    yes: Annotated[bool, option("--yes", "With --all: do not list and ask first.")] = False,
     person: AsPerson = None,
     as_json: AsJson = False,
 ) -> None:

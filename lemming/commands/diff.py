@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lemming.commands.changes import OneAgent, OnlyStat, show_changes
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json, tell
 from lemming.timeline.unkept import past_states
@@ -17,8 +17,8 @@ _PLACE = "A tick, a commit of `lemming history`, or `now`."
 
 def diff(
     ctx: typer.Context,
-    old: Annotated[str, typer.Argument(metavar="A", help=_PLACE)],
-    new: Annotated[str, typer.Argument(metavar="B", help=_PLACE)],
+    old: Annotated[str, argument("A", _PLACE)],
+    new: Annotated[str, argument("B", _PLACE)],
     agent: OneAgent = None,
     only_stat: OnlyStat = False,
     as_json: AsJson = False,

@@ -20,7 +20,7 @@ from lemming.base.clock import SystemClock
 from lemming.base.errors import LemmingError, NotAnOrg
 from lemming.base.version import __version__
 from lemming.capabilities.requests.waiting import said_of_waiting, waiting
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
@@ -63,10 +63,7 @@ class Finding:
 def doctor(
     ctx: typer.Context,
     connect: Annotated[
-        bool,
-        typer.Option(
-            "--connect", help="Connect to the cluster at executor_address, which may run code here."
-        ),
+        bool, option("--connect", "Connect to the cluster at executor_address, which may run code here.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

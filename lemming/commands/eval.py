@@ -13,7 +13,7 @@ from lemming.access import bound
 from lemming.access.trust import Reach
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import compact
-from lemming.commands.options import AsJson, Quiet, Trust
+from lemming.commands.options import AsJson, Quiet, Trust, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import (
     counted,
@@ -45,46 +45,33 @@ def _cases(ctx: typer.Context, incomplete: str) -> list[str]:
 def eval(  # the command's name
     ctx: typer.Context,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Which cases; all without one.", autocompletion=_cases),
+        list[str] | None, argument("[NAME]...", "Which cases; all without one.", autocompletion=_cases)
     ] = None,
     model: Annotated[
-        list[str] | None,
-        typer.Option("--model", metavar="KEY", help="Run all with this model for all agents. Repeatable."),
+        list[str] | None, option("--model KEY", "Run all with this model for all agents. Repeatable.")
     ] = None,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FILE:POINTER=VALUE", help="Change one value. Repeatable."),
+        list[str] | None, option("--set FILE:POINTER=VALUE", "Change one value. Repeatable.")
     ] = None,
     arm: Annotated[
         list[str] | None,
-        typer.Option(
-            "--arm", metavar="NAME=FILE:POINTER=VALUE", help="Run all so too; NAME= is as it is. Repeatable."
-        ),
+        option("--arm NAME=FILE:POINTER=VALUE", "Run all so too; NAME= is as it is. Repeatable."),
     ] = None,
     repeat: Annotated[
-        int | None,
-        typer.Option("--repeat", min=1, max=1000, metavar="N", help="How often; else by the case."),
+        int | None, option("--repeat N", "How often; else by the case.", min=1, max=1000)
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Ask models what is not recorded yet, and keep what they say.")
+        bool, option("--record", "Ask models what is not recorded yet, and keep what they say.")
     ] = False,
     budget: Annotated[
-        float | None,
-        typer.Option("--budget", min=0, metavar="USD", help="Make no call that could exceed it."),
+        float | None, option("--budget USD", "Make no call that could exceed it.", min=0)
     ] = None,
     tools: Annotated[
-        bool, typer.Option("--tools", help="Make calls that send something too; else they are refused.")
+        bool, option("--tools", "Make calls that send something too; else they are refused.")
     ] = False,
-    keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="Keep the copies of runs that fail here.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the runs here, a JSON object a line.")
-    ] = None,
-    junit_file: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write the runs here as JUnit XML.")
-    ] = None,
+    keep: Annotated[Path | None, option("--keep DIR", "Keep the copies of runs that fail here.")] = None,
+    out: Annotated[Path | None, option("--out FILE", "Write the runs here, a JSON object a line.")] = None,
+    junit_file: Annotated[Path | None, option("--junit FILE", "Write the runs here as JUnit XML.")] = None,
     trust: Trust = False,
     as_json: AsJson = False,
     quiet: Quiet = False,

@@ -11,7 +11,7 @@ from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.commands.following import Follow, Ticks, journals_meant
 from lemming.commands.narration import NAMES, facts_of
-from lemming.commands.options import AsJson, agent_names
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import show_json, tell
 from lemming.journal.events import Event, TickBegins, TickEnds
@@ -27,17 +27,10 @@ def events(
     ticks: Ticks = None,
     follow: Follow = False,
     types: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="TYPE", help=f"Only these, several times: {', '.join(TYPES)}."),
+        list[str] | None, option("--type TYPE", f"Only these, several times: {', '.join(TYPES)}.")
     ] = None,
     agent: Annotated[
-        str | None,
-        typer.Option(
-            "--agent",
-            metavar="AGENT",
-            help="Only what is about this agent's turns.",
-            autocompletion=agent_names,
-        ),
+        str | None, option("--agent AGENT", "Only what is about this agent's turns.", of_agents=True)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

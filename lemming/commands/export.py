@@ -15,7 +15,7 @@ from lemming.base.jsontext import parse, pretty
 from lemming.base.paths import resume_file
 from lemming.base.redaction import without_userinfo
 from lemming.commands.following import Follow, Ticks, journals_meant
-from lemming.commands.options import AnyAgentName, AsJson, noun
+from lemming.commands.options import AnyAgentName, AsJson, noun, option
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import (
     counted,
@@ -48,9 +48,7 @@ app = noun("Tell of agents, and of what they did, in the form of other programs.
 @app.command("org")
 def export_org(
     ctx: typer.Context,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write it there; not over a file.")
-    ] = None,
+    output: Annotated[Path | None, option("--output FILE", "Write it there; not over a file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the organisation as one file, in YAML, which `lemming apply` takes: an idea to send to somebody.
@@ -79,18 +77,13 @@ def export_a2a(
     ctx: typer.Context,
     agent: AnyAgentName = None,
     url: Annotated[
-        str,
-        typer.Option(
-            "--url", metavar="URL", help="Where an A2A server answers; /NAME is added for each of several."
-        ),
+        str, option("--url URL", "Where an A2A server answers; /NAME is added for each of several.")
     ] = "",
     binding: Annotated[
-        Literal["JSONRPC", "GRPC", "HTTP+JSON"],
-        typer.Option("--binding", metavar="NAME", help="JSONRPC, GRPC or HTTP+JSON."),
+        Literal["JSONRPC", "GRPC", "HTTP+JSON"], option("--binding NAME", "JSONRPC, GRPC or HTTP+JSON.")
     ] = "JSONRPC",
     output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="DIR", help=f"Write NAME/{CARD_FILE} for each into this folder."),
+        Path | None, option("--output DIR", f"Write NAME/{CARD_FILE} for each into this folder.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -158,12 +151,8 @@ def export_otel(
     ctx: typer.Context,
     ticks: Ticks = None,
     follow: Follow = False,
-    post: Annotated[
-        str, typer.Option("--post", metavar="URL", help="Send them to this collector, OTLP over HTTP.")
-    ] = "",
-    content: Annotated[
-        bool, typer.Option("--content", help="With prompts, answers, arguments and results.")
-    ] = False,
+    post: Annotated[str, option("--post URL", "Send them to this collector, OTLP over HTTP.")] = "",
+    content: Annotated[bool, option("--content", "With prompts, answers, arguments and results.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print ticks as traces of OpenTelemetry, or send them to a collector: the tick, its turns, and what each

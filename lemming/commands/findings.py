@@ -9,7 +9,7 @@ import typer
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.base.kinds import FindingKind
-from lemming.commands.options import AnyAgentName, AsJson
+from lemming.commands.options import AnyAgentName, AsJson, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.facts.findings.find import findings_in
@@ -25,15 +25,12 @@ _TITLES = {rule.kind: rule.title for rule in RULES}
 def findings(
     ctx: typer.Context,
     agent: AnyAgentName = None,
-    kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help=f"Only one of {', '.join(KINDS)}.")
-    ] = None,
+    kind: Annotated[str | None, option("--kind KIND", f"Only one of {', '.join(KINDS)}.")] = None,
     ticks: Annotated[
-        str | None,
-        typer.Option("--ticks", metavar="A..B", help="Which: 3..9, 3.., ..9 or 7. Default: the newest."),
+        str | None, option("--ticks A..B", "Which: 3..9, 3.., ..9 or 7. Default: the newest.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="End with exit status 1 when there are any: for monitors.")
+        bool, option("--check", "End with exit status 1 when there are any: for monitors.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

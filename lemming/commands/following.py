@@ -7,20 +7,16 @@ import threading
 from collections.abc import Iterator
 from typing import Annotated
 
-import typer
-
+from lemming.commands.options import option
 from lemming.commands.stopping import stop_on_signals
 from lemming.journal.file import JournalContents, journal_ticks
 from lemming.org.organisation import Organisation
 from lemming.telemetry.readings import from_now_on, readings
 from lemming.timeline import TickSpan, parse_ticks, span_of
 
-Ticks = Annotated[
-    str | None,
-    typer.Option("--ticks", metavar="TICKS", help="One tick (7), or several: 3..9, 3.., ..9."),
-]
+Ticks = Annotated[str | None, option("--ticks TICKS", "One tick (7), or several: 3..9, 3.., ..9.")]
 Follow = Annotated[
-    bool, typer.Option("-f", "--follow", help="Wait for those to come; alone, for no others. Ctrl-C ends it.")
+    bool, option("-f --follow", "Wait for those to come; alone, for no others. Ctrl-C ends it.")
 ]
 
 

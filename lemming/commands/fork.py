@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lemming.agents import survey_agents
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.timeline.fork import Setting
@@ -18,16 +18,13 @@ from lemming.timeline.unkept import past_states
 
 def fork(
     ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where; empty, or made if need be.")],
-    at: Annotated[
-        str, typer.Option("--at", metavar="TICK", help="A tick, or a commit of `lemming history`.")
-    ],
+    folder: Annotated[Path, argument("DIR", "Where; empty, or made if need be.")],
+    at: Annotated[str, option("--at TICK", "A tick, or a commit of `lemming history`.")],
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="FILE:POINTER=VALUE",
-            help="Change one value of a JSON file in the fork; JSON, else text. May be repeated.",
+        option(
+            "--set FILE:POINTER=VALUE",
+            "Change one value of a JSON file in the fork; JSON, else text. May be repeated.",
         ),
     ] = None,
     as_json: AsJson = False,

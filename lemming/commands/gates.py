@@ -16,7 +16,7 @@ from lemming.capabilities.gates.foresee import Foreseen, outcomes
 from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
 from lemming.capabilities.gates.standard import standard
-from lemming.commands.options import AsJson, agent_names
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_pretty, tell
 from lemming.commands.tools import arguments_from
@@ -52,7 +52,7 @@ ENDS: dict[Then, str] = {
     "stop": "it is not made, and the turn ends",
 }
 SENTENCE = 300
-AgentName = Annotated[str, typer.Argument(metavar="AGENT", help="Whose.", autocompletion=agent_names)]
+AgentName = Annotated[str, argument("AGENT", "Whose.", of_agents=True)]
 
 
 @app.callback(
@@ -68,10 +68,7 @@ def list_all(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command("list")
 def list_gates(
     ctx: typer.Context,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", metavar="AGENT", help="Only those it passes.", autocompletion=agent_names),
-    ] = None,
+    agent: Annotated[str | None, option("--agent AGENT", "Only those it passes.", of_agents=True)] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the gates in the order in which they are asked, each with its line.
@@ -101,16 +98,12 @@ def list_gates(
 def explain(
     ctx: typer.Context,
     agent: AgentName,
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool that it would call.")],
+    tool: Annotated[str, argument("TOOL", "The tool that it would call.")],
     given: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ARGS]", help="A JSON object, or KEY=VALUE... Values: JSON, else text."),
+        list[str] | None, argument("[ARGS]", "A JSON object, or KEY=VALUE... Values: JSON, else text.")
     ] = None,
     trust: Annotated[
-        str | None,
-        typer.Option(
-            "--trust", metavar="WORD", help="How far its turn is trusted. Default: as the agent is."
-        ),
+        str | None, option("--trust WORD", "How far its turn is trusted. Default: as the agent is.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -164,7 +157,7 @@ def reach(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None
 @app.command("standard")
 def show_standard(
     ctx: typer.Context,
-    write: Annotated[bool, typer.Option("--write", help="Put it into config/org.json.")] = False,
+    write: Annotated[bool, option("--write", "Put it into config/org.json.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the table of gates that ships: what turns that were shown strangers' words may not do unasked.

@@ -9,7 +9,7 @@ import typer
 
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.commands.options import AsJson, agent_names
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import one_line, show, show_json
 from lemming.facts.views.map import TICKS, Arrow, graph_of
@@ -23,18 +23,11 @@ _DOT_SHAPES = {"person": "ellipse", "channel": "parallelogram", "model": "box", 
 
 def graph(
     ctx: typer.Context,
-    format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.")
-    ] = "mermaid",
+    format: Annotated[str, option("--format FORMAT", f"One of {', '.join(FORMATS)}.")] = "mermaid",
     agent: Annotated[
-        str | None,
-        typer.Option(
-            "--agent", metavar="AGENT", help="Only this one and its neighbours.", autocompletion=agent_names
-        ),
+        str | None, option("--agent AGENT", "Only this one and its neighbours.", of_agents=True)
     ] = None,
-    ticks: Annotated[
-        int, typer.Option("--ticks", min=1, metavar="N", help="Count the traffic of the newest N ticks.")
-    ] = TICKS,
+    ticks: Annotated[int, option("--ticks N", "Count the traffic of the newest N ticks.", min=1)] = TICKS,
     as_json: AsJson = False,
 ) -> None:
     """Draw who reads whose entries, who asks and who hands on to whom, with how much of it happened.

@@ -9,7 +9,7 @@ import typer
 
 from lemming.base.errors import OrgBusy
 from lemming.base.jsontext import parse, pretty
-from lemming.commands.options import AsJson, agent_names
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, in_dollars, show_json, show_table, tell
 from lemming.files import fs
@@ -24,15 +24,13 @@ def history(
     ctx: typer.Context,
     what: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[AGENT|on|off]",
-            help="Only commits that changed this agent's files; or turn the history on or off.",
-            autocompletion=agent_names,
+        argument(
+            "[AGENT|on|off]",
+            "Only commits that changed this agent's files; or turn the history on or off.",
+            of_agents=True,
         ),
     ] = None,
-    number: Annotated[
-        int, typer.Option("-n", min=0, metavar="N", help="How many of the newest; 0 shows all.")
-    ] = 20,
+    number: Annotated[int, option("-n N", "How many of the newest; 0 shows all.", min=0)] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show what has been kept: a line for each tick that changed something, and for edits by hand.

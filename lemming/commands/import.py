@@ -12,7 +12,7 @@ from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import Problem, UsageError
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AsJson, noun
+from lemming.commands.options import AsJson, argument, noun, option
 from lemming.commands.org import find_org, is_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import load_settings
@@ -33,14 +33,11 @@ from lemming.tools import SHIPPED
 app = noun("Take over agents of other programs: docs/import.md.")
 
 Take = Callable[[Source, Destination, Taken], None]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to import from.", show_default=False)]
+Folder = Annotated[Path, argument("DIR", "The folder to import from.", show_default=False)]
 Into = Annotated[
-    Path | None,
-    typer.Option(
-        "--into", metavar="ORG", help="The organisation's folder; made if need be. Default: the nearest."
-    ),
+    Path | None, option("--into ORG", "The organisation's folder; made if need be. Default: the nearest.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be written, and write nothing.")]
+DryRun = Annotated[bool, option("--dry-run", "Say what would be written, and write nothing.")]
 
 
 @app.command("claude")

@@ -9,7 +9,7 @@ import typer
 
 from lemming.base.errors import UsageError
 from lemming.commands.entries import show_entries, show_entries_as_json
-from lemming.commands.options import AgentName, AsJson
+from lemming.commands.options import AgentName, AsJson, option
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import tell
 from lemming.commands.trust import load_settings
@@ -27,10 +27,10 @@ A_PERSONS_CHARS = 1 << 30  # a screen has room
 def inbox(
     ctx: typer.Context,
     name: AgentName,
-    number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many entries at most.")] = 50,
-    peek: Annotated[bool, typer.Option("--peek", help="For a person: what is shown stays unread.")] = False,
+    number: Annotated[int, option("-n N", "How many entries at most.", min=1)] = 50,
+    peek: Annotated[bool, option("--peek", "For a person: what is shown stays unread.")] = False,
     all_read: Annotated[
-        bool, typer.Option("--all-read", help="For a person: all there is counts as read, shown or not.")
+        bool, option("--all-read", "For a person: all there is counts as read, shown or not.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -13,7 +13,7 @@ from lemming.access.trust import Agreement
 from lemming.base.errors import DiskError, UsageError
 from lemming.commands.beginning import FIRST, Beginning, ask_what_for, make_so
 from lemming.commands.dash import INSTALL, is_installed
-from lemming.commands.options import AsJson, Quiet
+from lemming.commands.options import AsJson, Quiet, argument, option
 from lemming.commands.org import is_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.exchange.template import TEMPLATES, template_files
@@ -28,14 +28,11 @@ _WORDS_FOR_HERE = ("existing", "here", "this", "current")
 
 def init(
     folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Made if need be; none: the current folder.", show_default=False),
+        Path, argument("DIR", "Made if need be; none: the current folder.", show_default=False)
     ] = Path("."),
     template: Annotated[
         Literal["newsroom", "recorded", "empty", "desk", "research", "watch", "review", "game"] | None,
-        typer.Option(
-            "--template", metavar="NAME", help="What to begin with; see above. Default: asks, or newsroom."
-        ),
+        option("--template NAME", "What to begin with; see above. Default: asks, or newsroom."),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,

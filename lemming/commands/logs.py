@@ -13,7 +13,7 @@ import typer
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.commands.options import AnyAgentName, AsJson, duration
+from lemming.commands.options import AnyAgentName, AsJson, duration, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import Style, one_line, painted, show, show_json, tell
 from lemming.files import fs
@@ -29,22 +29,13 @@ _SHOWN_FIRST = ("timestamp", "level", "event", "tick", "agent", "status")
 def logs(
     ctx: typer.Context,
     name: AnyAgentName = None,
-    number: Annotated[int, typer.Option("-n", min=0, metavar="N", help="How many lines.")] = 20,
-    follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on as lines are added; Ctrl-C ends it.")
-    ] = False,
+    number: Annotated[int, option("-n N", "How many lines.", min=0)] = 20,
+    follow: Annotated[bool, option("-f --follow", "Go on as lines are added; Ctrl-C ends it.")] = False,
     since: Annotated[
-        float | None,
-        typer.Option(
-            "--since", parser=duration, metavar="DURATION", help="Only of the last 90s, 15m, 2h, 3d."
-        ),
+        float | None, option("--since DURATION", "Only of the last 90s, 15m, 2h, 3d.", parser=duration)
     ] = None,
-    level: Annotated[
-        Level | None, typer.Option("--level", help="Only lines of this level and above.")
-    ] = None,
-    grep: Annotated[
-        str, typer.Option("--grep", metavar="TEXT", help="Only lines that hold this text, in whatever case.")
-    ] = "",
+    level: Annotated[Level | None, option("--level", "Only lines of this level and above.")] = None,
+    grep: Annotated[str, option("--grep TEXT", "Only lines that hold this text, in whatever case.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Show the newest lines of the engine's log, or of an agent's; of those that are wanted, if that is said.

@@ -14,7 +14,7 @@ from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.known import LOCK_FILE, KnownServer, differences, keep, known_servers
 from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
-from lemming.commands.options import AsJson, Trust, noun
+from lemming.commands.options import AsJson, Trust, argument, noun, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
 from lemming.commands.trust import require_agreement
@@ -22,7 +22,7 @@ from lemming.org.organisation import Organisation
 
 app = noun("See and try MCP servers, accept what they have, and be one.")
 
-ServerName = Annotated[str | None, typer.Argument(metavar="SERVER", help="A server's name; all without one.")]
+ServerName = Annotated[str | None, argument("SERVER", "A server's name; all without one.")]
 
 
 @app.command("list")
@@ -61,15 +61,9 @@ def list_servers(ctx: typer.Context, name: ServerName = None, as_json: AsJson = 
 def try_servers(
     ctx: typer.Context,
     name: ServerName = None,
-    tool: Annotated[
-        str | None, typer.Option("--call", metavar="TOOL", help="Call a tool of SERVER, as an agent would.")
-    ] = None,
-    args: Annotated[
-        str, typer.Option("--args", metavar="JSON", help="The arguments of the call, as a JSON object.")
-    ] = "{}",
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="With --call: also one that may do something outside.")
-    ] = False,
+    tool: Annotated[str | None, option("--call TOOL", "Call a tool of SERVER, as an agent would.")] = None,
+    args: Annotated[str, option("--args JSON", "The arguments of the call, as a JSON object.")] = "{}",
+    yes: Annotated[bool, option("--yes -y", "With --call: also one that may do something outside.")] = False,
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
@@ -108,7 +102,7 @@ def try_servers(
 def accept(
     ctx: typer.Context,
     name: ServerName = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Do not ask.")] = False,
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
@@ -151,15 +145,10 @@ def accept(
 def serve(
     ctx: typer.Context,
     http: Annotated[
-        int | None,
-        typer.Option("--http", min=0, max=65535, metavar="PORT", help="By HTTP on 127.0.0.1; 0: any port."),
+        int | None, option("--http PORT", "By HTTP on 127.0.0.1; 0: any port.", min=0, max=65535)
     ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="A client may ask, send and answer as a person, too.")
-    ] = False,
-    person: Annotated[
-        str, typer.Option("--as", metavar="PERSON", help="Who it speaks for, where there are several people.")
-    ] = "",
+    write: Annotated[bool, option("--write", "A client may ask, send and answer as a person, too.")] = False,
+    person: Annotated[str, option("--as PERSON", "Who it speaks for, where there are several people.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Be an MCP server: clients see status, plan, outboxes, ticks, requests, costs, and why.

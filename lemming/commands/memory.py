@@ -10,11 +10,11 @@ import typer
 from lemming import memory as store
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
-from lemming.commands.options import AgentName, AsJson, ListOfAnAgent, noun
+from lemming.commands.options import AgentName, AsJson, ListOfAnAgent, argument, noun
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json, show_pretty, show_table, tell
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The memory's name.")]
+Key = Annotated[str, argument("KEY", "The memory's name.")]
 
 app = noun("See and change what an agent remembers.", cls=ListOfAnAgent)
 
@@ -55,9 +55,7 @@ def set_memory(
     ctx: typer.Context,
     agent: AgentName,
     key: Key,
-    value: Annotated[
-        str, typer.Argument(metavar="VALUE", help='JSON, else taken as text; "-": standard input.')
-    ],
+    value: Annotated[str, argument("VALUE", 'JSON, else taken as text; "-": standard input.')],
     as_json: AsJson = False,
 ) -> None:
     """Make an agent remember something.

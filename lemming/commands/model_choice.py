@@ -12,7 +12,7 @@ from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock
 from lemming.base.errors import UsageError
 from lemming.base.paths import resume_file
-from lemming.commands.options import AsJson, Trust, agent_names
+from lemming.commands.options import AsJson, Trust, argument, option
 from lemming.commands.org import describe_engine, find_agent, find_org, running_engine
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.commands.trust import load_settings, require_agreement
@@ -21,15 +21,12 @@ from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.organisation import Organisation
 from lemming.tick.plan import why_no_tools
 
-Agents = Annotated[
-    list[str] | None,
-    typer.Option("--agents", metavar="AGENT", help="Only this agent; repeat it.", autocompletion=agent_names),
-]
+Agents = Annotated[list[str] | None, option("--agents AGENT", "Only this agent; repeat it.", of_agents=True)]
 
 
 def use_model(
     ctx: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="A key of config/models.json.")],
+    key: Annotated[str, argument("KEY", "A key of config/models.json.")],
     agents: Agents = None,
     as_json: AsJson = False,
 ) -> None:
@@ -99,7 +96,7 @@ def _tell_of_others(base: Any, default: str) -> None:
 
 def try_model(
     ctx: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="A key of config/models.json.")] = "default",
+    key: Annotated[str, argument("KEY", "A key of config/models.json.")] = "default",
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from lemming.base.errors import UnknownModel
 from lemming.commands.model_choice import try_model, use_model
-from lemming.commands.options import AsJson, Quiet, noun
+from lemming.commands.options import AsJson, Quiet, argument, noun, option
 from lemming.commands.org import find_org, find_org_if_any
 from lemming.commands.screen import show, show_json, show_table, tell, tell_on_last_line
 from lemming.commands.trust import load_settings
@@ -53,11 +53,9 @@ def list_models(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command("pull")
 def pull_model(
     ctx: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="An embedded model, or a key that stands for one.")
-    ] = LOCAL_MODEL,
+    name: Annotated[str, argument("NAME", "An embedded model, or a key that stands for one.")] = LOCAL_MODEL,
     if_missing: Annotated[
-        bool, typer.Option("--if-missing", help="Do and say nothing when they are on this machine.")
+        bool, option("--if-missing", "Do and say nothing when they are on this machine.")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -97,7 +95,7 @@ def pull_model(
 
 @app.command("adopt")
 def adopt_model(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file that is on this machine.")],
+    file: Annotated[Path, argument("FILE", "A GGUF file that is on this machine.")],
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

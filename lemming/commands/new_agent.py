@@ -15,7 +15,7 @@ from lemming.base.errors import ConfigError, ToolError, UnknownModel, UsageError
 from lemming.base.jsontext import nearest, parse, pretty
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.base.times.here import zone_here
-from lemming.commands.options import AsJson, agent_names
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_agent, find_org, path_of_agent
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
@@ -43,121 +43,85 @@ from lemming.tools import toolset_of, why_no_server
 
 def new_agent(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{paths.AGENT_NAME_RULE.capitalize()}.")],
+    name: Annotated[str, argument("NAME", f"{paths.AGENT_NAME_RULE.capitalize()}.")],
     other: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="OTHER",
-            help="Begin with the resume of this agent; the other options change it.",
-            autocompletion=agent_names,
+        option(
+            "--from OTHER",
+            "Begin with the resume of this agent; the other options change it.",
+            of_agents=True,
         ),
     ] = None,
-    title: Annotated[
-        str, typer.Option("--title", metavar="TEXT", help="What it is called in tables and prompts.")
-    ] = "",
-    instructions: Annotated[
-        str, typer.Option("--instructions", metavar="TEXT", help="What it is told to be and do.")
-    ] = "",
+    title: Annotated[str, option("--title TEXT", "What it is called in tables and prompts.")] = "",
+    instructions: Annotated[str, option("--instructions TEXT", "What it is told to be and do.")] = "",
     model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="KEY", help='A key of config/models.json; "default" without one.'),
+        str | None, option("--model KEY", 'A key of config/models.json; "default" without one.')
     ] = None,
     read: Annotated[
         list[str] | None,
-        typer.Option(
-            "--read",
-            metavar="NAME",
-            help='An agent whose outbox it reads; "*" is all. May be repeated.',
-            autocompletion=agent_names,
-        ),
+        option("--read NAME", 'An agent whose outbox it reads; "*" is all. May be repeated.', of_agents=True),
     ] = None,
-    tool: Annotated[
-        list[str] | None, typer.Option("--tool", metavar="NAME", help="A tool it may call. May be repeated.")
-    ] = None,
+    tool: Annotated[list[str] | None, option("--tool NAME", "A tool it may call. May be repeated.")] = None,
     allow_read: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-read",
-            metavar="PATH",
-            help="A folder whose files its tools may read, such as ./shared. May be repeated; "
+        option(
+            "--allow-read PATH",
+            "A folder whose files its tools may read, such as ./shared. May be repeated; "
             "./workspace without one.",
         ),
     ] = None,
     allow_write: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-write",
-            metavar="PATH",
-            help="A folder whose files its tools may write. May be repeated; ./workspace without one.",
+        option(
+            "--allow-write PATH",
+            "A folder whose files its tools may write. May be repeated; ./workspace without one.",
         ),
     ] = None,
-    every: Annotated[
-        int | None, typer.Option("--every", min=1, metavar="N", help="Fire every N ticks.")
-    ] = None,
-    offset: Annotated[
-        int | None, typer.Option("--offset", metavar="N", help="Shift the firing by so many ticks.")
-    ] = None,
+    every: Annotated[int | None, option("--every N", "Fire every N ticks.", min=1)] = None,
+    offset: Annotated[int | None, option("--offset N", "Shift the firing by so many ticks.")] = None,
     cron: Annotated[
-        str | None,
-        typer.Option("--cron", metavar="EXPRESSION", help='Fire by the clock: "0 9 * * 1-5"; docs/time.md.'),
+        str | None, option("--cron EXPRESSION", 'Fire by the clock: "0 9 * * 1-5"; docs/time.md.')
     ] = None,
     timezone: Annotated[
-        str | None,
-        typer.Option("--timezone", metavar="ZONE", help="Whose clock. Default: this machine's."),
+        str | None, option("--timezone ZONE", "Whose clock. Default: this machine's.")
     ] = None,
     wake: Annotated[
         Literal["always", "changed", "addressed"] | None,
-        typer.Option(
-            "--wake",
-            metavar="WHEN",
-            help="changed: a due turn is taken only if something it reads has changed; addressed: only if "
+        option(
+            "--wake WHEN",
+            "changed: a due turn is taken only if something it reads has changed; addressed: only if "
             "something names it; always: each.",
         ),
     ] = None,
     steps: Annotated[
-        int | None,
-        typer.Option("--steps", min=1, max=50, metavar="N", help="Model calls a turn may make to use tools."),
+        int | None, option("--steps N", "Model calls a turn may make to use tools.", min=1, max=50)
     ] = None,
     kinds: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kinds", metavar="KIND", help="A kind of entry it may write. May be repeated, or a,b."
-        ),
+        list[str] | None, option("--kinds KIND", "A kind of entry it may write. May be repeated, or a,b.")
     ] = None,
     ask: Annotated[
         list[str] | None,
-        typer.Option(
-            "--ask",
-            metavar="NAME",
-            help="An agent it may ask: both read each other then. May be repeated.",
-            autocompletion=agent_names,
+        option(
+            "--ask NAME", "An agent it may ask: both read each other then. May be repeated.", of_agents=True
         ),
     ] = None,
     asked_by: Annotated[
         list[str] | None,
-        typer.Option(
-            "--asked-by",
-            metavar="NAME",
-            help="An agent that may ask it: both read each other, and it wakes when asked. May be repeated.",
-            autocompletion=agent_names,
+        option(
+            "--asked-by NAME",
+            "An agent that may ask it: both read each other, and it wakes when asked. May be repeated.",
+            of_agents=True,
         ),
     ] = None,
     approve: Annotated[
         list[str] | None,
-        typer.Option(
-            "--approve",
-            metavar="WHAT",
-            help="Tools, or classes (write, send, execute), whose calls wait for a person. Or a,b.",
+        option(
+            "--approve WHAT",
+            "Tools, or classes (write, send, execute), whose calls wait for a person. Or a,b.",
         ),
     ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option("--strategy", metavar="NAME", help="react, plan_execute or reflexion."),
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", metavar="N", help='Credits in all, or dollars: "$2".')
-    ] = None,
+    strategy: Annotated[str | None, option("--strategy NAME", "react, plan_execute or reflexion.")] = None,
+    budget: Annotated[str | None, option("--budget N", 'Credits in all, or dollars: "$2".')] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make an agent: write agents/NAME/resume.json. It takes its turns when something it reads has changed.

@@ -63,6 +63,28 @@ def agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in agent_folders(base) if name.startswith(incomplete) and AGENT_NAME.match(name)]
 
 
+def option(usage: str, help: str, *, of_agents: bool = False, **more: Any) -> Any:
+    """Return an option as its help shows it: its names, and what stands behind them, if anything does.
+
+    `of_agents`: the shell completes the names of agents. `more`: as `typer.Option` has it.
+    """
+    words = usage.split(" ")
+    names = [word for word in words if word.startswith("-")]
+    return _parameter(typer.Option, names, " ".join(words[len(names) :]), help, of_agents, more)
+
+
+def argument(metavar: str, help: str, *, of_agents: bool = False, **more: Any) -> Any:
+    """Return an argument by what stands for it in the help; the others as in `option`."""
+    return _parameter(typer.Argument, [], metavar, help, of_agents, more)
+
+
+def _parameter(
+    make: Any, names: list[str], metavar: str, help: str, of_agents: bool, more: dict[str, Any]
+) -> Any:
+    more |= {"autocompletion": agent_names} if of_agents else {}
+    return make(*names, metavar=metavar or None, help=help, **more)
+
+
 def duration(text: str) -> float:
     """Return how many seconds a person has written; a number alone is seconds.
 
@@ -93,34 +115,18 @@ def ticks_or_time(text: str) -> int | str:
 _SECONDS_IN = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?) ?(?P<unit>[smhd]?)", re.ASCII)
 
-AgentName = Annotated[
-    str, typer.Argument(metavar="AGENT", help="An agent's name.", autocompletion=agent_names)
-]
-AnyAgentName = Annotated[
-    str | None,
-    typer.Argument(metavar="AGENT", help="An agent's name; all without one.", autocompletion=agent_names),
-]
-RequestId = Annotated[
-    str, typer.Argument(metavar="ID", help="A request's id, the beginning of it, or AUTHOR/TICK_ID.")
-]
+AgentName = Annotated[str, argument("AGENT", "An agent's name.", of_agents=True)]
+AnyAgentName = Annotated[str | None, argument("AGENT", "An agent's name; all without one.", of_agents=True)]
+RequestId = Annotated[str, argument("ID", "A request's id, the beginning of it, or AUTHOR/TICK_ID.")]
 AsPerson = Annotated[
-    str | None,
-    typer.Option(
-        "--as",
-        metavar="PERSON",
-        help="Who you are, where there are several people.",
-        autocompletion=agent_names,
-    ),
+    str | None, option("--as PERSON", "Who you are, where there are several people.", of_agents=True)
 ]
 Batch = Annotated[
     bool,
-    typer.Option(
-        "--batch", help="Send model calls through batch APIs: about half the price, answered within a day."
-    ),
+    option("--batch", "Send model calls through batch APIs: about half the price, answered within a day."),
 ]
 Trust = Annotated[
-    bool,
-    typer.Option("--trust", help="Agree, for this run, to what it does outside its folder: `lemming trust`."),
+    bool, option("--trust", "Agree, for this run, to what it does outside its folder: `lemming trust`.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing unless something goes wrong.")]
+AsJson = Annotated[bool, option("--json", "Print JSON, one object a line.")]
+Quiet = Annotated[bool, option("-q --quiet", "Say nothing unless something goes wrong.")]

@@ -8,7 +8,7 @@ import typer
 
 from lemming.base.kinds import MessageKind
 from lemming.commands.entries import show_entries, show_entries_as_json
-from lemming.commands.options import AgentName, AsJson
+from lemming.commands.options import AgentName, AsJson, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, tell
 from lemming.mail.outbox_problems import outbox_problems
@@ -18,10 +18,8 @@ from lemming.messages import read_outbox_entries
 def outbox(
     ctx: typer.Context,
     name: AgentName,
-    number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many entries at most.")] = 20,
-    kind: Annotated[
-        MessageKind | None, typer.Option("--kind", metavar="KIND", help="Only entries of this kind.")
-    ] = None,
+    number: Annotated[int, option("-n N", "How many entries at most.", min=1)] = 20,
+    kind: Annotated[MessageKind | None, option("--kind KIND", "Only entries of this kind.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest entries an agent has written, oldest first.

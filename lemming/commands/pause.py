@@ -11,7 +11,7 @@ import typer
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import UsageError
 from lemming.base.paths import resume_file
-from lemming.commands.options import AnyAgentName, AsJson
+from lemming.commands.options import AnyAgentName, AsJson, option
 from lemming.commands.org import describe_engine, find_agent, find_org, running_engine
 from lemming.commands.screen import one_line, show_json, tell
 from lemming.org.config import ORG_FILE, load_config
@@ -23,7 +23,7 @@ from lemming.tick.plan import is_for_a_person, said_of_pause
 def pause(
     ctx: typer.Context,
     agent: AnyAgentName = None,
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="A word for whoever looks later.")] = "",
+    why: Annotated[str, option("--why TEXT", "A word for whoever looks later.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Let an agent take no turns until `lemming resume`; without a name, let nobody take any.

@@ -12,7 +12,7 @@ from lemming.base.errors import UsageError
 from lemming.base.times.spoken import parse_moment
 from lemming.base.times.words import said, said_until
 from lemming.capabilities.requests.waiting import said_of_waiting, waiting
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, tell
 from lemming.commands.trust import load_settings
@@ -34,21 +34,13 @@ NAMES_SHOWN = 6
 
 def plan(
     ctx: typer.Context,
-    ticks: Annotated[
-        int, typer.Option("--ticks", min=1, max=10_000, metavar="N", help="How many ticks to show.")
-    ] = 1,
-    start: Annotated[
-        int | None, typer.Option("--from", min=0, metavar="T", help="The first tick; default: the next one.")
-    ] = None,
+    ticks: Annotated[int, option("--ticks N", "How many ticks to show.", min=1, max=10_000)] = 1,
+    start: Annotated[int | None, option("--from T", "The first tick; default: the next one.", min=0)] = None,
     why: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--why", metavar="A B", help="Say which permission makes A wait for B, or B for A."),
+        tuple[str, str] | None, option("--why A B", "Say which permission makes A wait for B, or B for A.")
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option(
-            "--until", metavar="WHEN", help='List what comes up by the clock until then: "fri", 3d, ISO.'
-        ),
+        str | None, option("--until WHEN", 'List what comes up by the clock until then: "fri", 3d, ISO.')
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 from lemming.base.clock import SystemClock
 from lemming.base.errors import OrgBusy
 from lemming.commands.backup import size_in_words
-from lemming.commands.options import AsJson, duration
+from lemming.commands.options import AsJson, duration, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show_columns, show_json, tell
 from lemming.org.config import load_config
@@ -22,23 +22,21 @@ DAYS_30 = 30 * 86_400.0
 
 def prune(
     ctx: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this, only show it.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
     older_than: Annotated[
         float | None,
-        typer.Option(
-            "--older-than",
+        option(
+            "--older-than DURATION",
+            "Full logs and what was set aside: only what is older than this. Default: 30d.",
             parser=duration,
-            metavar="DURATION",
-            help="Full logs and what was set aside: only what is older than this. Default: 30d.",
         ),
     ] = None,
     journals: Annotated[
         int | None,
-        typer.Option(
-            "--journals",
+        option(
+            "--journals TICKS",
+            "Keep packed journals of so many ticks. Default: kept_journals in config/org.json.",
             min=0,
-            metavar="TICKS",
-            help="Keep packed journals of so many ticks. Default: kept_journals in config/org.json.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lemming.base.errors import UsageError
-from lemming.commands.options import AsJson, Trust
+from lemming.commands.options import AsJson, Trust, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, in_dollars, show, show_cut, show_json, tell
 from lemming.commands.showing_differences import show_entry, show_file
@@ -28,31 +28,23 @@ def rehearse(
     ctx: typer.Context,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="FILE:POINTER=VALUE",
-            help="Change one value of a JSON file in the rehearsal; JSON, else text. May be repeated.",
+        option(
+            "--set FILE:POINTER=VALUE",
+            "Change one value of a JSON file in the rehearsal; JSON, else text. May be repeated.",
         ),
     ] = None,
-    ticks: Annotated[
-        str | None, typer.Option("--ticks", metavar="A..B", help="Which: 3..9, 3.., ..9 or 7. Default: all.")
-    ] = None,
+    ticks: Annotated[str | None, option("--ticks A..B", "Which: 3..9, 3.., ..9 or 7. Default: all.")] = None,
     budget: Annotated[
-        float | None,
-        typer.Option("--budget", min=0, metavar="USD", help="Make no call by which more could be spent."),
+        float | None, option("--budget USD", "Make no call by which more could be spent.", min=0)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Ask nobody: say how many questions would differ, at what cost.")
+        bool, option("--dry-run", "Ask nobody: say how many questions would differ, at what cost.")
     ] = False,
     tools: Annotated[
-        bool,
-        typer.Option(
-            "--tools", help="Also make calls that reach outside, where the record has none like it."
-        ),
+        bool, option("--tools", "Also make calls that reach outside, where the record has none like it.")
     ] = False,
     keep: Annotated[
-        Path | None,
-        typer.Option("--keep", metavar="DIR", help="Keep the fork here; one that was interrupted goes on."),
+        Path | None, option("--keep DIR", "Keep the fork here; one that was interrupted goes on.")
     ] = None,
     trust: Trust = False,
     as_json: AsJson = False,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from lemming.base.errors import UsageError
-from lemming.commands.options import AsJson, Trust
+from lemming.commands.options import AsJson, Trust, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.commands.trust import require_agreement
@@ -22,17 +22,14 @@ WOULD_REPAIR = 1
 def repair(
     ctx: typer.Context,
     call: Annotated[
-        str | None,
-        typer.Argument(metavar="CALL", help="With --mark or --retry: a call, as TICK/AGENT/INDEX."),
+        str | None, argument("CALL", "With --mark or --retry: a call, as TICK/AGENT/INDEX.")
     ] = None,
     mark: Annotated[
         Literal["done", "failed"] | None,
-        typer.Option("--mark", help="Say whether a call whose outcome is unknown did happen."),
+        option("--mark", "Say whether a call whose outcome is unknown did happen."),
     ] = None,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Run a call whose outcome is unknown once more.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do what would be done.")] = False,
+    retry: Annotated[bool, option("--retry", "Run a call whose outcome is unknown once more.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Do what would be done.")] = False,
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lemming.agents import survey_agents
-from lemming.commands.options import AsJson, Quiet
+from lemming.commands.options import AsJson, Quiet, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
@@ -29,12 +29,9 @@ FILES_NAMED = 5
 def replay(
     ctx: typer.Context,
     ticks: Annotated[
-        str | None, typer.Argument(metavar="TICKS", help="7, or 3..9; all without. With --into: up to there.")
+        str | None, argument("TICKS", "7, or 3..9; all without. With --into: up to there.")
     ] = None,
-    into: Annotated[
-        Path | None,
-        typer.Option("--into", metavar="DIR", help="Run the whole engine again, in a new folder."),
-    ] = None,
+    into: Annotated[Path | None, option("--into DIR", "Run the whole engine again, in a new folder.")] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from lemming.commands.backup import size_in_words
 from lemming.commands.following import Ticks
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, show, show_json, tell, told_as_it_goes
 
@@ -18,7 +18,7 @@ def report(
     ctx: typer.Context,
     html: Annotated[
         Path,
-        typer.Option("--html", metavar="DIR", help="Where to write it: a new folder, or an earlier report."),
+        option("--html DIR", "Where to write it: a new folder, or an earlier report."),
     ],
     ticks: Ticks = None,
     as_json: AsJson = False,

@@ -10,7 +10,7 @@ from lemming.base.jsontext import compact
 from lemming.capabilities.requests.costs import RequestCost, RequestCosts, costs_of
 from lemming.capabilities.requests.now import RequestsNow, facts_of, find_request, out_of_reach, requests_now
 from lemming.capabilities.requests.waiting import at_deadline, is_to_come
-from lemming.commands.options import AsJson, agent_names
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import (
     counted,
@@ -31,29 +31,14 @@ TEXT_CHARS = 70
 
 def requests(
     ctx: typer.Context,
-    reference: Annotated[
-        str | None, typer.Argument(metavar="ID", help="One request: its id, or the beginning of it.")
-    ] = None,
-    is_open: Annotated[bool, typer.Option("--open", help="Only those that are open.")] = False,
-    of: Annotated[
-        str | None,
-        typer.Option(
-            "--of", metavar="ASKER", help="Only those that ASKER asked.", autocompletion=agent_names
-        ),
-    ] = None,
+    reference: Annotated[str | None, argument("ID", "One request: its id, or the beginning of it.")] = None,
+    is_open: Annotated[bool, option("--open", "Only those that are open.")] = False,
+    of: Annotated[str | None, option("--of ASKER", "Only those that ASKER asked.", of_agents=True)] = None,
     to: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            metavar="HOLDER",
-            help="Only those that HOLDER is or was to answer.",
-            autocompletion=agent_names,
-        ),
+        str | None, option("--to HOLDER", "Only those that HOLDER is or was to answer.", of_agents=True)
     ] = None,
-    tree: Annotated[
-        str | None, typer.Option("--tree", metavar="ID", help="A request with all that it is part of.")
-    ] = None,
-    number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many at most: the newest.")] = 30,
+    tree: Annotated[str | None, option("--tree ID", "A request with all that it is part of.")] = None,
+    number: Annotated[int, option("-n N", "How many at most: the newest.", min=1)] = 30,
     as_json: AsJson = False,
 ) -> None:
     """Show requests: who asked, who holds it since which tick, how it ended, what it has cost.

@@ -6,17 +6,15 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.service.restore import restore as put_in_place
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `lemming backup` wrote.")],
+    file: Annotated[Path, argument("FILE", "What `lemming backup` wrote.")],
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Empty, or made if need be. Default: the current folder.")
+        Path, argument("[DIR]", "Empty, or made if need be. Default: the current folder.")
     ] = Path(),
     as_json: AsJson = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lemming.commands.changes import files_in_short
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.history.read import History
@@ -19,10 +19,8 @@ from lemming.tick.runtime import open_org
 
 def rewind(
     ctx: typer.Context,
-    to: Annotated[
-        str, typer.Option("--to", metavar="TICK", help="A tick, or a commit of `lemming history`.")
-    ],
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this, only show it.")] = False,
+    to: Annotated[str, option("--to TICK", "A tick, or a commit of `lemming history`.")],
+    is_sure: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring this organisation back to where it was after a tick.

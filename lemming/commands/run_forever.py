@@ -12,7 +12,7 @@ import typer
 from lemming import engine
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import TURN_FAILED, Narrator
-from lemming.commands.options import AsJson, Batch, Quiet, Trust, duration
+from lemming.commands.options import AsJson, Batch, Quiet, Trust, duration, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.stopping import stop_on_signals
@@ -25,52 +25,40 @@ def run_forever(
     ctx: typer.Context,
     interval: Annotated[
         float | None,
-        typer.Option(
-            "--interval",
+        option(
+            "--interval DURATION",
+            "From one tick's start to the next: 10 (seconds), 5m, 2h. Default: config/org.json.",
             parser=duration,
-            metavar="DURATION",
-            help="From one tick's start to the next: 10 (seconds), 5m, 2h. Default: config/org.json.",
         ),
     ] = None,
-    max_ticks: Annotated[
-        int | None, typer.Option("--max-ticks", min=1, metavar="N", help="End after this many ticks.")
-    ] = None,
-    until_tick: Annotated[
-        int | None,
-        typer.Option("--until-tick", min=0, metavar="N", help="End when tick N has run."),
-    ] = None,
+    max_ticks: Annotated[int | None, option("--max-ticks N", "End after this many ticks.", min=1)] = None,
+    until_tick: Annotated[int | None, option("--until-tick N", "End when tick N has run.", min=0)] = None,
     wake_on_change: Annotated[
         bool,
-        typer.Option(
-            "--wake-on-change",
-            help="Sleep while nobody is due; a change of a file begins the next tick at once.",
+        option(
+            "--wake-on-change", "Sleep while nobody is due; a change of a file begins the next tick at once."
         ),
     ] = False,
     health: Annotated[
         int | None,
-        typer.Option(
-            "--health",
+        option(
+            "--health PORT",
+            "Answer GET /healthz on 127.0.0.1:PORT: 200 or 503, and what `status --check` says.",
             min=0,
             max=65535,
-            metavar="PORT",
-            help="Answer GET /healthz on 127.0.0.1:PORT: 200 or 503, and what `status --check` says.",
         ),
     ] = None,
     serve: Annotated[
         int | None,
-        typer.Option(
-            "--serve",
+        option(
+            "--serve PORT",
+            "See to http and mail channels too, as `lemming serve --port PORT` does.",
             min=0,
             max=65535,
-            metavar="PORT",
-            help="See to http and mail channels too, as `lemming serve --port PORT` does.",
         ),
     ] = None,
     eager: Annotated[
-        bool,
-        typer.Option(
-            "--eager", help="Begin the next tick at once while something new is addressed to an agent."
-        ),
+        bool, option("--eager", "Begin the next tick at once while something new is addressed to an agent.")
     ] = False,
     batch: Batch = False,
     trust: Trust = False,

@@ -8,7 +8,7 @@ import typer
 
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import Narrator, exit_status
-from lemming.commands.options import AsJson, Batch, Quiet, Trust
+from lemming.commands.options import AsJson, Batch, Quiet, Trust, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.trust import require_agreement
@@ -17,16 +17,14 @@ from lemming.commands.trust import require_agreement
 def run_once(
     ctx: typer.Context,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show who would fire and each prompt; call and write nothing.")
+        bool, option("--dry-run", "Show who would fire and each prompt; call and write nothing.")
     ] = False,
     until_quiet: Annotated[
         bool,
-        typer.Option(
-            "--until-quiet", help="Run further ticks at once while something new is addressed to an agent."
-        ),
+        option("--until-quiet", "Run further ticks at once while something new is addressed to an agent."),
     ] = False,
     batch: Batch = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show what models answer as they write it.")] = False,
+    watch: Annotated[bool, option("--watch", "Show what models answer as they write it.")] = False,
     trust: Trust = False,
     as_json: AsJson = False,
     quiet: Quiet = False,

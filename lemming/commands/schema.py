@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import typer
-
 from lemming.base.jsontext import compact
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument
 from lemming.commands.screen import show, show_pretty
 from lemming.facts.schemas import schema_of
 
@@ -18,7 +16,7 @@ FormatName = Literal[
 
 
 def schema(
-    name: Annotated[FormatName, typer.Argument(metavar="FORMAT", help="Which format.")],
+    name: Annotated[FormatName, argument("FORMAT", "Which format.")],
     as_json: AsJson = False,
 ) -> None:
     """Print the JSON Schema of a file format.

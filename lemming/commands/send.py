@@ -19,7 +19,7 @@ from lemming.base.times.cron import zone
 from lemming.base.times.spoken import parse_duration, parse_moment
 from lemming.base.times.words import said, said_until
 from lemming.commands.calendar import add_job
-from lemming.commands.options import AsJson, agent_names
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.facts.next_turn import next_turn
@@ -36,44 +36,28 @@ READERS_TOLD = 5
 def send(
     ctx: typer.Context,
     text: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help='What to say; "-" reads it from standard input.'),
+        list[str] | None, argument("TEXT", 'What to say; "-" reads it from standard input.')
     ] = None,
-    author: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="The person's agent.", autocompletion=agent_names)
-    ] = "human",
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="NAME", help="Whom it is meant for.", autocompletion=agent_names),
-    ] = None,
+    author: Annotated[str, option("--as NAME", "The person's agent.", of_agents=True)] = "human",
+    to: Annotated[str | None, option("--to NAME", "Whom it is meant for.", of_agents=True)] = None,
     kind: Annotated[
-        MessageKind,
-        typer.Option("--kind", metavar="KIND", help="message, report, request, response or status."),
+        MessageKind, option("--kind KIND", "message, report, request, response or status.")
     ] = "message",
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag. May be repeated.")
-    ] = None,
+    tag: Annotated[list[str] | None, option("--tag TAG", "A tag. May be repeated.")] = None,
     payload: Annotated[
-        str | None,
-        typer.Option("--payload", metavar="JSON", help="Further keys of the payload, as a JSON object."),
+        str | None, option("--payload JSON", "Further keys of the payload, as a JSON object.")
     ] = None,
     attach: Annotated[
-        list[Path] | None,
-        typer.Option("--attach", metavar="FILE", help="A file of the organisation. May be repeated."),
+        list[Path] | None, option("--attach FILE", "A file of the organisation. May be repeated.")
     ] = None,
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="WHEN", help='Not before: "tomorrow 9:00", 17:30, "fri 8:15", ISO.'),
+        str | None, option("--at WHEN", 'Not before: "tomorrow 9:00", 17:30, "fri 8:15", ISO.')
     ] = None,
     after: Annotated[
-        str | None,
-        typer.Option(
-            "--in", metavar="DURATION", help="Not before so long from now: 90s, 30m, 2h, 1h30m, 3d."
-        ),
+        str | None, option("--in DURATION", "Not before so long from now: 90s, 30m, 2h, 1h30m, 3d.")
     ] = None,
     every: Annotated[
-        str | None,
-        typer.Option("--every", metavar="CRON", help='Again and again, as a job: "0 9 * * mon", @daily.'),
+        str | None, option("--every CRON", 'Again and again, as a job: "0 9 * * mon", @daily.')
     ] = None,
     as_json: AsJson = False,
 ) -> None:

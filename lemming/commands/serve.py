@@ -15,7 +15,7 @@ import typer
 from lemming.base.errors import Problem, UsageError
 from lemming.capabilities.serving.http_server import METRICS_TOKEN_ENV, OWN_NAMES, Metrics
 from lemming.capabilities.serving.serve import HOST, PORT, Served, serving
-from lemming.commands.options import AsJson, Quiet, Trust
+from lemming.commands.options import AsJson, Quiet, Trust, option
 from lemming.commands.org import find_org, running_engine
 from lemming.commands.screen import one_line, show_json, tell
 from lemming.commands.stopping import stop_on_signals
@@ -24,14 +24,10 @@ from lemming.commands.trust import require_agreement
 
 def serve(
     ctx: typer.Context,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="Where to listen; 0: any.")
-    ] = PORT,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on: this machine's own.")
-    ] = HOST,
+    port: Annotated[int, option("--port PORT", "Where to listen; 0: any.", min=0, max=65535)] = PORT,
+    host: Annotated[str, option("--host ADDRESS", "The address to listen on: this machine's own.")] = HOST,
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="Answer GET /metrics too, as `lemming metrics` does.")
+        bool, option("--metrics", "Answer GET /metrics too, as `lemming metrics` does.")
     ] = False,
     trust: Trust = False,
     quiet: Quiet = False,

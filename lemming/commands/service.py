@@ -12,7 +12,7 @@ import typer
 from lemming.access.trust import Agreement
 from lemming.agents import survey_agents
 from lemming.base.errors import UsageError
-from lemming.commands.options import AsJson, duration
+from lemming.commands.options import AsJson, duration, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, show_text, tell
 from lemming.facts.reach import reaches
@@ -27,35 +27,23 @@ _LIMIT_BYTES = 1 << 20
 def service(
     ctx: typer.Context,
     form: Annotated[
-        Form,
-        typer.Option("--form", help="systemd: a unit of your own; launchd (macOS) and compose are printed."),
+        Form, option("--form", "systemd: a unit of your own; launchd (macOS) and compose are printed.")
     ] = "systemd",
-    only_print: Annotated[bool, typer.Option("--print", help="Print it; write nothing.")] = False,
-    name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="The service's name. Default: from the folder's.")
-    ] = "",
+    only_print: Annotated[bool, option("--print", "Print it; write nothing.")] = False,
+    name: Annotated[str, option("--name NAME", "The service's name. Default: from the folder's.")] = "",
     interval: Annotated[
         float | None,
-        typer.Option(
-            "--interval",
-            parser=duration,
-            metavar="DURATION",
-            help="As of run-forever. Default: config/org.json.",
-        ),
+        option("--interval DURATION", "As of run-forever. Default: config/org.json.", parser=duration),
     ] = None,
-    wake_on_change: Annotated[bool, typer.Option("--wake-on-change", help="As of run-forever.")] = False,
-    health: Annotated[
-        int | None,
-        typer.Option("--health", min=1, max=65535, metavar="PORT", help="As of run-forever."),
-    ] = None,
+    wake_on_change: Annotated[bool, option("--wake-on-change", "As of run-forever.")] = False,
+    health: Annotated[int | None, option("--health PORT", "As of run-forever.", min=1, max=65535)] = None,
     serve: Annotated[
         int | None,
-        typer.Option(
-            "--serve",
+        option(
+            "--serve PORT",
+            "As of run-forever: http and mail channels too, which nobody sees to without it.",
             min=1,
             max=65535,
-            metavar="PORT",
-            help="As of run-forever: http and mail channels too, which nobody sees to without it.",
         ),
     ] = None,
     as_json: AsJson = False,

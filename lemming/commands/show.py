@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from lemming.commands.changes import OneAgent, OnlyStat, show_changes
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_cut, show_json, tell
 from lemming.history.read import Changes, Commit
@@ -16,9 +16,7 @@ from lemming.timeline.unkept import past_states
 
 def show(
     ctx: typer.Context,
-    tick: Annotated[
-        str, typer.Argument(metavar="TICK", help="A tick, or a commit as `lemming history` shows it.")
-    ],
+    tick: Annotated[str, argument("TICK", "A tick, or a commit as `lemming history` shows it.")],
     agent: OneAgent = None,
     only_stat: OnlyStat = False,
     as_json: AsJson = False,

@@ -11,7 +11,7 @@ from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.skills.now import SkillNow, further_files, skills_now
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AsJson, noun
+from lemming.commands.options import AsJson, argument, noun
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, show_table, show_text, tell
 from lemming.files import fs
@@ -61,7 +61,7 @@ def list_skills(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command("show")
 def show_skill(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A skill's name, or its folder.")],
+    name: Annotated[str, argument("NAME", "A skill's name, or its folder.")],
     as_json: AsJson = False,
 ) -> None:
     """Show a skill as agents read it, and what is wrong with it.
@@ -88,10 +88,7 @@ def show_skill(
 @app.command("export")
 def export_skill(
     folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="Where your coding agent looks for skills, such as .claude/skills."
-        ),
+        Path, argument("DIR", "Where your coding agent looks for skills, such as .claude/skills.")
     ] = Path(".agents/skills"),
     as_json: AsJson = False,
 ) -> None:

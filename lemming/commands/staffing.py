@@ -11,7 +11,7 @@ from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.errors import UsageError
 from lemming.commands.new_agent import create, plain_of
-from lemming.commands.options import AgentName, AsJson
+from lemming.commands.options import AgentName, AsJson, argument
 from lemming.commands.org import find_agent, find_org, has_been_interrupted, path_of_agent, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.files import fs
@@ -22,7 +22,7 @@ from lemming.tick.rename_begun import rename_begun, require_no_rename
 from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import creator_replaced, rename
 
-NewName = Annotated[str, typer.Argument(metavar="NEW", help=f"{paths.AGENT_NAME_RULE.capitalize()}.")]
+NewName = Annotated[str, argument("NEW", f"{paths.AGENT_NAME_RULE.capitalize()}.")]
 
 
 def copy_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJson = False) -> None:

@@ -11,7 +11,7 @@ from lemming.agents import Survey
 from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.times.words import said_until
 from lemming.capabilities.requests.waiting import said_of_waiting
-from lemming.commands.options import AsJson, duration
+from lemming.commands.options import AsJson, duration, option
 from lemming.commands.org import describe_engine, find_org
 from lemming.commands.screen import counted, in_dollars, one_line, painted, show, show_json, show_table, tell
 from lemming.facts.health import Trouble
@@ -31,16 +31,14 @@ CHEAP_BYTES = 512 << 10
 def status(
     ctx: typer.Context,
     check: Annotated[
-        bool,
-        typer.Option("--check", help="End with exit status 1 when something is wrong: for monitors."),
+        bool, option("--check", "End with exit status 1 when something is wrong: for monitors.")
     ] = False,
     max_age: Annotated[
         float | None,
-        typer.Option(
-            "--max-age",
+        option(
+            "--max-age DURATION",
+            "With --check: it is wrong, too, when the last tick is older: 90 (seconds), 10m, 2h, 1d.",
             parser=duration,
-            metavar="DURATION",
-            help="With --check: it is wrong, too, when the last tick is older: 90 (seconds), 10m, 2h, 1d.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -8,7 +8,7 @@ import typer
 
 from lemming.base.jsontext import compact
 from lemming.commands.narration import text_of
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import Style, counted, in_dollars, one_line, painted, show, show_json, show_text
 from lemming.facts.views.tick import plan_of, recorded, turn_of
@@ -22,12 +22,8 @@ _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yell
 
 def tick(
     ctx: typer.Context,
-    number: Annotated[
-        int | None, typer.Argument(min=0, metavar="TICK", help="Which tick; default: the last one.")
-    ] = None,
-    prompts: Annotated[
-        bool, typer.Option("--prompts", help="Show the prompts too, not their size only.")
-    ] = False,
+    number: Annotated[int | None, argument("TICK", "Which tick; default: the last one.", min=0)] = None,
+    prompts: Annotated[bool, option("--prompts", "Show the prompts too, not their size only.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show one tick whole, as its journal tells it: the plan, and of each turn what it was shown, what its

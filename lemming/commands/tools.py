@@ -13,7 +13,7 @@ from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import OUTCOME_CODES, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.base.redaction import redact_values
-from lemming.commands.options import AsJson, Trust, agent_names, noun
+from lemming.commands.options import AsJson, Trust, argument, noun, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
 from lemming.commands.tool_file import new_tool
@@ -33,11 +33,8 @@ from lemming.tools.toolset import Toolset
 
 app = noun("See the tools there are, call one as an agent does, write a new one.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")]
-AsAgent = Annotated[
-    str | None,
-    typer.Option("--agent", metavar="AGENT", help="As whom, or for whom.", autocompletion=agent_names),
-]
+Name = Annotated[str, argument("NAME", "The tool's name.")]
+AsAgent = Annotated[str | None, option("--agent AGENT", "As whom, or for whom.", of_agents=True)]
 
 
 @app.command("list")
@@ -95,12 +92,12 @@ def call(
     ctx: typer.Context,
     name: Name,
     given: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Arguments: JSON, else taken as text.")
+        list[str] | None, argument("KEY=VALUE...", "Arguments: JSON, else taken as text.")
     ] = None,
     agent: AsAgent = None,
-    args: Annotated[str | None, typer.Option("--args", metavar="JSON", help="All arguments.")] = None,
+    args: Annotated[str | None, option("--args JSON", "All arguments.")] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Write what it wants written; run it if it reaches outside.")
+        bool, option("--yes -y", "Write what it wants written; run it if it reaches outside.")
     ] = False,
     trust: Trust = False,
     as_json: AsJson = False,
@@ -136,10 +133,9 @@ def call(
 @app.command("new")
 def new(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new tool's name.")],
+    name: Annotated[str, argument("NAME", "The new tool's name.")],
     agent: Annotated[
-        str | None,
-        typer.Option("--agent", metavar="AGENT", help="Let this agent call it. Default: the only one."),
+        str | None, option("--agent AGENT", "Let this agent call it. Default: the only one.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

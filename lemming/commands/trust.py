@@ -15,7 +15,7 @@ import typer
 from lemming.access.trust import Agreement, Consent, Missing, Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base.errors import DiskError, NotTrusted
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.facts.reach import reaches
@@ -31,7 +31,7 @@ _SENTENCE_WIDTH = 400
 
 def trust(
     ctx: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Agree to all of it.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Agree to all of it.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what the organisation runs and reaches outside its folder; with --yes, agree to it.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.org.config import load_config
@@ -19,7 +19,7 @@ from lemming.tick.runtime import open_org
 
 def upgrade(
     ctx: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this, only show it.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what earlier versions wrote otherwise, and with --yes write it as this one does.

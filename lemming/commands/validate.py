@@ -9,7 +9,7 @@ import typer
 from lemming.agents import agent_folders
 from lemming.base.errors import ConfigError, CorruptState, Problem
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AnyAgentName, AsJson
+from lemming.commands.options import AnyAgentName, AsJson, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, show_json, tell
 from lemming.commands.trust import load_settings
@@ -26,7 +26,7 @@ from lemming.tick.counter import load_tick
 def validate(
     ctx: typer.Context,
     agent: AnyAgentName = None,
-    every: Annotated[bool, typer.Option("--all", help="Open every entry, however many there are.")] = False,
+    every: Annotated[bool, option("--all", "Open every entry, however many there are.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check resumes, settings, `tick.json`, outboxes, memories and evals, and say all that is wrong.

@@ -8,7 +8,7 @@ import typer
 
 from lemming import timeline
 from lemming.base.errors import CorruptState
-from lemming.commands.options import AsJson, Quiet
+from lemming.commands.options import AsJson, Quiet, argument, option
 from lemming.commands.org import describe_engine, find_org, running_engine
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.journal.file import journal_ticks
@@ -22,12 +22,9 @@ TAKEN_APART = 100
 def verify(
     ctx: typer.Context,
     ticks: Annotated[
-        str | None,
-        typer.Argument(metavar="TICKS", help="7, or 3..9: only what these ticks wrote. Default: all."),
+        str | None, argument("TICKS", "7, or 3..9: only what these ticks wrote. Default: all.")
     ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Take every journal apart, however many there are.")
-    ] = False,
+    every: Annotated[bool, option("--all", "Take every journal apart, however many there are.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

@@ -14,7 +14,7 @@ from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import person_for
 from lemming.capabilities.trust.marks import digest_of
 from lemming.capabilities.trust.vouches import payload_of
-from lemming.commands.options import AsJson, AsPerson
+from lemming.commands.options import AsJson, AsPerson, argument
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.org.config import load_config
@@ -26,9 +26,7 @@ from lemming.timeline.why.writings import Writings
 
 def vouch(
     ctx: typer.Context,
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="An entry's id, a file, or AGENT/memory/KEY.")
-    ],
+    target: Annotated[str, argument("TARGET", "An entry's id, a file, or AGENT/memory/KEY.")],
     person: AsPerson = None,
     as_json: AsJson = False,
 ) -> None:

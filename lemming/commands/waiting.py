@@ -8,16 +8,13 @@ import typer
 
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.capabilities.requests.waiting import waiting as what_waits
-from lemming.commands.options import AsJson, agent_names
+from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.whole import show_folded
 from lemming.org.organisation import OrgPath
 
-ForPerson = Annotated[
-    str | None,
-    typer.Option("--as", metavar="PERSON", help="Only what waits for PERSON.", autocompletion=agent_names),
-]
+ForPerson = Annotated[str | None, option("--as PERSON", "Only what waits for PERSON.", of_agents=True)]
 
 
 def waiting(ctx: typer.Context, person: ForPerson = None, as_json: AsJson = False) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_json, tell, width_of
 from lemming.facts.views.why import facts_of
@@ -29,18 +29,12 @@ _CUTS = {
 
 def why(
     ctx: typer.Context,
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="An entry's id, a file, or AGENT/memory/KEY.")
-    ],
-    depth: Annotated[
-        int, typer.Option("--depth", min=1, max=100, metavar="N", help="How many turns to go back.")
-    ] = 3,
+    target: Annotated[str, argument("TARGET", "An entry's id, a file, or AGENT/memory/KEY.")],
+    depth: Annotated[int, option("--depth N", "How many turns to go back.", min=1, max=100)] = 3,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show entries again that are told elsewhere in the tree.")
+        bool, option("--all", "Show entries again that are told elsewhere in the tree.")
     ] = False,
-    grep: Annotated[
-        str, typer.Option("--grep", metavar="TEXT", help="Show only the branches that contain a text.")
-    ] = "",
+    grep: Annotated[str, option("--grep TEXT", "Show only the branches that contain a text.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Show which turn wrote something, what that turn could see, and back through those to where they
