@@ -22,10 +22,10 @@ from lemming.commands.screen import (
 )
 from lemming.commands.staffing import copy_agent, remove_agent, rename_agent
 from lemming.facts.next_turn import NextTurn, next_turn
+from lemming.facts.spending import Spending, spending_of
 from lemming.journal.ledger import AgentState, read_state
-from lemming.org.config import Config, credits_of, load_config
+from lemming.org.config import Config, load_config
 from lemming.org.schedule import AgentSchedule, fire_point
-from lemming.plugins.shipped import JUDGES
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
 from lemming.tick.soundness.judged import sound_survey
@@ -70,18 +70,25 @@ def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> 
         show_json("agent", {"agent": name, "resume": agent.plain, "problem": "", **facts})
         return
     show(painted(one_line(f"{name}  {agent.title}"), "bold"))
-    for label, value in _facts(agent, config, next_turn(agent, config, tick, since=since), readers, state):
+    coming, spent = next_turn(agent, config, tick, since=since), spending_of(base, agent, config)
+    for label, value in _facts(agent, config, coming, readers, state, spent):
         show(f"  {label:<11} {one_line(value)}")
     show_text(f"\n{agent.instructions}")
 
 
 def _facts(
-    agent: Agent, config: Config, coming: NextTurn, readers: list[str], state: AgentState
+    agent: Agent,
+    config: Config,
+    coming: NextTurn,
+    readers: list[str],
+    state: AgentState,
+    spent: Spending,
 ) -> list[tuple[str, str]]:
     """Return what is worth knowing about an agent as pairs of label and text."""
     entry = config.models.get(agent.model.key)
-    allocation = credits_of(config, agent.name, agent.credits)
-    limit = "no limit" if allocation.max_credits is None else f"of {allocation.max_credits:g}"
+    limit = "no limit" if spent.max_credits is None else f"of {spent.max_credits:g}"
+    judged = f"{spent.judged:g} of them on judges, " if spent.judged else ""
+    passed_on = f"{spent.passed_on:g} passed on to agents it created, " if spent.passed_on else ""
     files = agent.permissions.file_access
     fires = f"{_rhythm(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.words}"
     failed = f", {state.failed} failed" if state.failed else ""
@@ -96,8 +103,8 @@ def _facts(
         ("may read", ", ".join(files.allow_read) or "no files"),
         ("may write", ", ".join(files.allow_write) or "no files"),
         ("kinds", ", ".join(agent.turn.kinds)),
-        ("credits", f"{state.credits:g} spent, {_of_judges(state)}{_passed_on(state)}{limit}"),
-        ("dollars", in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls)),
+        ("credits", f"{spent.spent:g} spent, {judged}{passed_on}{limit}"),
+        ("dollars", in_dollars(spent.cost_usd, calls=spent.unpriced_calls, unpriced=spent.unpriced_calls)),
         ("last turn", last if state.status else "never"),
     ]
 
@@ -108,15 +115,6 @@ def _when(agent: Agent, config: Config) -> str:
     if not takes_turns(agent, config):
         return "a channel speaks"
     return "paused" if agent.paused else _rhythm(agent.schedule)
-
-
-def _of_judges(state: AgentState) -> str:
-    judged = state.aside.get(JUDGES)
-    return f"{judged:g} of them on judges, " if judged else ""
-
-
-def _passed_on(state: AgentState) -> str:
-    return f"{state.passed_on:g} passed on to agents it created, " if state.passed_on else ""
 
 
 def _rhythm(schedule: AgentSchedule) -> str:

@@ -27,13 +27,17 @@ from lemming.capabilities.calendars.calendar import (
 from lemming.capabilities.calendars.coming import jobs_now
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import show, show_json, show_table, tell
+from lemming.commands.screen import show, show_list, tell
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
 
 NAME_WORDS = 4
 MAKE_ONE = "lemming agents new calendar --model clock --read '*'"
+
+COLUMNS = {
+    "JOB": "name", "AGENT": lambda it: it.job.agent, "NEXT": "coming", "LAST": "outcome", "WHEN": "when"
+}  # fmt: skip
 
 
 def calendar(ctx: typer.Context, as_json: AsJson = False) -> None:
@@ -49,16 +53,9 @@ def calendar(ctx: typer.Context, as_json: AsJson = False) -> None:
     org = Organisation.at(find_org(ctx))
     config = load_config(org)
     jobs = jobs_now(org, config)
-    if as_json:
-        for job in jobs:
-            show_json("job", job.as_json())
-        return
-    if jobs:
-        rows = [[it.name, it.job.agent, it.coming, it.outcome, it.when] for it in jobs]
-        show_table(["JOB", "AGENT", "NEXT", "LAST", "WHEN"], rows)
-    else:
-        tell(f"no jobs; {CALENDAR_FILE} holds them, and `lemming send --every` writes one")
-    if jobs and asker_in(survey_agents(org).agents, config) is None:
+    nothing = f"no jobs; {CALENDAR_FILE} holds them, and `lemming send --every` writes one"
+    show_list("job", jobs, COLUMNS, as_json=as_json, nothing=nothing)
+    if jobs and not as_json and asker_in(survey_agents(org).agents, config) is None:
         tell(f"warning: nobody asks for them: {MAKE_ONE}", style="yellow")
 
 

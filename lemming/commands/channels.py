@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import typer
 
 from lemming.agents import survey_agents
 from lemming.capabilities.channels.states import ChannelState, channel_states
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import one_line, show_json, show_table, tell
+from lemming.commands.screen import one_line, show_list, tell
 from lemming.commands.trust import load_settings
+
+NONE = "no channels: an agent whose model key has the provider folder, http, mail or command is one"
+COLUMNS = {
+    "AGENT": "agent", "CHANNEL": "provider", "FOR": lambda it: it.to or "everybody", "ARRIVED": "arrived",
+    "REFUSED": "refused", "WENT OUT": "delivered", "WAITING": "waiting", "GIVEN UP": "gave_up",
+    "": lambda it: "CANNOT BE USED" if it.problem else "OUT OF REACH" if it.down_since else "",
+}  # fmt: skip
 
 
 def channels(ctx: typer.Context, as_json: AsJson = False) -> None:
@@ -28,23 +33,9 @@ def channels(ctx: typer.Context, as_json: AsJson = False) -> None:
     """
     base = find_org(ctx)
     found = channel_states(base, survey_agents(base), load_settings(base))
-    if as_json:
-        for channel in found:
-            show_json("channel", asdict(channel))
-        return
-    if not found:
-        tell("no channels: an agent whose model key has the provider folder, http, mail or command is one")
-        return
-    headings = ["AGENT", "CHANNEL", "FOR", "ARRIVED", "REFUSED", "WENT OUT", "WAITING", "GIVEN UP", ""]
-    show_table(headings, [_row(channel) for channel in found])
-    for channel in found:
+    show_list("channel", found, COLUMNS, as_json=as_json, nothing=NONE)
+    for channel in found if not as_json else ():
         _tell_wrong(channel)
-
-
-def _row(channel: ChannelState) -> list[str]:
-    counts = channel.arrived, channel.refused, channel.delivered, channel.waiting, channel.gave_up
-    state = "CANNOT BE USED" if channel.problem else "OUT OF REACH" if channel.down_since else ""
-    return [channel.agent, channel.provider, channel.to or "everybody", *map(str, counts), state]
 
 
 def _tell_wrong(channel: ChannelState) -> None:

@@ -11,13 +11,23 @@ from lemming.base.errors import OrgBusy
 from lemming.base.jsontext import parse, pretty
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org, require_folder
-from lemming.commands.screen import counted, in_dollars, show_json, show_table, tell
+from lemming.commands.screen import counted, in_dollars, show_json, show_list, tell
 from lemming.files import fs
 from lemming.files.lock import changing, read_to_change
 from lemming.journal.file import journal_ticks
 from lemming.org.config import ORG_FILE, load_config
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
+
+COLUMNS = {
+    "COMMIT": "short",
+    "WHEN (UTC)": lambda it: it["at"][:16].replace("T", " "),
+    "WHAT": "subject",
+    "AGENTS": lambda it: ", ".join(it["agents"]),
+    "SPENT": lambda it: (
+        f"{counted(it['credits'], 'credit')}, {in_dollars(it['cost_usd'])}" if it["calls"] else ""
+    ),
+}
 
 
 def history(
@@ -54,24 +64,8 @@ def history(
     from lemming.history.read import History
 
     commits = History(Path(base)).commits(agent=what or "", limit=number or None)[::-1]
-    if as_json:
-        for commit in commits:
-            show_json("commit", commit.as_json())
-        return
-    rows = []
-    for commit in commits:
-        facts = commit.as_json()
-        agents = ", ".join(facts["agents"])
-        spent = (
-            f"{counted(facts['credits'], 'credit')}, {in_dollars(facts['cost_usd'])}"
-            if facts["calls"]
-            else ""
-        )
-        rows.append([commit.short, commit.at[:16].replace("T", " "), commit.subject, agents, spent])
-    if rows:
-        show_table(["COMMIT", "WHEN (UTC)", "WHAT", "AGENTS", "SPENT"], rows)
-    else:
-        tell("nothing kept yet")
+    facts = [commit if as_json else {**commit.as_json(), "short": commit.short} for commit in commits]
+    show_list("commit", facts, COLUMNS, as_json=as_json, nothing="nothing kept yet")
 
 
 def _switch(base: OrgPath, *, is_on: bool, as_json: bool) -> None:

@@ -16,13 +16,19 @@ from lemming.capabilities.mcp.known import LOCK_FILE, KnownServer, differences, 
 from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
 from lemming.commands.options import AsJson, Trust, argument, noun, option
 from lemming.commands.org import find_org
-from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
+from lemming.commands.screen import counted, one_line, painted, show, show_json, show_list, show_text, tell
 from lemming.commands.trust import require_agreement
 from lemming.org.organisation import Organisation
 
 app = noun("See and try MCP servers, accept what they have, and be one.")
 
 ServerName = Annotated[str | None, argument("SERVER", "A server's name; all without one.")]
+
+NONE = 'config/mcp.json has none, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}'
+COLUMNS = {
+    "SERVER": "server", "REACHED BY": "reached_by",
+    "TOOLS": lambda it: "not known yet" if it["tools"] is None else len(it["tools"]), "FILE": "file",
+}  # fmt: skip
 
 
 @app.command("list")
@@ -39,16 +45,9 @@ def list_servers(ctx: typer.Context, name: ServerName = None, as_json: AsJson = 
     base = find_org(ctx)
     config, known = _config(base), known_servers(base).servers
     chosen = _chosen(config, name)
-    if as_json:
-        for server in chosen:
-            show_json("mcp_server", _facts(server, config, known.get(server)))
-        return
-    if not chosen:
-        tell('config/mcp.json has none, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}')
-        return
-    if name is None:
-        rows = [[it, _reached(config.servers[it]), _count(known.get(it)), config.files[it]] for it in chosen]
-        show_table(["SERVER", "REACHED BY", "TOOLS", "FILE"], rows)
+    if as_json or name is None:
+        facts = [_facts(server, config, known.get(server)) for server in chosen]
+        show_list("mcp_server", facts, COLUMNS, as_json=as_json, nothing=NONE)
         return
     tools = known.get(name, KnownServer()).tools
     if not tools:
@@ -220,10 +219,6 @@ def _facts(name: str, config: McpConfig, known: KnownServer | None) -> dict[str,
 
 def _reached(server: McpServer) -> str:
     return server.url or one_line(" ".join(server.command), 80)
-
-
-def _count(known: KnownServer | None) -> str:
-    return str(len(known.tools)) if known else "not known yet"
 
 
 def _parsed(text: str) -> dict[str, Any]:

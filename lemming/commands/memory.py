@@ -12,7 +12,7 @@ from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.commands.options import AgentName, AsJson, ListOfAnAgent, argument, noun
 from lemming.commands.org import find_org, require_folder
-from lemming.commands.screen import show_json, show_pretty, show_table, tell
+from lemming.commands.screen import show_json, show_list, show_pretty, tell
 
 Key = Annotated[str, argument("KEY", "The memory's name.")]
 
@@ -25,13 +25,9 @@ def list_memories(ctx: typer.Context, agent: AgentName, as_json: AsJson = False)
     base = find_org(ctx)
     require_folder(base, agent)
     memories = store.read_memories(base, agent)
-    if as_json:
-        for key, value in memories.values.items():
-            show_json("memory", {"agent": agent, "key": key, "value": value})
-    elif memories.values:
-        show_table(["KEY", "VALUE"], [[key, _shown(value)] for key, value in memories.values.items()])
-    else:
-        tell(f"{agent} remembers nothing")
+    found = [{"agent": agent, "key": key, "value": value} for key, value in memories.values.items()]
+    columns = {"KEY": "key", "VALUE": lambda it: _shown(it["value"])}
+    show_list("memory", found, columns, as_json=as_json, nothing=f"{agent} remembers nothing")
     for problem in memories.problems:
         tell(f"ignored: {problem}", style="yellow")
 

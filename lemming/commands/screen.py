@@ -225,6 +225,40 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     show_text("\n".join((painted(first, "bold"), *others)))
 
 
+def show_list(
+    kind: str, found: Sequence[Any], columns: Mapping[str, Any], *, as_json: bool, nothing: str = ""
+) -> None:
+    """Print facts: a line each in a table, where there are any, else `nothing`; with --json an object each.
+
+    A column holds an attribute or a key of each, or what a function says of it. The object of a fact is what
+    its `as_json` gives, or its fields.
+    """
+    if as_json:
+        for each in found:
+            show_json(kind, plain_of(each))
+    elif found or not nothing:
+        show_table([*columns], [[_cell(each, column) for column in columns.values()] for each in found])
+    else:
+        tell(nothing)
+
+
+def plain_of(fact: Any) -> Mapping[str, Any]:
+    """Return a fact as JSON values."""
+    if isinstance(fact, Mapping):
+        return fact
+    plain: Mapping[str, Any] = fact.as_json() if hasattr(fact, "as_json") else vars(fact)
+    return plain
+
+
+def _cell(fact: Any, column: Any) -> str:
+    if callable(column):
+        return str(column(fact))
+    value = fact[column] if isinstance(fact, Mapping) else getattr(fact, column)
+    if value is None:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def show_columns(rows: Sequence[Sequence[str]]) -> None:
     """Print aligned columns without headings, cut in the same way."""
     if rows:

@@ -13,13 +13,21 @@ from lemming.capabilities.skills.now import SkillNow, further_files, skills_now
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AsJson, argument, noun
 from lemming.commands.org import find_org
-from lemming.commands.screen import one_line, show, show_json, show_table, show_text, tell
+from lemming.commands.screen import one_line, show, show_json, show_list, show_text, tell
 from lemming.files import fs
 from lemming.org.organisation import Organisation
 
 OWN_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"
 
 app = noun("See the skills that agents may look up: docs/skills.md.")
+
+NONE = 'no skills here: write skills/NAME/SKILL.md, and "skills": ["NAME"] in a resume'
+COLUMNS = {
+    "SKILL": "name",
+    "WHERE": "folder",
+    "FOR": lambda it: ", ".join(it["agents"]) or "nobody",
+    "WHAT IT IS FOR": lambda it: one_line(it["description"], 90),
+}
 
 
 @app.command("list")
@@ -37,24 +45,9 @@ def list_skills(ctx: typer.Context, as_json: AsJson = False) -> None:
             show_json("problem", problem.as_json())
         else:
             tell_problem(problem, base)
-    if as_json:
-        for each in found:
-            show_json("skill", _as_json(base, each))
-        return
-    if not found:
-        tell('no skills here: write skills/NAME/SKILL.md, and "skills": ["NAME"] in a resume')
-        return
-    rows = [
-        [
-            each.skill.name,
-            each.skill.folder,
-            ", ".join(each.agents) or "nobody",
-            one_line(each.skill.description, 90),
-        ]
-        for each in found
-    ]
-    show_table(["SKILL", "WHERE", "FOR", "WHAT IT IS FOR"], rows)
-    if any(not each.agents for each in found):
+    facts = [_as_json(base, each) for each in found]
+    show_list("skill", facts, COLUMNS, as_json=as_json, nothing=NONE)
+    if found and not as_json and any(not each.agents for each in found):
         tell('an agent is told of those that its resume lists: "skills": ["NAME"], or ["*"]')
 
 

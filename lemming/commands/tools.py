@@ -15,7 +15,7 @@ from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.base.redaction import redact_values
 from lemming.commands.options import AsJson, Trust, argument, noun, option
 from lemming.commands.org import find_org
-from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
+from lemming.commands.screen import counted, one_line, painted, show, show_json, show_list, show_text, tell
 from lemming.commands.tool_file import new_tool
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.files.effects import apply_effect
@@ -36,6 +36,11 @@ app = noun("See the tools there are, call one as an agent does, write a new one.
 Name = Annotated[str, argument("NAME", "The tool's name.")]
 AsAgent = Annotated[str | None, option("--agent AGENT", "As whom, or for whom.", of_agents=True)]
 
+COLUMNS = {
+    "TOOL": "tool", "CLASS": "class", "FROM": "from", "WHO MAY CALL IT": lambda it: ", ".join(it["agents"]),
+    "WHAT IT DOES": "description",
+}  # fmt: skip
+
 
 @app.command("list")
 def list_tools(ctx: typer.Context, agent: AsAgent = None, as_json: AsJson = False) -> None:
@@ -50,16 +55,10 @@ def list_tools(ctx: typer.Context, agent: AsAgent = None, as_json: AsJson = Fals
     agents = survey_agents(base).agents
     chosen = [_agent(base, agent)] if agent else list(agents.values())
     toolset = toolset_of(settings, base)
-    rows = []
-    for tool in _all_of(toolset, [agent] if agent else list(agents)):
-        may = [it.name for it in chosen if _may(tool, it, toolset, settings)]
-        if agent and not may:
-            continue
-        if as_json:
-            show_json("tool", _facts(tool, may))
-        rows.append([tool.name, tool.tool_class, _from(tool), ", ".join(may), tool.description])
-    if not as_json:
-        show_table(["TOOL", "CLASS", "FROM", "WHO MAY CALL IT", "WHAT IT DOES"], rows)
+    there = _all_of(toolset, [agent] if agent else list(agents))
+    may = [[it.name for it in chosen if _may(tool, it, toolset, settings)] for tool in there]
+    found = [_facts(*each) for each in zip(there, may, strict=True) if each[1] or not agent]
+    show_list("tool", found, COLUMNS, as_json=as_json)
 
 
 @app.command("show")

@@ -9,14 +9,14 @@ from typing import Any
 from lemming.agents import Survey
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import CorruptState, LemmingError
+from lemming.base.errors import LemmingError
 from lemming.capabilities.requests.waiting import waiting
 from lemming.facts.health import Trouble, troubles_of
+from lemming.facts.spending import spendings, total_of
 from lemming.facts.views.under_way import doing_in
 from lemming.journal.file import last_record, newest_journals
-from lemming.journal.ledger import read_state
 from lemming.journal.records import TickCommitted
-from lemming.org.config import Config, credits_of, load_config
+from lemming.org.config import Config, load_config
 from lemming.org.organisation import OrgPath
 from lemming.org.schedule import next_due
 from lemming.tick.counter import load_tick
@@ -126,18 +126,6 @@ def _next_at(org: OrgPath, tick: int, config: Config, coming: int) -> str | None
 
 def _spent(org: OrgPath, survey: Survey, config: Config) -> Json:
     """Return what all agents have spent, and may spend: null where one of them has no limit."""
-    credits_, dollars, unpriced = 0.0, 0.0, 0
-    most: float | None = 0.0
-    for agent in survey.agents.values():
-        if not takes_turns(agent, config):
-            continue
-        limit = credits_of(config, agent.name, agent.credits).max_credits
-        most = None if most is None or limit is None else most + limit
-        try:
-            state = read_state(org, agent.name)
-        except CorruptState:
-            continue
-        credits_ += state.used_up
-        dollars += state.cost_usd or 0.0
-        unpriced += state.unpriced_calls
-    return {"credits": round(credits_, 6), "max": most, "dollars": dollars, "unpriced": unpriced}
+    total = total_of(spendings(org, survey, config)[0])
+    dollars = {"dollars": total["cost_usd"] or 0.0, "unpriced": total["unpriced_calls"]}
+    return {"credits": total["used_up"], "max": total["max_credits"], **dollars}

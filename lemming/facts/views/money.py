@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any
 
-from lemming.agents import Survey, survey_agents
+from lemming.agents import survey_agents
 from lemming.base.clock import parse_timestamp
-from lemming.base.errors import CorruptState, UsageError
+from lemming.base.errors import UsageError
 from lemming.base.times.cron import zone
+from lemming.facts.spending import spendings, total_of
 from lemming.facts.views.glances import Glance, Spent, glances_at
 from lemming.journal.file import begun_journals
-from lemming.journal.ledger import AgentState, read_state
-from lemming.org.config import Config, credits_of, load_config
+from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.shipped import JUDGES
-from lemming.tick.plan import takes_turns
 
 TICKS = 120
 MOST_TICKS = 2000
@@ -68,18 +66,19 @@ def money(org: OrgPath, *, by: str = "tick", ticks: int = TICKS) -> dict[str, An
     older, numbers = len(numbers) > ticks, numbers[-ticks:]
     day_in = zone(config.org.timezone) if config.org.timezone else UTC
     columns = _columns(glances_at(org, numbers), day_in if by == "day" else None)
-    rows, damaged = _rows(org, survey, config)
+    found, damaged = spendings(org, survey, config)
+    found.sort(key=lambda it: (-it.spent, it.agent))
     return {
         "by": by,
         "ticks": numbers[:1] + numbers[-1:],
         "older": older,
         "columns": _folded(columns),
         "has_dollars": any(column.cost_usd is not None for column in columns.values()),
-        "agents": rows[:AGENTS_SHOWN],
-        "left_out": len(rows[AGENTS_SHOWN:]),
-        "total": _total(rows),
+        "agents": [{**it.as_json(), "credits": it.spent} for it in found[:AGENTS_SHOWN]],
+        "left_out": len(found[AGENTS_SHOWN:]),
+        "total": total_of(found),
         "limits": _limits(config),
-        "damaged": damaged,
+        "damaged": [*map(str, damaged)],
     }
 
 
@@ -128,49 +127,6 @@ def _with_others(amounts: Amounts, named: list[str]) -> dict[str, dict[str, floa
         rest = sum(amount for name, amount in each.items() if name not in kept)
         folded[unit] = {**kept, **({OTHERS: rest} if rest else {})}
     return folded
-
-
-def _rows(org: Organisation, survey: Survey, config: Config) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what ledgers say and agents may spend, who spent most first; and which cannot be read."""
-    rows, damaged = list[dict[str, Any]](), list[str]()
-    for name, agent in survey.agents.items():
-        if takes_turns(agent, config):
-            try:
-                state = read_state(org, name)
-            except CorruptState as error:
-                damaged.append(str(error))
-                continue
-            allowed = credits_of(config, name, agent.credits)
-            rows.append(_row(name, state, allowed.max_credits, allowed.soft_cap))
-    rows.sort(key=lambda row: (-row["credits"], row["agent"]))
-    return rows, damaged
-
-
-def _row(name: str, state: AgentState, most: float | None, soft: float | None) -> dict[str, Any]:
-    return {
-        "agent": name,
-        "turns": state.turns,
-        "credits": state.credits,
-        "used_up": state.used_up,
-        "max_credits": most,
-        "soft_cap": soft,
-        "cost_usd": state.cost_usd,
-        "unpriced_calls": state.unpriced_calls,
-        "input_tokens": state.input_tokens,
-        "output_tokens": state.output_tokens,
-        "judged": state.aside.get(JUDGES, 0.0),
-    }
-
-
-def _total(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    keys = ("turns", "credits", "used_up", "unpriced_calls", "input_tokens", "output_tokens")
-    dollars = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]
-    caps = [row["max_credits"] for row in rows]
-    return {
-        **{key: round(sum(row[key] for row in rows), 6) for key in keys},
-        "cost_usd": sum(dollars) if dollars else None,
-        "max_credits": None if not caps or None in caps else sum(caps),
-    }
 
 
 def _limits(config: Config) -> list[dict[str, Any]]:
