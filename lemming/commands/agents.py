@@ -21,12 +21,9 @@ from lemming.commands.screen import (
     show_text,
 )
 from lemming.commands.staffing import copy_agent, remove_agent, rename_agent
-from lemming.facts.next_turn import NextTurn, next_turn
-from lemming.facts.spending import Spending, spending_of
-from lemming.journal.ledger import AgentState, read_state
+from lemming.facts.agents import AgentShown, agent_shown
 from lemming.org.config import Config, load_config
 from lemming.org.schedule import AgentSchedule, fire_point
-from lemming.tick.counter import load_counter
 from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
 from lemming.tick.soundness.judged import sound_survey
 
@@ -62,29 +59,20 @@ def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
 def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> None:
     """Show one agent: what its resume means, and where it stands."""
     base = find_org(ctx)
-    agent, config, (tick, since) = find_agent(base, name), load_config(base), load_counter(base)
-    state = read_state(base, name)
-    readers = sorted(other.name for other in sound_survey(base).agents.values() if other.may_read(name))
+    config = load_config(base)
+    found = agent_shown(base, find_agent(base, name), config)
     if as_json:
-        facts = {"readers": readers, "state": state.as_json()}
-        show_json("agent", {"agent": name, "resume": agent.plain, "problem": "", **facts})
+        show_json("agent", found.as_json())
         return
-    show(painted(one_line(f"{name}  {agent.title}"), "bold"))
-    coming, spent = next_turn(agent, config, tick, since=since), spending_of(base, agent, config)
-    for label, value in _facts(agent, config, coming, readers, state, spent):
+    show(painted(one_line(f"{name}  {found.agent.title}"), "bold"))
+    for label, value in _facts(found, config):
         show(f"  {label:<11} {one_line(value)}")
-    show_text(f"\n{agent.instructions}")
+    show_text(f"\n{found.agent.instructions}")
 
 
-def _facts(
-    agent: Agent,
-    config: Config,
-    coming: NextTurn,
-    readers: list[str],
-    state: AgentState,
-    spent: Spending,
-) -> list[tuple[str, str]]:
+def _facts(found: AgentShown, config: Config) -> list[tuple[str, str]]:
     """Return what is worth knowing about an agent as pairs of label and text."""
+    agent, coming, spent, state = found.agent, found.coming, found.account, found.state
     entry = config.models.get(agent.model.key)
     limit = "no limit" if spent.max_credits is None else f"of {spent.max_credits:g}"
     judged = f"{spent.judged:g} of them on judges, " if spent.judged else ""
@@ -98,7 +86,7 @@ def _facts(
         ("model", f"{agent.model.key}: {f'{entry.provider} {entry.model}' if entry else 'UNKNOWN'}"),
         ("fires", said_of_pause(agent.paused) if agent.paused else fires),
         ("reads", ", ".join(agent.permissions.read_outboxes) or "nobody"),
-        ("read by", ", ".join(readers) or "nobody"),
+        ("read by", ", ".join(found.readers) or "nobody"),
         ("tools", ", ".join(agent.permissions.tools) or "only those always allowed"),
         ("may read", ", ".join(files.allow_read) or "no files"),
         ("may write", ", ".join(files.allow_write) or "no files"),

@@ -15,7 +15,7 @@ from lemming.commands.failures import tell_error
 from lemming.commands.options import AgentName, AnyAgentName, AsJson, OrAnAgent, argument, noun
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import in_dollars, show_json, show_list, tell
-from lemming.facts.spending import spending_of, spendings
+from lemming.facts.accounts import account_of, accounts
 from lemming.files import fs
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.lock import changing, read_to_change
@@ -31,7 +31,7 @@ def show_credits(ctx: typer.Context, name: AnyAgentName = None, as_json: AsJson 
     base = find_org(ctx)
     if name is not None:
         require_folder(base, name)
-    found, damaged = spendings(base, survey_agents(base), load_config(base), only=name)
+    found, damaged = accounts(base, survey_agents(base), load_config(base), only=name)
     passed_on = {"PASSED ON": "passed_on"} if any(each.passed_on for each in found) else {}
     show_list("credits", found, {"AGENT": "agent", "SPENT": "spent", **passed_on, **_LIMITS}, as_json=as_json)
     for each in found if not as_json else ():
@@ -78,7 +78,7 @@ def grant_credits(
         raise UsageError(
             f"{name} has no limit", hint=f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
         )
-    spending_of(base, agent, config)  # which raises before anything is written
+    account_of(base, agent, config)  # which raises before anything is written
     with changing(Path(base), "config"):  # two grants at once both count
         config = load_config(base)
         before = credits_of(config, name, agent.credits).max_credits or 0.0
@@ -87,7 +87,7 @@ def grant_credits(
             hint = f"it may be anything from 0 to {LARGEST_AMOUNT:g}"
             raise UsageError(f"{name} may spend {before:g}; that cannot change by {amount:g}", hint=hint)
         _write(base, name, int(after) if after == int(after) else after)
-    now = spending_of(base, agent, load_config(base))
+    now = account_of(base, agent, load_config(base))
     if as_json:
         show_json("credits", now.as_json())
         return

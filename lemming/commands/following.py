@@ -9,10 +9,10 @@ from typing import Annotated
 
 from lemming.commands.options import option
 from lemming.commands.stopping import stop_on_signals
-from lemming.journal.file import JournalContents, journal_ticks
+from lemming.journal.file import JournalContents
 from lemming.org.organisation import Organisation
 from lemming.telemetry.readings import from_now_on, readings
-from lemming.timeline import TickSpan, parse_ticks, span_of
+from lemming.timeline import TickSpan, journals_of, span_of
 
 Ticks = Annotated[str | None, option("--ticks TICKS", "One tick (7), or several: 3..9, 3.., ..9.")]
 Follow = Annotated[
@@ -29,7 +29,7 @@ def journals_meant(
     Without `ticks` all of them, with `follow` those from now on. Raises `UsageError` where there are none.
     """
     if not follow:
-        parse_ticks(ticks, journal_ticks(base))
+        journals_of(base, ticks)
         yield readings(base, span_of(ticks) if ticks else TickSpan(0)), threading.Event()
         return
     span = span_of(ticks) if ticks else from_now_on(base)

@@ -14,7 +14,6 @@ from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, in_dollars, show_json, show_list, tell
 from lemming.files import fs
 from lemming.files.lock import changing, read_to_change
-from lemming.journal.file import journal_ticks
 from lemming.org.config import ORG_FILE, load_config
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
@@ -98,11 +97,12 @@ def _rebuild(base: OrgPath) -> int:
     """Make the history of the ticks so far where there is none; return how many. Not beside an engine."""
     from lemming.history.recorder import Recorder
     from lemming.tick.runtime import open_org
+    from lemming.timeline import journals_of
     from lemming.timeline.rebuild import rebuild
 
     try:
         with open_org(base, command="history") as runtime:
-            if not journal_ticks(base):
+            if not journals_of(base, None):
                 return 0
             recorder = Recorder(runtime)
             repository = recorder.open()

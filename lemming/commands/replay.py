@@ -13,10 +13,9 @@ from lemming.commands.options import AsJson, Quiet, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
-from lemming.journal.file import journal_ticks
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
-from lemming.timeline import parse_ticks
+from lemming.timeline import journals_of
 from lemming.timeline.replay.recording import Difference
 from lemming.timeline.replay.replay import Replayed, replay_into, ticks_to_rerun
 from lemming.timeline.replay.replay import replay as replay_in_place
@@ -51,7 +50,7 @@ def replay(
       lemming replay --into /tmp/again
     """
     base = find_org(ctx)
-    chosen = parse_ticks(ticks, journal_ticks(base))
+    chosen = journals_of(base, ticks)
     try:
         if into is None:
             _import_plugins(base)

@@ -289,6 +289,20 @@ def in_dollars(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> st
     return f"${amount:.4f}{' or more' if unpriced else ''}"
 
 
+def totals_in_words(totals: Mapping[str, Any]) -> str:
+    """Return what a tick, or one of its turns, came to."""
+    statuses = ("done", "waiting", "skipped", "failed")
+    parts = [f"{totals[status]} {status}" for status in statuses if totals.get(status)]
+    if isinstance(totals["entries"], int):
+        parts.append(counted(totals["entries"], "entry", "entries"))
+    parts += [counted(totals["calls"], "call"), counted(totals["credits"], "credit")]
+    parts.append(f"{totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out")
+    parts.append(in_dollars(totals["cost_usd"], calls=totals["calls"]))
+    if duration := totals.get("duration_ms"):
+        parts.append(f"{duration / 1000:.1f}s")
+    return ", ".join(parts)
+
+
 def counted(number: int | float, noun: str, plural: str = "") -> str:
     """Return a number with its noun.
 

@@ -13,19 +13,23 @@ from lemming.base.times.words import said_until
 from lemming.capabilities.requests.waiting import said_of_waiting
 from lemming.commands.options import AsJson, duration, option
 from lemming.commands.org import describe_engine, find_org
-from lemming.commands.screen import counted, in_dollars, one_line, painted, show, show_json, show_table, tell
+from lemming.commands.screen import (
+    counted,
+    in_dollars,
+    one_line,
+    painted,
+    show,
+    show_json,
+    show_table,
+    tell,
+    totals_in_words,
+)
 from lemming.facts.health import Trouble
 from lemming.facts.standing import Line, Standing, standing_of
-from lemming.journal.file import begun_journals, journal_bytes
-from lemming.journal.ledger import AgentState
-from lemming.journal.records import TickCommitted
 from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
 from lemming.tick.plan import said_of_pause
 
 FACTS_SHOWN = 8
-CHEAP_BYTES = 512 << 10
-"""Findings are looked for in journals of so many bytes together: a tenth of a second."""
 
 
 def status(
@@ -57,7 +61,9 @@ def status(
     """
     base = find_org(ctx)
     found = standing_of(base, max_age_s=max_age)
-    findings = _count_findings(base, found)
+    from lemming.facts.findings.find import count_findings  # with it comes much
+
+    findings = count_findings(base, found.config) if found.last else 0
     if as_json:
         show_json("status", {**found.as_json(), "findings": findings})
     else:
@@ -68,24 +74,12 @@ def status(
     raise typer.Exit(1 if check and found.troubles else 0)
 
 
-def _count_findings(base: OrgPath, found: Standing) -> int | None:
-    """Return how much `lemming findings` would tell; None where to look would take longer than all else."""
-    if found.last is None:
-        return 0
-    window = begun_journals(base, found.config.org.findings.window)
-    if sum(journal_bytes(base, tick) for tick in window) > CHEAP_BYTES:
-        return None
-    from lemming.facts.findings.find import findings_of
-
-    return len(findings_of(base))
-
-
 def _show(found: Standing, waits: str, findings: int | None) -> None:
     show(f"{painted(str(found.base), 'bold')}")
     show(_where(found.tick, found.is_interrupted, found.engine, found.progress))
     _show_pauses(found.survey, found.config)
     if found.last:
-        show(f"tick {found.last.tick}: {_totals(found.last)}")
+        show(f"tick {found.last.tick}: {totals_in_words(found.last.totals)}")
     if waits:
         show(painted(one_line(waits, 400), "yellow"))
     for name, facts in found.said.items():
@@ -122,46 +116,32 @@ def _show_pauses(survey: Survey, config: Config) -> None:
         show(f"{name} is {one_line(said_of_pause(text), 400)}; `lemming resume {name}` ends it")
 
 
-def _totals(last: TickCommitted) -> str:
-    totals = last.totals
-    parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
-    parts += [counted(totals["entries"], "entry", "entries"), counted(totals["credits"], "credit")]
-    parts.append(in_dollars(totals["cost_usd"], calls=totals["calls"]))
-    return ", ".join(parts)
-
-
 def _next(line: Line) -> str:
     if line.next_at is None:
         return "-" if line.next_tick is None else str(line.next_tick)
     return said_until(parse_timestamp(line.next_at), SystemClock().now())
 
 
-def _dollars(spent: AgentState) -> str:
-    return in_dollars(spent.cost_usd, calls=spent.unpriced_calls, unpriced=spent.unpriced_calls)
-
-
 def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
     if not lines:
         show("no agents yet: `lemming agents new NAME` makes one")
         return
-    rows = [
-        [
-            line.agent,
-            line.model or "-",
-            _next(line),
-            f"{line.state.status} ({line.state.tick})" if line.state.status else "-",
-            f"{line.state.turns}" + (f" ({line.state.failed} failed)" if line.state.failed else ""),
-            f"{line.state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
-            _dollars(line.state),
-            "PROBLEM"
-            if line.agent in in_trouble or line.problem
-            else "paused"
-            if line.why == "paused"
-            else "",
-        ]
-        for line in lines
-    ]
+    rows = [_row(line, is_in_trouble=line.agent in in_trouble) for line in lines]
     show_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", "COST", ""], rows)
+
+
+def _row(line: Line, *, is_in_trouble: bool) -> list[str]:
+    state = line.state
+    return [
+        line.agent,
+        line.model or "-",
+        _next(line),
+        f"{state.status} ({state.tick})" if state.status else "-",
+        f"{state.turns}" + (f" ({state.failed} failed)" if state.failed else ""),
+        f"{state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
+        in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls),
+        "PROBLEM" if is_in_trouble or line.problem else "paused" if line.why == "paused" else "",
+    ]
 
 
 def _tell_troubles(troubles: list[Trouble], survey: Survey) -> None:

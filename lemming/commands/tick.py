@@ -10,7 +10,17 @@ from lemming.base.jsontext import compact
 from lemming.commands.narration import text_of
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org
-from lemming.commands.screen import Style, counted, in_dollars, one_line, painted, show, show_json, show_text
+from lemming.commands.screen import (
+    Style,
+    counted,
+    in_dollars,
+    one_line,
+    painted,
+    show,
+    show_json,
+    show_text,
+    totals_in_words,
+)
 from lemming.facts.views.tick import plan_of, recorded, turn_of
 from lemming.mail.kept import notes_of
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
@@ -48,7 +58,7 @@ def tick(
     for turn in record.turns:
         _show_turn(turn, record, prompts=prompts)
     show()
-    show(f"totals    {_totals(record.totals)}")
+    show(f"totals    {totals_in_words(record.totals)}")
 
 
 # --- for people ----------------------------------------------------------------------------------
@@ -113,7 +123,7 @@ def _show_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None
         if report.notes:
             _line("notes", one_line(report.notes, 600))
         if report.calls:
-            _line("cost", _totals({**report.as_json(), "calls": report.calls}))
+            _line("cost", totals_in_words({**report.as_json(), "calls": report.calls}))
 
 
 def _show_prompt(turn: TurnRecord) -> None:
@@ -188,16 +198,3 @@ def _size(turn: TurnRecord) -> int:
 
 def _names(record: RecordedTick) -> set[str]:
     return record.plan.everyone
-
-
-def _totals(totals: dict[str, Any]) -> str:
-    statuses = ("done", "waiting", "skipped", "failed")
-    parts = [f"{totals[status]} {status}" for status in statuses if totals.get(status)]
-    if isinstance(totals["entries"], int):
-        parts.append(counted(totals["entries"], "entry", "entries"))
-    parts += [counted(totals["calls"], "call"), counted(totals["credits"], "credit")]
-    parts.append(f"{totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out")
-    parts.append(in_dollars(totals["cost_usd"], calls=totals["calls"]))
-    if duration := totals.get("duration_ms"):
-        parts.append(f"{duration / 1000:.1f}s")
-    return ", ".join(parts)

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from lemming.base.errors import UsageError
+from lemming.org.organisation import OrgPath
 
 _SPAN = re.compile(r"(\d{1,12})?(?:(-|\.\.)(\d{1,12})?)?\Z", re.ASCII)
 
@@ -39,6 +40,13 @@ def span_of(text: str) -> TickSpan:
     if last is not None and last < first:
         raise UsageError(f'"{text}" ends before it begins', hint=f"write {last}..{first}")
     return TickSpan(first, last)
+
+
+def journals_of(base: OrgPath, text: str | None) -> list[int]:
+    """Return the ticks with a journal that a person means, as `parse_ticks`."""
+    from lemming.journal.file import journal_ticks
+
+    return parse_ticks(text, journal_ticks(base))
 
 
 def parse_ticks(text: str | None, known: list[int]) -> list[int]:

@@ -8,6 +8,12 @@ from collections.abc import Sequence
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at
 from lemming.facts.findings.rules import RULES
+from lemming.journal.file import begun_journals, journal_bytes
+from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
+
+CHEAP_BYTES = 512 << 10
+"""Journals of so many bytes together are looked through in a tenth of a second."""
 
 
 def findings_of(
@@ -29,3 +35,11 @@ def findings_in(look: Look) -> list[Finding]:
 
 def _order(finding: Finding) -> tuple[int, Sequence[str], str]:
     return finding.since, finding.agents, finding.text
+
+
+def count_findings(base: OrgPath, config: Config) -> int | None:
+    """Return how much would be found; None where to look would take longer than all else."""
+    window = begun_journals(base, config.org.findings.window)
+    if sum(journal_bytes(base, tick) for tick in window) > CHEAP_BYTES:
+        return None
+    return len(findings_of(base))

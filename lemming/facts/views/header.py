@@ -11,8 +11,8 @@ from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import LemmingError
 from lemming.capabilities.requests.waiting import waiting
+from lemming.facts.accounts import accounts, total_of
 from lemming.facts.health import Trouble, troubles_of
-from lemming.facts.spending import spendings, total_of
 from lemming.facts.views.under_way import doing_in
 from lemming.journal.file import last_record, newest_journals
 from lemming.journal.records import TickCommitted
@@ -126,6 +126,6 @@ def _next_at(org: OrgPath, tick: int, config: Config, coming: int) -> str | None
 
 def _spent(org: OrgPath, survey: Survey, config: Config) -> Json:
     """Return what all agents have spent, and may spend: null where one of them has no limit."""
-    total = total_of(spendings(org, survey, config)[0])
+    total = total_of(accounts(org, survey, config)[0])
     dollars = {"dollars": total["cost_usd"] or 0.0, "unpriced": total["unpriced_calls"]}
     return {"credits": total["used_up"], "max": total["max_credits"], **dollars}

@@ -12,7 +12,7 @@ from lemming.agents import survey_agents
 from lemming.base.clock import parse_timestamp
 from lemming.base.errors import UsageError
 from lemming.base.times.cron import zone
-from lemming.facts.spending import spendings, total_of
+from lemming.facts.accounts import accounts, total_of
 from lemming.facts.views.glances import Glance, Spent, glances_at
 from lemming.journal.file import begun_journals
 from lemming.org.config import Config, load_config
@@ -66,7 +66,7 @@ def money(org: OrgPath, *, by: str = "tick", ticks: int = TICKS) -> dict[str, An
     older, numbers = len(numbers) > ticks, numbers[-ticks:]
     day_in = zone(config.org.timezone) if config.org.timezone else UTC
     columns = _columns(glances_at(org, numbers), day_in if by == "day" else None)
-    found, damaged = spendings(org, survey, config)
+    found, damaged = accounts(org, survey, config)
     found.sort(key=lambda it: (-it.spent, it.agent))
     return {
         "by": by,

@@ -18,7 +18,7 @@ _AMOUNTS = ("turns", "used_up", "passed_on", "cost_usd", "unpriced_calls", "inpu
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spending:
+class Account:
     """What one agent has spent and may spend; null where there is no limit.
 
     `used_up`: what counts against `max_credits`, that is `spent`, of which `judged` on judges, and what was
@@ -45,11 +45,11 @@ class Spending:
         return vars(self)
 
 
-def spending_of(base: OrgPath, agent: Agent, config: Config) -> Spending:
+def account_of(base: OrgPath, agent: Agent, config: Config) -> Account:
     """Return what one agent has spent and may spend; raise `CorruptState` for a damaged ledger."""
     state, allowed = read_state(base, agent.name), credits_of(config, agent.name, agent.credits)
     limit = allowed.max_credits
-    return Spending(
+    return Account(
         agent=agent.name,
         spent=state.credits,
         judged=state.aside.get(JUDGES, 0.0),
@@ -61,21 +61,21 @@ def spending_of(base: OrgPath, agent: Agent, config: Config) -> Spending:
     )
 
 
-def spendings(
+def accounts(
     base: OrgPath, survey: Survey, config: Config, *, only: str | None = None
-) -> tuple[list[Spending], list[CorruptState]]:
+) -> tuple[list[Account], list[CorruptState]]:
     """Return what all who take turns have spent, or only one of them, and which ledgers cannot be read."""
-    found, damaged = list[Spending](), list[CorruptState]()
+    found, damaged = list[Account](), list[CorruptState]()
     for agent in survey.agents.values():
         if only in (None, agent.name) and takes_turns(agent, config):
             try:
-                found.append(spending_of(base, agent, config))
+                found.append(account_of(base, agent, config))
             except CorruptState as error:
                 damaged.append(error)
     return found, damaged
 
 
-def total_of(found: Collection[Spending]) -> dict[str, Any]:
+def total_of(found: Collection[Account]) -> dict[str, Any]:
     """Return what all of them have spent together; a limit only where each has one."""
     keys = ("turns", "used_up", "unpriced_calls", "input_tokens", "output_tokens")
     dollars = [it.cost_usd for it in found if it.cost_usd is not None]
