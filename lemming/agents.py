@@ -171,6 +171,8 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
     """
     org = Organisation.at(base_path)
     latest = org.own(_Latest)
+    if latest.is_held:
+        return latest.survey
     try:
         with _opened_agents(org.base) as folder:
             found = folders_in(folder)
@@ -179,6 +181,23 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
     except FileNotFoundError:
         return _survey_of({}, {})
     return latest.survey
+
+
+@contextlib.contextmanager
+def one_survey(org: Organisation) -> Iterator[None]:
+    """Have `survey_agents` say the same for the length of a block, and look once: for one look of many parts.
+
+    Where that raises, whoever asks in the block is raised at.
+    """
+    latest = org.own(_Latest)
+    before = latest.is_held
+    with contextlib.suppress(ConfigError):
+        survey_agents(org)
+        latest.is_held = bool(latest.found)
+    try:
+        yield
+    finally:
+        latest.is_held = before
 
 
 def latest_survey(org: Organisation) -> Survey:
@@ -199,6 +218,7 @@ class _Latest:
         self._readings: dict[str, Reading[Document[Agent]]] = {}
         self.found: dict[str, bool] = {}
         self.looks: list[Look] | None = None
+        self.is_held = False
         self.survey = _survey_of({}, {})
 
     def look_at(self, found: dict[str, bool]) -> None:

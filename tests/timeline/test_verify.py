@@ -15,6 +15,7 @@ from recorded import LAST_ENTRY, TICKS, cut, edit, rewrite_journal, speak
 from lemming.base.clock import FrozenClock
 from lemming.engine import persist_tick, run_once, run_tick
 from lemming.files import fs
+from lemming.journal.file import journal_ticks, raw_journal
 from lemming.journal.ledger import read_state
 from lemming.memory import delete_memory
 from lemming.messages import entry_id
@@ -22,7 +23,7 @@ from lemming.testing import Crash, crash_at, make_org, resume, say
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_whole
 from lemming.timeline.verify.root import state_root
-from lemming.timeline.verify.told import Mismatch
+from lemming.timeline.verify.told import Mismatch, skimmed
 
 AT_TICK_2 = "logs/ticks/00000002.jsonl"
 
@@ -151,6 +152,12 @@ def test_of_older_journals_what_names_no_file_is_not_taken_apart(org: Path) -> N
     newest_two, whole = verify_whole(org, newest=2), verify_whole(org)
     assert (newest_two.findings, newest_two.skimmed) == ((), TICKS - 2)
     assert [(finding.tick, finding.kind) for finding in whole.findings] == [(2, "damage")]
+
+
+def test_what_the_engine_writes_need_not_be_taken_apart(org: Path) -> None:
+    starts = [tick for tick in journal_ticks(org) if b'"read":{' in raw_journal(org, tick)]
+    assert starts
+    assert all(skimmed(tick, raw_journal(org, tick)) for tick in journal_ticks(org))
 
 
 def test_a_journal_whose_checksums_were_made_again_disagrees_with_the_files(org: Path) -> None:

@@ -204,7 +204,7 @@ _READ = tuple(b'{"type":"%b"' % kind for kind in (b"turn_skipped", b"entries_exp
 _FILE = re.compile(rb'\{"path":"([^"\\\x00-\x1f\x7f]{1,4096})","sha256":"([0-9a-f]{64})"\}')
 _AROUND_A_PATH = len('{"path":"","sha256":""},') + 64
 _AGENT = re.compile(rb'\{"type":"turn_started","epoch":[0-9]+,"agent":"([a-z0-9_-]+)"')
-_STATE = re.compile(rb'(?:"repairs":[0-9]+|"entries":\[[^]]*\]),"state":(?=\{)')
+_STATE = re.compile(rb',"state":(?=\{)')  # no text holds it: there each quotation mark is escaped
 _DECODER = json.JSONDecoder()
 
 
