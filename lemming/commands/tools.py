@@ -76,7 +76,8 @@ def show_tool(ctx: typer.Context, name: Name, agent: AsAgent = None, as_json: As
     show(f"{painted(tool.name, 'bold')}  {tool.tool_class}, from {_from(tool)}")
     show_text(tool.description)
     show("")
-    show(f"a call may take {limit_s:g} s, and {repeated}")
+    beside = "; those of one reply run at once" if tool.parallel else ""
+    show(f"a call may take {limit_s:g} s, and {repeated}{beside}")
     show(f"may be called by: {', '.join(may) or 'nobody: name it in permissions.tools of a resume'}")
     show("arguments:")
     required = tool.parameters.get("required", [])
@@ -214,6 +215,7 @@ def _facts(tool: Tool, may: list[str]) -> dict[str, Any]:
         "description": tool.description,
         "from": _from(tool),
         "repeatable": tool.repeatable,
+        "parallel": tool.parallel,
         "timeout_s": tool.timeout_s,
         "parameters": tool.parameters,
         "agents": may,

@@ -58,7 +58,9 @@ class Org:
     max_parallel: int = field(
         default=8,
         metadata=about(
-            "Turns of a tick that may run at once; what they write does not depend on it.", ge=1, le=10_000
+            "Turns of a tick, and calls of a reply, that may run at once: they write the same one by one.",
+            ge=1,
+            le=10_000,
         ),
     )
     executor: Literal["threads", "serial", "dask"] = field(

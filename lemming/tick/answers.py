@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar, get_args
 
@@ -20,7 +18,6 @@ from lemming.base.clock import elapsed_ms
 from lemming.base.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.base.errors import (
     AnswerTooLarge,
-    DiskError,
     LemmingError,
     OutOfCredits,
     ProviderError,
@@ -28,7 +25,7 @@ from lemming.base.errors import (
     name_of,
 )
 from lemming.base.redaction import redact_json, redact_values
-from lemming.files.effects import FileEffect, apply_effect, writes_first
+from lemming.files.effects import FileEffect
 from lemming.journal.events import ModelAsked
 from lemming.journal.file import Journal
 from lemming.journal.parts import FailedAttempt
@@ -38,20 +35,16 @@ from lemming.llm.prices import usage_of
 from lemming.logging_config import EngineLog
 from lemming.org.models import ModelEntry
 from lemming.providers import Finish, Message, Reply, Request
-from lemming.tick.call_lookouts import CallLookouts
+from lemming.tick.calls import LiveCalls
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn
 from lemming.tick.questions import look_before, question, require_paid_for
-from lemming.tick.recorded import record_of, recorded_answer, recorded_finding, recorded_result
+from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.tools import EngineTool, ToolContext, ToolResult
-from lemming.tools.left_over import is_left_by, without_secrets
-from lemming.tools.toolset import Toolset
-from lemming.turn.parts import holder_of, tracing_of
-from lemming.turn.places import Found, FunctionBroke, Functions, Passed, SpendingLimits, Trusted
-from lemming.turn.prepared import call_lookouts_of
-from lemming.turn.results import INTERRUPTED
+from lemming.tools import ToolResult
+from lemming.turn.parts import tracing_of
+from lemming.turn.places import Found, FunctionBroke, Functions, SpendingLimits
 from lemming.turn.values import Answer, TurnInputs
 
 R = TypeVar("R", bound=Record)
@@ -76,7 +69,6 @@ class JournaledAnswers:
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
         self._checked: dict[int, GateAsked] = {}
-        self._worked: defaultdict[str, int] = defaultdict(int)
         self._verdicts: list[GateVerdict] = []  # of the question under way
         self._limits, self._spent = limits, inputs.state.used_up
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
@@ -92,10 +84,6 @@ class JournaledAnswers:
                     self._finished[record.index] = record
                 case GateAsked():
                     self._checked[record.number] = record
-
-    @cached_property
-    def _toolset(self) -> Toolset:
-        return self._snapshot.toolset
 
     def ask(
         self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
@@ -114,17 +102,31 @@ class JournaledAnswers:
         """Return whether the model's answer number `call` is recorded."""
         return call in self._answers
 
+    def begin(
+        self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
+    ) -> None:
+        """Begin those of a reply's calls, from number `first` on, that may run at once."""
+        self._calls.begin(first, calls, at, staged, self._spent)
+
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`, recorded or live."""
         record = self._finished.get(index) or self._write_down(
-            self._finished, index, self._call_live(index, call, at, staged)
+            self._finished, index, self._calls.record(index, call, at, staged, self._spent)
         )
         result = recorded_result(record)
         self._spent += result.passed_on
-        self._worked[call.tool] += result.success
+        self._calls.worked[call.tool] += result.success
         if self._tracing:
             self._tracing.take(result)
         return result
+
+    @cached_property
+    def _calls(self) -> LiveCalls:
+        runtime, journal, snapshot, inputs = self._runtime, self._journal, self._snapshot, self._inputs
+        recorded = self._started, self._finished
+        return LiveCalls(
+            runtime, journal, snapshot, inputs, self._commits, self._tracing, self._ends, *recorded
+        )
 
     def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
         """Return what a function says, recorded or live; raise why it broke."""
@@ -152,94 +154,6 @@ class JournaledAnswers:
         if isinstance(record, ModelReplied) or (isinstance(record, ToolFinished) and number in self._started):
             self._settle()  # what may not come twice
         return record
-
-    def _call_live(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolFinished:
-        """Call a tool, and return the record of what came of it."""
-        began = time.perf_counter()
-        result = self._run(index, call, at, staged)
-        result = self._tracing.told(result) if self._tracing else result
-        return record_of(self._name, index, call, result, elapsed_ms(began))
-
-    def _run(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
-        """Run a tool; one that reaches outside is announced, once what it may look at is on the disk."""
-        tracing = self._tracing
-        tool = self._toolset.allowed(self._inputs.agent, self._settings).get(call.tool)
-        if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
-            self._commits.write_held()
-        context = self._context(index, at, staged)
-        if context.limit_s <= 0:
-            limit = self._inputs.agent.turn.deadline_s
-            why = f"{call.tool} was not called: the turn's time for tools, {limit:g} s, is over"
-            return ToolResult(False, why, outcome="skipped", on_error="stop")
-        passed: Passed | ToolResult = Passed(call)
-        lookouts = self._lookouts if tool is not None and index not in self._started else None
-        if lookouts and tool:
-            trusted = Trusted(tracing.word, tracing.source) if tracing else Trusted()
-            make = partial(self._runtime.use_tool, index, context=context)
-            look = partial(lookouts.before, call, tool, context, trusted, make)
-            passed = self._runtime.may_call(self._name, index, call, look)
-        if isinstance(passed, ToolResult):
-            return passed
-        call, said, kept = passed
-        if tracing:
-            tracing.look(call, tool, context)
-        if lookouts and tool:
-            trusted = Trusted(tracing.word_after) if tracing else Trusted()
-            context = replace(context, look=partial(lookouts.after, call, tool, context.base, trusted))
-        if tool is not None and not tool.repeatable:
-            if index in self._started:
-                if is_left_by(tool):
-                    without_secrets(context)  # its files are there, whatever became of it
-                return replace(INTERRUPTED, kept=self._started[index].kept)
-            try:
-                self._write(staged)
-            except DiskError as error:
-                if not error.concerns_one_file:
-                    raise
-                return ToolResult(False, f"{call.tool} was not run: {error}")
-            more: dict[str, Any] = {"kept": kept} if kept else {}
-            announced = ToolStarted(agent=self._name, index=index, tool=call.tool, args=call.args, **more)
-            self._started[index] = self._journal.append(announced)
-            self._sync()
-        with self._runtime.waiting():
-            result = self._runtime.use_tool(index, call, context)
-        result = replace(result, verdicts=(*said, *result.verdicts)) if said else result
-        return replace(result, kept=kept) if kept else result
-
-    @cached_property
-    def _lookouts(self) -> CallLookouts | None:
-        """Those who look at calls; None where nobody does."""
-        found = call_lookouts_of(self._snapshot, self._inputs)
-        holder = partial(holder_of, self._snapshot, self._inputs, self._finished)
-        return CallLookouts(found, holder) if found else None
-
-    def _write(self, staged: dict[str, FileEffect]) -> None:
-        """Write what a tool may look at, so that it is there, and stays there."""
-        self._commits.write_held()
-        self._sync()
-        for effect in writes_first(staged.values()):
-            apply_effect(self._runtime.base, effect, again=True, sync=self._settings.durability != "off")
-
-    def _context(self, index: int, at: str, staged: dict[str, FileEffect]) -> ToolContext:
-        contents = {place: effect.content for place, effect in staged.items() if not effect.removes}
-        removed = frozenset(place for place, effect in staged.items() if effect.removes)
-        held = self._commits.held_files
-        return ToolContext(
-            agent=self._inputs.agent,
-            org=self._runtime.org,
-            settings=self._settings,
-            toolset=self._toolset,
-            now=at,
-            staged={place: held[place] for place in held if place not in removed} | contents,
-            removed=removed,
-            used_up=self._spent,
-            worked=self._worked,
-            tick=self._inputs.tick,
-            began_at=self._snapshot.at,
-            index=index,
-            limit_s=self._ends - time.monotonic(),
-            answered=self._inputs.task.answered if self._inputs.task else (),
-        )
 
     def _ask_live(
         self, call: int, messages: list[Message], model: str, schema: dict[str, Any] | None
@@ -381,7 +295,3 @@ class JournaledAnswers:
         if self._settings.durability == "turn":
             with self._runtime.waiting():
                 self._journal.settle(self._name)
-
-    def _sync(self) -> None:
-        with self._runtime.waiting():
-            self._journal.sync()

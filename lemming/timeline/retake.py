@@ -48,6 +48,9 @@ class RecordedAnswers:
         """Return whether the model's answer number `call` is recorded."""
         return (self._agent, call) in self._recorded.answers
 
+    def begin(self, *_: Any) -> None:
+        """Begin nothing: what calls gave is recorded."""
+
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`; raise `RecordEnds` when there is none."""
         record = self._recorded.tools.get((self._agent, index))

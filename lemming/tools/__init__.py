@@ -108,6 +108,9 @@ class Tool(ABC):
     is_independent: bool = False
     """Whether its calls touch no file that others do: a turn with such tools alone need not wait for them."""
 
+    parallel: bool = False
+    """Whether calls of one reply may run at once: none needs what the other gives, and each may run again."""
+
     timeout_s: float | None = None
     """Longest time a call may take; None: `tool_timeout_s` in `config/org.json`. A call that takes longer is
     left behind on its thread, which nothing can end from outside."""

@@ -18,6 +18,10 @@ def require_usable(tool: Any) -> None:
         raise TypeError(f"{about} has no hash: a dataclass needs @dataclass(eq=False)")
     if tool.tool_class not in get_args(ToolClass):
         raise TypeError(f"{about}: tool_class is {tool.tool_class!r}: {get_args(ToolClass)}")
+    if tool.parallel and not tool.repeatable:
+        raise TypeError(
+            f"{about}: parallel needs repeatable: a kill leaves open which of its calls were made"
+        )
     if tool.timeout_s is not None and not tool.timeout_s > 0:
         raise TypeError(f"{about}: timeout_s is {tool.timeout_s}; it must be more than 0")
     try:

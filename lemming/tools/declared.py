@@ -19,6 +19,11 @@ from lemming.plugins.registry import MARK
 TOOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 TOOL_NAME_RULE = "a tool's name has 1 to 63 letters, digits, _, - and ., and starts with a letter or digit"
 
+NEEDS = (
+    'needs repeatable=True (a kill leaves open which of the calls were made), and not on_error="stop" (the '
+    "others have begun by then)"
+)
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -35,6 +40,7 @@ class Declared:
     on_error: OnError = "return"
     cache_ticks: int = 0
     independent: bool = False
+    parallel: bool = False
     reads: Sequence[str] | None = None
     writes: Sequence[str] | None = None
     places: Sequence[str] = ()
@@ -54,6 +60,8 @@ class Declared:
             raise ValueError(f"@tool: attempts is {self.attempts}; it must be from 1 to 10")
         if self.cache_ticks < 0:
             raise ValueError(f"@tool: cache_ticks is {self.cache_ticks}; it must be at least 0")
+        if self.parallel and (not self.repeatable or self.on_error == "stop"):
+            raise ValueError(f"@tool: parallel=True {NEEDS}")
         for places in (self.reads, self.writes):
             if isinstance(places, str):
                 raise ValueError(f'@tool: reads and writes are lists of places: write ["{places}"]')
@@ -77,6 +85,7 @@ class Said(TypedDict, total=False):
     on_error: OnError
     cache_ticks: int
     independent: bool
+    parallel: bool
     reads: Sequence[str] | None
     writes: Sequence[str] | None
     places: Sequence[str]

@@ -197,12 +197,14 @@ class Draft:
         for new in reply.outbox_entries[:room]:
             self.write(new, at)
         written = len(self.entries) - first
-        for call in reply.tool_calls:
+        for place, call in enumerate(reply.tool_calls):
             if self.is_handed_on or self.over:
                 why = "the request was handed on" if self.is_handed_on else "the turn was over"
                 self.remarks.append(f"{call.tool}: not called, {why}")
-            else:
-                self.use(call, at)
+                continue
+            if place + 1 < len(reply.tool_calls) and not self.seams.before_call:  # whom each is shown first
+                self.source.begin(len(self.results), reply.tool_calls[place:], at, self._staged_now)
+            self.use(call, at)
         before = {**self.staged} if self.seams.replied else {}
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
@@ -299,10 +301,7 @@ class Draft:
             call = allowed
         if any(takes(call, at) for takes in self.seams.takes):
             return
-        index = len(self.results)
-        staged = dict(self.staged)
-        for writes in self.seams.writes:
-            staged = writes(staged)
+        index, staged = len(self.results), self._staged_now()
         call = self.seams.watch.judged_call(call) if self.seams.watch else call
         result = self.source.use(index, call, at, staged)
         result = self.seams.watch.judged_result(call, result) if self.seams.watch else result
@@ -335,6 +334,13 @@ class Draft:
                 self.asked[entry.identity] = len(self.results)
                 if by := result.entries_by:
                     self.held[entry.identity] = {by: self.seams.parts[by].holds(new)}
+
+    def _staged_now(self) -> dict[str, FileEffect]:
+        """Return what is staged as a call has it, which may write it."""
+        staged = dict(self.staged)
+        for writes in self.seams.writes:
+            staged = writes(staged)
+        return staged
 
     def refuse(self, call: ToolCall, refused: ToolResult) -> None:
         """Tell the model, and whoever looks at the turn, that a call is not made."""

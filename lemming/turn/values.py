@@ -91,6 +91,15 @@ class Answers(Protocol):
         """Return whether the model's answer number `call` is recorded."""
         ...
 
+    def begin(
+        self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
+    ) -> None:
+        """Begin those calls of a reply that may run at once, of these, which are number `first` on.
+
+        What they give `use` returns, and records, in their order; what is not `use`d was not called.
+        """
+        ...
+
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of the turn's tool call number `index`."""
         ...

@@ -25,6 +25,14 @@ def count(ctx: ToolContext, step: int = 1) -> dict:
     ctx.emit("report", {"text": f"{ctx.state['n']} by now"})
     return {"n": ctx.state["n"], "key": ctx.idempotency_key}
 
+@tool(repeatable=True, process=False, independent=True, parallel=True)
+def seek(ctx: ToolContext, name: str) -> str:
+    if name == "nowhere":
+        raise RecoverableError("it is not here")
+    ctx.memory[f"seen.{name}"] = ctx.call_id
+    ctx.emit("report", {"text": f"seen: {name}"})
+    return f"{name} {ctx.idempotency_key}"
+
 @tool(repeatable=True, process=False, independent=True)
 def much() -> str:
     return "line\\n" * 8000
@@ -48,7 +56,7 @@ def refuse(how: str) -> ToolResult:
 
 
 def functions(base: Path, org: dict[str, Any]) -> None:
-    """Agents that call functions: one over two steps, one whose turn a function ends."""
+    """Agents that call functions: one over two steps, one whose turn a function ends, some at once."""
     calls = [
         call("look", name="README.txt"),
         call("count", step="2"),
@@ -61,18 +69,19 @@ def functions(base: Path, org: dict[str, Any]) -> None:
         call("count"),
         call("cout"),
     ]
-    may = {"read_outboxes": [], "tools": ["look", "count", "much", "ref*", "whisper", "stop"]}
+    at_once = [call("seek", name=name) for name in ("here", "nowhere", "there")]
+    may = {"read_outboxes": [], "tools": ["look", "seek", "count", "much", "ref*", "whisper", "stop"]}
     make_org(
         base,
         resume("ada", permissions=may, turn={"max_steps": 2}),
-        resume("bob", permissions={**may, "tools": ["count"]}),
+        resume("bob", permissions={**may, "tools": ["count", "seek"]}),
         resume("cyd", permissions=may),
         org={**org, "tool_files": ["tools/*.py"]},
         script=[
             {"agent": "ada", "step": 0, "reply": say("calling", tool_calls=calls)},
-            {"agent": "ada", "step": 1, "reply": remembers("called", tool_calls=calls[:2])},
+            {"agent": "ada", "step": 1, "reply": remembers("called", tool_calls=calls[:2] + at_once)},
             {"agent": "cyd", "reply": say("calling", tool_calls=[call("count"), call("stop"), call("much")])},
-            {"agent": "bob", "reply": say("calling too", tool_calls=calls[1:3])},
+            {"agent": "bob", "reply": say("calling too", tool_calls=at_once + calls[1:3])},
         ],
     )
     fs.publish(base, "tools/mine.py", CODE.encode())

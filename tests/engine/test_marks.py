@@ -142,6 +142,9 @@ class Told:
             json.dumps(say("x", tool_calls=[] if call else [self.call])), "2026-01-01T00:00:00.000Z"
         )
 
+    def begin(self, *_: Any) -> None:
+        pass
+
     def use(self, index: int, call: Any, at: str, staged: Any) -> Any:
         from lemming.tools import ToolResult
 

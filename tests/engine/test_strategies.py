@@ -48,6 +48,9 @@ class Said:
         """Return whether the answer is recorded: none is."""
         return False
 
+    def begin(self, *_: Any) -> None:
+        """Begin nothing before its result is asked for."""
+
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return what every tool gives."""
         return ToolResult(True, "given")

@@ -125,6 +125,7 @@ def _made(server_name: str, server: McpServer, tool_name: str, known: KnownTool)
         if server.independent
         else {ANYWHERE: f"MCP server {server_name}, which may look at and change any file"}
     )
+    repeatable = reads_only or hints.get("idempotent_hint") is True
     told = {
         "name": f"{PREFIX}{server_name}.{tool_name}",
         "description": f"Of the MCP server {server_name}, which says of it: {said}.",
@@ -133,7 +134,8 @@ def _made(server_name: str, server: McpServer, tool_name: str, known: KnownTool)
         "tool_name": tool_name,
         "schema": known.schema,
         "tool_class": class_of(server, known),
-        "repeatable": reads_only or hints.get("idempotent_hint") is True,
+        "repeatable": repeatable,
+        "parallel": server.parallel and repeatable,
         "is_independent": server.independent,
         "timeout_s": server.timeout_s + server.start_timeout_s + 5.0,
         "places": (touched, NOWHERE if reads_only else touched),

@@ -64,6 +64,10 @@ class McpServer:
             "Its tools neither look at nor change files of the organisation: turns need not wait."
         ),
     )
+    parallel: bool = field(
+        default=False,
+        metadata=about("Those of its tools that may be repeated (see trust_hints) may be called at once."),
+    )
     timeout_s: float = field(default=60.0, metadata=about("Longest time of a call.", gt=0, le=86_400))
     start_timeout_s: float = field(
         default=30.0, metadata=about("Longest time to start and to list its tools.", gt=0, le=600)

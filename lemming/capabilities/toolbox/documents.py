@@ -33,6 +33,7 @@ class ReadDocument(ReadsFile):
     name = "read_document"
     description = "Read a PDF, a Word document (.docx) or an HTML page as text, a long one in parts."
     output_limit_bytes = 128 << 10
+    parallel = True  # each is read by a process of its own
 
     def plan(
         self,

@@ -47,6 +47,7 @@ class HttpGet(_Web):
 
     name = "http_get"
     description = "Read a web page or an API as text. Only hosts that the organisation allows are asked."
+    parallel = True
 
     def plan(
         self,

@@ -54,7 +54,7 @@ class FunctionTool(Tool):
         self.tool_class, self.repeatable = about.tool_class, about.repeatable
         self.timeout_s, self.on_error = about.timeout_s, about.on_error
         self.attempts = about.attempts if about.repeatable else 1
-        self.success_is_news = about.success_is_news
+        self.success_is_news, self.parallel = about.success_is_news, about.parallel
         self.is_independent = about.independent or about.writes is not None
         self.home = (home or home_of(function)) if about.process else None
         self.keeps_deadline = self.home is not None

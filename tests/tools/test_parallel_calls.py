@@ -1,0 +1,211 @@
+"""Calls of one reply that run at once: the same records as one after the other, in a shorter time."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workshop import Workshop, call
+
+from lemming.base.clock import FrozenClock
+from lemming.cli import run
+from lemming.engine import run_once
+from lemming.messages import read_outbox_entries
+from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.tools import Tool, ToolRegistry, ToolResult, tool
+
+TOGETHER = """
+import threading
+ALL, OVER = threading.Barrier(3), [threading.Event() for _ in range(3)]
+
+@tool(tool_class="read", repeatable=True, independent=True, parallel=True, process=False)
+def look(n: int) -> str:
+    ALL.wait(20)  # none is over before all have begun
+    if n < 2:
+        OVER[n + 1].wait(20)  # and the last is over first
+    OVER[n].set()
+    return f"found {n}"
+"""
+COUNTED = """
+import threading
+ROOM = threading.Lock()
+
+def alone(n):
+    assert ROOM.acquire(blocking=False), "another call is under way"
+    ROOM.release()
+    return f"found {n}"
+
+@tool(tool_class="read", repeatable=True, independent=True, process=False)
+def one(n: int) -> str:
+    return alone(n)
+
+@tool(tool_class="read", repeatable=True, independent=True, parallel=True, process=False)
+def look(ctx: ToolContext, n: int) -> str:
+    if n == 13:
+        raise RecoverableError("nothing there")
+    ctx.emit("report", {"text": f"looked for {n}"})
+    return f"found {n}: {ctx.idempotency_key}"
+"""
+THREE = [call("look", n=n) for n in range(3)]
+
+
+def test_calls_run_at_once_and_their_results_stand_in_the_order_of_the_calls(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org")
+    shop.file(TOGETHER)
+    shop.run(*THREE)
+    assert [it["output"] for it in shop.finished()] == ["found 0", "found 1", "found 2"]
+    assert [it["index"] for it in shop.finished()] == [0, 1, 2]
+    assert run(["-C", str(shop.base), "replay"]) == 0
+    shop.org.close()
+
+
+def test_a_file_is_written_between_calls_that_run_at_once(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org")
+    shop.file(COUNTED)
+    many = [call("look", n=0), call("look", n=1), call("file_write", path="a.txt", content="x")]
+    many += [
+        call("one", n=1),
+        call("look", n=13),
+        call("nothing"),
+        call("look", n=2),
+        call("look", n=2),
+    ]
+    shop.run(*many)
+    outcomes = [(it["tool"], it["outcome"]) for it in shop.finished()]
+    assert outcomes == [
+        ("look", "ok"),
+        ("look", "ok"),
+        ("file_write", "ok"),
+        ("one", "ok"),
+        ("look", "failed"),
+        ("nothing", "not_found"),
+        ("look", "ok"),
+        ("look", "ok"),
+    ]
+    said = [it.payload["text"] for it in read_outbox_entries(shop.base, "ada")]
+    assert said == ["working", *(f"looked for {n}" for n in (0, 1, 2, 2))]
+    keys = [it["output"].partition(": ")[2] for it in shop.finished() if it["output"].startswith("found 2")]
+    assert len({*keys}) == 2
+    shop.org.close()
+
+
+def files_of(base: Path, **settings: Any) -> dict[str, Any]:
+    """Return what is left by a turn whose calls run at once, as far as the settings let them."""
+    shop = Workshop(base, **settings)
+    shop.file(COUNTED)
+    shop.run(*(call("look", n=n) for n in (1, 13, 2, 3)), call("memory_write", key="k", value=1))
+    shop.org.close()
+    found = tree(base, without=(".lemming", "config", "logs"))
+    records = [{**it, "duration_ms": 0} for it in journal_lines(base, 1) if it["type"] == "tool_finished"]
+    return {"": records} | {it: raw for it, raw in found.items() if not it.endswith("activity.log")}
+
+
+def test_the_files_are_those_of_one_call_after_the_other(tmp_path: Path) -> None:
+    alone = files_of(tmp_path / "1", max_parallel=1)
+    assert alone == files_of(tmp_path / "2", executor="serial")
+    assert alone == files_of(tmp_path / "3", max_parallel=2)
+    assert alone == files_of(tmp_path / "4")
+
+
+ABOUT_ONE = {"field": "args.n", "op": "is", "value": 1}
+GATES = [{"at": "call", "tool": "look", "when": ABOUT_ONE, "then": "ask"}]
+
+
+def test_a_gate_looks_at_each_call_before_it_begins(tmp_path: Path) -> None:
+    blocks = [{**GATES[0], "then": "block", "because": "not that"}]
+    shop = Workshop(tmp_path / "org", gates=blocks)
+    shop.file(
+        TOGETHER.replace("Barrier(3)", "Barrier(2)").replace("if n < 2", "if n < 1").replace("n + 1", "2")
+    )
+    shop.run(*THREE)
+    assert [(it["outcome"], it["output"]) for it in shop.finished()] == [
+        ("ok", "found 0"),
+        ("refused", "a gate does not let it pass: not that (config/org.json#/gates/0)"),
+        ("ok", "found 2"),
+    ]
+    shop.org.close()
+
+
+def test_a_call_that_needs_approval_waits_and_the_others_are_made(tmp_path: Path) -> None:
+    base = tmp_path / "org"
+    shop = Workshop(base, gates=GATES)
+    shop.file(COUNTED)
+    script = [{"agent": "ada", "reply": say("working", tool_calls=THREE)}]
+    human = resume("human", model={"key": "human"})
+    models = {"human": {"provider": "human"}}
+    ada = shop.resume(permissions={**shop.permissions, "read_outboxes": ["*"]})
+    make_org(base, ada, human, script=script, org=shop.settings, models=models)
+    run_once(base, clock=FrozenClock())
+    assert [it["outcome"] for it in shop.finished()] == ["ok", "pending", "ok"]
+    assert run(["-C", str(base), "verify"]) == 0
+    shop.org.close()
+
+
+def test_where_what_one_gives_decides_about_the_next_they_run_one_after_the_other(tmp_path: Path) -> None:
+    base = tmp_path / "org"
+    rule = {"at": "call", "tool": "look", "when": {"field": "trust", "op": "is", "value": "outside"}}
+    trust = {"tools": {"look": "outside"}}
+    shop = Workshop(base, gates=[{**rule, "then": "block", "because": "outside"}], trust=trust)
+    shop.file(COUNTED)
+    shop.run(*THREE)
+    assert [it["outcome"] for it in shop.finished()] == ["ok", "refused", "refused"]
+    shop.org.close()
+
+
+def test_how_far_each_result_is_trusted_is_recorded_as_for_one_after_the_other(tmp_path: Path) -> None:
+    def recorded(base: Path, **settings: Any) -> list[Any]:
+        shop = Workshop(base, trust={"tools": {"look": "outside"}}, **settings)
+        shop.file(COUNTED)
+        shop.run(*THREE, call("file_write", path="a.txt", content="x"))
+        shop.org.close()
+        return [it.get("trust") for it in shop.finished()]
+
+    found = recorded(tmp_path / "at-once")
+    assert found == recorded(tmp_path / "alone", executor="serial")
+    assert found[0]["is"] == "outside"
+
+
+def test_a_thread_that_the_system_has_not_makes_them_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    shop = Workshop(tmp_path / "org", executor="threads")
+    shop.file(COUNTED)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    shop.run(*THREE)
+    monkeypatch.undo()
+    shop.org.close()
+    assert len(shop.finished()) == 3
+
+
+def test_what_breaks_the_engine_in_one_call_ends_the_run_as_ever(tmp_path: Path) -> None:
+    code = COUNTED + (
+        "\n@tool(tool_class='read', repeatable=True, independent=True, parallel=True, process=False)"
+        "\ndef leave() -> str:\n    sys.exit(3)\n"
+    )
+    shop = Workshop(tmp_path / "org")
+    shop.file(code)
+    shop.run(call("look", n=1), call("leave"), call("look", n=2))
+    assert [it["outcome"] for it in shop.finished()] == ["ok", "failed", "ok"]
+    shop.org.close()
+
+
+def test_one_whose_calls_may_not_come_twice_cannot_say_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="parallel=True needs repeatable=True"):
+        tool(parallel=True)
+    with pytest.raises(ValueError, match='not on_error="stop"'):
+        tool(parallel=True, repeatable=True, on_error="stop")
+
+    class Sends(Tool):
+        name, description, parallel = "sends", "Sends.", True
+
+        def execute(self, agent_name: str, base_path: Path) -> ToolResult:
+            """Send."""
+            return ToolResult(True)
+
+    with pytest.raises(TypeError, match="parallel needs repeatable"):
+        ToolRegistry.register(Sends())
