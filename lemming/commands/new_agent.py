@@ -121,7 +121,9 @@ def new_agent(
         ),
     ] = None,
     strategy: Annotated[str | None, option("--strategy NAME", "react, plan_execute or reflexion.")] = None,
-    budget: Annotated[str | None, option("--budget N", 'Credits in all, or dollars: "$2".')] = None,
+    budget: Annotated[
+        str | None, option("--budget N", 'Credits in all, dollars ("$2") or "9000 tokens".')
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make an agent: write agents/NAME/resume.json. It takes its turns when something it reads has changed.

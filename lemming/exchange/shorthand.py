@@ -44,7 +44,7 @@ PLACES = {
 """The words that stand for one place in a resume."""
 WORDS = (*PLACES, "model", "approve", "budget")
 _OWN_KEYS = frozenset((*types_by_key(Agent), *further_of(Agent))) - {"further"}
-_DOLLARS = re.compile(r"\$\s*([0-9]+(?:\.[0-9]+)?)")
+_LIMIT = re.compile(r"\$\s*(?P<dollars>[0-9]+(?:\.[0-9]+)?)|(?P<tokens>[1-9][0-9]*)\s+tokens")
 _ONE_OR_MORE = frozenset({"read", "tools", "may_read", "may_write", "kinds", "ask", "hand_to", "approve"})
 
 
@@ -166,15 +166,16 @@ def _refuse_unknown(name: str, said: Mapping[str, Any]) -> None:
 
 
 def _put_budget(plain: Json, budget: Any) -> None:
-    """A number is credits in all; "$2" is dollars in all, a limit beside the credits there are."""
-    if isinstance(budget, str) and (dollars := _DOLLARS.fullmatch(budget.strip())):
-        limit = {"at": "spend", "dollars": _number(dollars[1]), "per": "agent", "then": "block"}
+    """A number is credits in all; "$2" and "9000 tokens" are limits beside the credits there are."""
+    if isinstance(budget, str) and (found := _LIMIT.fullmatch(budget.strip())):
+        amounts = {key: _number(value) for key, value in found.groupdict().items() if value}
+        limit = {"at": "spend", **amounts, "per": "agent", "then": "block"}
         plain["gates"] = [*(plain.get("gates") or []), limit]
         return
     try:
         most = _number(budget)
     except (TypeError, ValueError):
-        hint = 'credits in all, such as 50, or dollars, such as "$2"'
+        hint = 'credits in all, such as 50, dollars, such as "$2", or "200000 tokens"'
         raise UsageError(f'"{budget}" is no budget', where=f"agents.{plain['name']}", hint=hint) from None
     plain["credits"] = {"max_credits": most}
 

@@ -11,7 +11,7 @@ from lemming.base.errors import CorruptState
 from lemming.journal.ledger import read_state
 from lemming.org.config import Config, credits_of, is_overridden
 from lemming.org.organisation import OrgPath
-from lemming.org.verification import JUDGES
+from lemming.plugins.shipped import JUDGES
 from lemming.tick.plan import takes_turns
 
 _AMOUNTS = ("turns", "used_up", "passed_on", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens")

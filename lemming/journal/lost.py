@@ -24,6 +24,7 @@ class Lost:
     calls: int = field(default=0, metadata=_BOUNDS)
     credits: float = field(default=0.0, metadata=_BOUNDS)
     cost_usd: float | None = field(default=None, metadata=_BOUNDS)
+    tokens: int = field(default=0, metadata=_BOUNDS)
 
     def __bool__(self) -> bool:
         return self.calls > 0
@@ -35,18 +36,21 @@ class Lost:
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         credits = round(min(self.credits + other.credits, LARGEST_AMOUNT), 6)
         dollars = round(min(sum(costs), LARGEST_AMOUNT), 12) if costs else None
-        return Lost(self.calls + other.calls, credits, dollars)
+        tokens = min(self.tokens + other.tokens, int(LARGEST_AMOUNT))
+        return Lost(self.calls + other.calls, credits, dollars, tokens)
 
     def as_json(self) -> LostJson | None:
         """Return it as JSON; None where nothing is lost."""
-        return (
-            LostJson(calls=self.calls, credits=self.credits, cost_usd=self.cost_usd) if self.calls else None
-        )
+        if not self.calls:
+            return None
+        return LostJson(calls=self.calls, credits=self.credits, cost_usd=self.cost_usd, tokens=self.tokens)
 
     @classmethod
     def of(cls, plain: Mapping[str, Any] | None) -> Lost:
         """Return what JSON says; a reservation is one call."""
-        return cls(plain.get("calls", 1), plain["credits"], plain["cost_usd"]) if plain else NONE_LOST
+        if not plain:
+            return NONE_LOST
+        return cls(plain.get("calls", 1), plain["credits"], plain["cost_usd"], plain.get("tokens", 0))
 
 
 NONE_LOST = Lost()
@@ -66,7 +70,8 @@ def unsettled(records: Iterable[Record]) -> dict[int, list[Lost]]:
     for record in records:
         match record:
             case ModelReserved():
-                found.setdefault(record.call, []).append(Lost(1, record.credits, record.cost_usd))
+                most = Lost(1, record.credits, record.cost_usd, record.tokens)
+                found.setdefault(record.call, []).append(most)
             case ModelReplied() | ModelFailed():
                 found.pop(record.call, None)
     return found

@@ -178,6 +178,7 @@ class ModelReserved(Record):
     key: str
     credits: Amount
     cost_usd: Price
+    tokens: Count = 0
 
 
 class ModelReplied(Record):

@@ -108,6 +108,7 @@ class LostJson(TypedDict):
     calls: Count
     credits: Amount
     cost_usd: Price
+    tokens: NotRequired[Count]
 
 
 MAY_SAY_NOTHING = ("request", "removed", "trust", "verdicts", "judged", "lost")

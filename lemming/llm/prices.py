@@ -159,6 +159,7 @@ class Worst(NamedTuple):
 
     credits: Decimal
     dollars: Decimal | None
+    tokens: int
 
 
 def most_tokens_in(request: Request) -> int:
@@ -179,7 +180,7 @@ def worst_of(entry: ModelEntry, tokens_in: int) -> Worst:
     """Return the most that a call with so many tokens can cost by its model's line.
 
     >>> worst_of(ModelEntry(provider="x", per_1k_input_tokens=2.0, max_output_tokens=1), 500)
-    Worst(credits=Decimal('2.000000'), dollars=None)
+    Worst(credits=Decimal('2.000000'), dollars=None, tokens=501)
     """
     tokens_out, price = entry.max_output_tokens, price_of(entry)
     credits = exact(entry.per_call)
@@ -189,7 +190,7 @@ def worst_of(entry: ModelEntry, tokens_in: int) -> Worst:
     if price is not None:
         dearest = max(price.input * price.writing, price.cached or 0.0)
         dollars = (tokens_in * exact(dearest) + tokens_out * exact(price.output)) / 1_000_000
-    return Worst(credits.quantize(_MICRO, ROUND_CEILING), dollars)
+    return Worst(credits.quantize(_MICRO, ROUND_CEILING), dollars, tokens_in + tokens_out)
 
 
 def exact(amount: float) -> Decimal:

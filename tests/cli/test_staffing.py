@@ -93,6 +93,10 @@ def test_gates_budget_strategy_and_the_clock_are_flags(base: Path, lemming: Lemm
     ran = lemming("agents", "new", "far", "--cron", "@daily", "--timezone", "Asia/Tokyo", "--budget", "7")
     far = load_agent(base, "far")
     assert (far.schedule.timezone, far.credits.max_credits) == ("Asia/Tokyo", 7)
+    lemming("agents", "new", "low", "--budget", "200000 tokens", "--model", "scripted")
+    assert [gate.plain for gate in gates_in(load_agent(base, "low"))] == [
+        {"at": "spend", "then": "block", "tokens": 200_000, "per": "agent"}
+    ]
     assert lemming("validate").status == 0
 
 

@@ -15,6 +15,8 @@ GATES = [
     {"at": "spend", "then": "block", "credits": 10, "per": "organisation", "window": {"ticks": 2}},
     {"at": "spend", "then": "block", "calls": 2, "per": "request"},
     {"at": "spend", "then": "ask", "calls": 2, "per": "agent", "when": BOB},
+    {"at": "spend", "then": "warn", "tokens": 7000, "per": "organisation", "window": {"ticks": 2}},
+    {"at": "spend", "then": "ask", "tokens": 9000, "per": "agent", "when": BOB},
     {"at": "spend", "then": "block", "models": ["scripted", "dear"]},
 ]
 

@@ -125,6 +125,32 @@ def test_calls_are_limited_as_credits_are(base: Path, per: str) -> None:
     assert calls(base, 2) == ([3, 3] if per == "turn" else [0, 0])
 
 
+def test_tokens_are_limited_by_what_a_question_and_its_answer_can_have(base: Path) -> None:
+    """Whatever model it is, and without a price."""
+    ada = resume("ada", model={"key": "other"})
+    script = [{"reply": say("hello"), "input_tokens": 1000, "output_tokens": 100}]
+    limited(base, spend(tokens=9_000, per="agent"), agents=[ada], script=script)
+    ran = [turns(base)["ada"] for _ in range(6)]
+    state = read_state(base, "ada")
+    made = sum(turn.calls for turn in ran)
+    assert state.input_tokens + state.output_tokens == 1100 * made
+    assert 0 < made < 6
+    assert [turn.calls for turn in ran] == [1] * made + [0] * (6 - made)
+    assert (
+        f"{1100 * made} tokens of 9000 tokens per agent are spent, and the call can cost " in ran[-1].reason
+    )
+    assert run(["-C", str(base), "replay"]) == 0
+
+
+@pytest.mark.parametrize("tokens", [3_071, 3_072])
+def test_a_limit_that_lets_nobody_be_asked_is_named(base: Path, tokens: int) -> None:
+    limited(base, spend(tokens=tokens, per="turn"))
+    told = [it for it in problems_of_config(base, load_config(base)) if it.pointer == "/gates/0/tokens"]
+    assert [it.message for it in told] == [
+        "a limit of 3071 tokens never lets scripted be asked",
+    ] * (tokens < 3_072)
+
+
 def test_the_worst_case_of_a_call_is_reserved_and_what_it_cost_is_counted(base: Path) -> None:
     """A prompt has no more tokens than bytes; an answer no more than it may."""
     ada = resume("ada", model={"key": "priced"}, turn={"repairs": 0})

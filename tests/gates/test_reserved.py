@@ -15,7 +15,7 @@ import pytest
 
 from lemming.base.clock import FrozenClock
 from lemming.base.errors import Unavailable
-from lemming.capabilities.gates.limit import Amount
+from lemming.capabilities.gates.limit import AMOUNTS, Amount
 from lemming.capabilities.gates.reserved import Reserved
 from lemming.capabilities.gates.spent_before import amount_in
 from lemming.cli import run
@@ -57,7 +57,9 @@ class Bank(Backend):
             case what:
                 worst = worst_of(WHOLE, most_tokens_in(request))
                 assert worst.dollars is not None
-                Bank.bill = Bank.bill.plus(Amount(worst.credits, worst.dollars, Decimal(1)))
+                Bank.bill = Bank.bill.plus(
+                    Amount(worst.credits, worst.dollars, Decimal(1), Decimal(worst.tokens))
+                )
         if what == "kills":
             raise Crash
         if what == "breaks":
@@ -100,6 +102,7 @@ def dies(base: Path) -> None:
         {"credits": 9, "per": "organisation"},
         {"dollars": 0.07, "per": "organisation", "window": {"ticks": 500}},
         {"calls": 4, "per": "agent"},
+        {"tokens": 20_000, "per": "organisation"},
     ],
 )
 def test_however_often_the_engine_is_killed_the_bill_stays_below_the_limit(
@@ -114,11 +117,11 @@ def test_however_often_the_engine_is_killed_the_bill_stays_below_the_limit(
         except Crash:
             continue
     agents = 2 if limit["per"] == "agent" else 1
-    for key in limit.keys() & {"credits", "dollars", "calls"}:
+    for key in limit.keys() & {*AMOUNTS}:
         most = Decimal(repr(limit[key])) * agents
         assert most / 2 < getattr(Bank.bill, key) <= most
     states = [read_state(base, name) for name in ("ada", "bob")]
-    for counted in ("credits", "dollars"):
+    for counted in ("credits", "dollars", "tokens"):
         assert sum(getattr(amount_in(state), counted) for state in states) >= getattr(Bank.bill, counted)
 
 
@@ -131,7 +134,11 @@ def test_what_a_kill_took_along_is_told_and_counted_apart(
     dies(base)
     ran = turns(base)["ada"]
     state = read_state(base, "ada")
-    assert (ran.calls, state.credits, state.lost) == (1, 1.6, Lost(2, 3.2, state.lost.cost_usd))
+    assert (ran.calls, state.credits, state.lost) == (
+        1,
+        1.6,
+        Lost(2, 3.2, state.lost.cost_usd, state.lost.tokens),
+    )
     assert ran.lost == state.lost.as_json() == records(base, 1, "turn_committed")[0]["lost"]
     assert "lost" not in read_state(base, "bob").as_json()
     assert run(["-C", str(base), "cost"]) == 0
@@ -139,7 +146,8 @@ def test_what_a_kill_took_along_is_told_and_counted_apart(
     assert "2 calls were sent and their answers never came" in said.out + said.err
     assert run(["-C", str(base), "cost", "--json"]) == 0
     total = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert total["lost"] == {"calls": 2, "credits": 3.2, "cost_usd": state.lost.cost_usd}
+    lost = {"calls": 2, "credits": 3.2, "cost_usd": state.lost.cost_usd, "tokens": state.lost.tokens}
+    assert total["lost"] == lost
     assert run(["-C", str(base), "verify"]) == 0
     assert [it.turns for it in replay(base, [1])] == [2]
     assert [it.turns for it in replay_into(base, tmp_path / "again", [1])] == [2]
@@ -184,8 +192,11 @@ def test_without_limits_nothing_is_reserved(base: Path) -> None:
 
 @pytest.mark.parametrize(("call", "open_"), [(0, 1), (1, 2)])
 def test_a_call_whose_batch_is_waited_for_is_not_another_one(call: int, open_: int) -> None:
-    reserved = [ModelReserved(agent="ada", call=it, key="m", credits=1.0, cost_usd=0.5) for it in (0, 0)]
+    most: dict[str, Any] = {"key": "m", "credits": 1.0, "cost_usd": 0.5, "tokens": 1}
+    reserved = [ModelReserved(agent="ada", call=it, **most) for it in (0, 0)]
     items = [{"custom_id": "x", "agent": "ada", "call": call}]
     batch = BatchSent(batch="b", label="l", provider="openai", model="m", at="", items=items)
     journal = SimpleNamespace(records=[*reserved, batch], records_of=lambda _: reserved)
-    assert Reserved(cast(Journal, journal), "ada").amount == Amount(*map(Decimal, (open_, open_ / 2, open_)))
+    assert Reserved(cast(Journal, journal), "ada").amount == Amount(
+        *map(Decimal, (open_, open_ / 2, open_, open_))
+    )

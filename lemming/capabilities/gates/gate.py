@@ -43,7 +43,7 @@ SEEN: dict[At, Collection[str]] = {
     "call": {*_CALL, "writes", "own", "agent", "tick", "trust"},
     "result": {*_CALL, "success", "outcome", "output", "agent", "tick", "trust"},
     "out": {*_ENTRY, "target", "leaves", *_COMMON},
-    "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars", "trust"},
+    "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars", "tokens", "trust"},
 }
 """The fields that conditions see at each place; `trust` where it is tracked."""
 
@@ -115,6 +115,10 @@ class Gate:
     )
     dollars: float | None = field(
         default=None, metadata=about("So many dollars may be spent.", gt=0, le=LARGEST_AMOUNT)
+    )
+    tokens: int | None = field(
+        default=None,
+        metadata=about("So many tokens, of questions and answers together.", ge=1, le=int(LARGEST_AMOUNT)),
     )
     calls: int | None = field(
         default=None, metadata=about("So many questions may be asked.", ge=1, le=int(LARGEST_AMOUNT))
@@ -194,7 +198,8 @@ class Gate:
         if self.at == "spend" and not OF_SPENDING.issuperset(found):
             raise Misfit(f'"{found[0]}" is not for gates at "spend"')
         if has_amount != bool(self.per) or (has_amount and found):
-            raise Misfit('a limit is one of "credits", "dollars" and "calls", with "per", and nothing else')
+            amounts = '"credits", "dollars", "tokens" and "calls"'
+            raise Misfit(f'a limit is one of {amounts}, with "per", and nothing else')
         if self.window is not None and self.per in (None, "turn"):
             raise Misfit('"window" is for limits per request, agent or organisation')
         try:

@@ -11,22 +11,23 @@ Per = Literal["turn", "request", "agent", "organisation"]
 """What a limit adds up: one turn, a request with all that was asked for it, an agent with those that it
 created, or all."""
 
-AMOUNTS = ("credits", "dollars", "calls")
+AMOUNTS = ("credits", "dollars", "calls", "tokens")
 ZERO, ONE = Decimal(0), Decimal(1)
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([mhd])", re.ASCII)
 _SECONDS_IN = {"m": 60, "h": 3600, "d": 86400}
 
 
 class Amount(NamedTuple):
-    """What was spent, or may be."""
+    """What was spent, or may be; `tokens` are those of questions and answers, cached ones too."""
 
     credits: Decimal = ZERO
     dollars: Decimal = ZERO
     calls: Decimal = ZERO
+    tokens: Decimal = ZERO
 
     def plus(self, other: Amount) -> Amount:
         """Return both together."""
-        return Amount(self.credits + other.credits, self.dollars + other.dollars, self.calls + other.calls)
+        return Amount(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 NOTHING = Amount()

@@ -10,7 +10,7 @@ from lemming.base.errors import Problem
 from lemming.capabilities.gates.gate import Gate
 from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.gates.limit import window_of
-from lemming.llm.prices import price_of
+from lemming.llm.prices import AROUND_A_CALL, price_of
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import NO_MODELS
@@ -37,6 +37,22 @@ def problems_of_limits(base: OrgPath, agent: Agent | None, config: Config) -> It
                 "0 for one that costs nothing"
             )
             yield Problem(message, file, pointer=f"{pointer}/dollars", hint=hint, severity="warning")
+        if gate.tokens is not None and (never := _never_asked(gate.tokens, keys, config)):
+            message = f"a limit of {gate.tokens} tokens never lets {', '.join(never)} be asked"
+            hint = f"what a question can have at most counts: max_output_tokens, {AROUND_A_CALL}, its prompt"
+            yield Problem(message, file, pointer=f"{pointer}/tokens", hint=hint, severity="warning")
+
+
+def _never_asked(tokens: int, keys: Iterable[str], config: Config) -> list[str]:
+    """Return the keys of models of which one question can have more tokens than a limit allows."""
+    entries = ((key, config.models.get(key)) for key in keys)
+    return sorted(
+        key
+        for key, entry in entries
+        if entry is not None
+        and entry.provider not in NO_MODELS
+        and entry.max_output_tokens + AROUND_A_CALL > tokens
+    )
 
 
 def _why_too_long(gate: Gate, config: Config) -> str:

@@ -9,6 +9,8 @@ however often an engine is killed, what ledgers and journals count is never less
 
 from __future__ import annotations
 
+from typing import Any
+
 from lemming.capabilities.gates.limit import Amount
 from lemming.capabilities.gates.spent_before import amount_lost
 from lemming.files.fitting import LARGEST_AMOUNT
@@ -36,10 +38,9 @@ class Reserved:
         """Reserve the most that a call can cost which is about to be made."""
         credits = min(float(worst.credits), LARGEST_AMOUNT)
         dollars = None if worst.dollars is None else min(float(worst.dollars), LARGEST_AMOUNT)
-        self._journal.append(
-            ModelReserved(agent=self._agent, call=call, key=key, credits=credits, cost_usd=dollars)
-        )
-        self._open.setdefault(call, []).append(Lost(1, credits, dollars))
+        most: dict[str, Any] = {"credits": credits, "cost_usd": dollars, "tokens": worst.tokens}
+        self._journal.append(ModelReserved(agent=self._agent, call=call, key=key, **most))
+        self._open.setdefault(call, []).append(Lost(1, **most))
 
     def release(self, call: int) -> None:
         """Give the latest reservation for a call back: what it cost is known."""

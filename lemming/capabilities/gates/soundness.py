@@ -29,7 +29,7 @@ _OF_TEXTS = {"starts_with", "ends_with", "contains", "matches"}
 _OF_WHAT_IS_THERE = {"agent", "from", "model", "provider", "tool"}
 _KINDS: dict[str, tuple[set[str], tuple[type, ...]]] = {
     "true or false": ({"channel", "leaves", "own", "success"}, (bool,)),
-    "a number": ({"call", "credits", "dollars", "tick"}, (int, float, NoneType)),
+    "a number": ({"call", "credits", "dollars", "tick", "tokens"}, (int, float, NoneType)),
 }
 _OF_SCHEMAS: dict[Any, tuple[type, ...]] = {
     "string": (str,), "boolean": (bool,), "integer": (int, float), "number": (int, float),

@@ -104,18 +104,21 @@ def _amount(turn: TurnSpent) -> Amount:
 def amount_of(credits: float, cost_usd: float | None, tokens: int, calls: int = 1) -> Amount:
     """Return what calls cost as limits count it; what answers without a token was no model."""
     is_model = tokens > 0 or credits > 0
-    return Amount(_in_digits(credits, 6), _in_digits(cost_usd, 12), Decimal(calls if is_model else 0))
+    count = Decimal(calls if is_model else 0)
+    return Amount(_in_digits(credits, 6), _in_digits(cost_usd, 12), count, Decimal(tokens))
 
 
 def amount_in(state: AgentState) -> Amount:
     """Return what a ledger says was spent, with what is lost; it does not count calls."""
-    spent = Amount(_in_digits(state.credits, 6), _in_digits(state.cost_usd, 12))
+    tokens = Decimal(state.input_tokens + state.output_tokens)
+    spent = Amount(_in_digits(state.credits, 6), _in_digits(state.cost_usd, 12), tokens=tokens)
     return spent.plus(amount_lost(state.lost)._replace(calls=ZERO)) if state.lost else spent
 
 
 def amount_lost(lost: Lost) -> Amount:
     """Return what limits count for calls whose answers never came."""
-    return Amount(_in_digits(lost.credits, 6), _in_digits(lost.cost_usd, 12), Decimal(lost.calls))
+    credits, dollars = _in_digits(lost.credits, 6), _in_digits(lost.cost_usd, 12)
+    return Amount(credits, dollars, Decimal(lost.calls), Decimal(lost.tokens))
 
 
 def _in_digits(amount: float | None, digits: int) -> Decimal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.base.errors import LimitReached, RequestOverLimit
@@ -193,5 +194,7 @@ class _Asked(NamedTuple):
             "provider": entry.provider,
             "credits": float(worst.credits),
             "dollars": dollars,
+            "tokens": worst.tokens,
         }
-        return cls(key, Amount(worst.credits, worst.dollars or ZERO, ONE), dollars is not None, facts)
+        most = Amount(worst.credits, worst.dollars or ZERO, ONE, Decimal(worst.tokens))
+        return cls(key, most, dollars is not None, facts)
