@@ -8,6 +8,7 @@ becomes one at the edge in `lemming.llm.calls`.
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -57,7 +58,8 @@ class Request(NamedTuple):
 
     `extra` are further fields in the backend's own words, such as `top_p`. `without` names what is to be left
     out because the server does not take it: the keys of `lemming.llm.servers.INSTEAD`. `images` belong to the
-    message whose text begins with `images_with`.
+    message whose text begins with `images_with`. `turn_s` is the time left to the turn, in which
+    it waits for room too.
     """
 
     model_name: str
@@ -74,6 +76,7 @@ class Request(NamedTuple):
     without: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
     images_with: str = ""
+    turn_s: float = math.inf
 
 
 class Reply(NamedTuple):

@@ -46,9 +46,7 @@ class Problem:
     @property
     def where(self) -> str:
         """Return `file:line:column /pointer` with the unknown parts left out."""
-        place = self.file
-        if self.line:
-            place += f":{self.line}:{self.column}"
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         return f"{place} {self.pointer}".strip()
 
     def as_json(self) -> dict[str, Any]:
@@ -356,6 +354,12 @@ class Paused(OutOfCredits):
     code = "LMG-703"
 
 
+class TurnTooLong(OutOfCredits):
+    """The turn has taken as long as it may: nothing more is asked in it."""
+
+    code = "LMG-705"
+
+
 def is_final(error: LemmingError) -> bool:
     """Return whether a request has failed by an error: the same would come of it in every further turn."""
     return isinstance(error, RequestOverLimit) or (isinstance(error, ProviderError) and error.is_for_good)
@@ -367,9 +371,8 @@ def recorded_failure(name: str, message: str) -> LemmingError:
     A name is data: only of errors that end a model call does it choose the class.
     """
     kind = globals().get(name)
-    if isinstance(kind, type) and issubclass(kind, (ProviderError, OutOfCredits)):
-        return kind(message)
-    return ProviderError(message)
+    is_known = isinstance(kind, type) and issubclass(kind, (ProviderError, OutOfCredits))
+    return kind(message) if kind and is_known else ProviderError(message)
 
 
 def name_of(error: LemmingError) -> str:
@@ -381,11 +384,7 @@ def name_of(error: LemmingError) -> str:
 
 
 def is_of_a_provider(error: str) -> bool:
-    """Return whether an error, by the name of its class, says that a model that was to be asked gave nothing.
-
-    >>> is_of_a_provider("Unavailable"), is_of_a_provider("ToolError")
-    (True, False)
-    """
+    """Return whether an error, by the name of its class, says that a model that was asked gave nothing."""
     kind = globals().get(error)
     return isinstance(kind, type) and issubclass(kind, ProviderError)
 

@@ -26,6 +26,7 @@ from lemming.commands.screen import (
 )
 from lemming.facts.health import Trouble
 from lemming.facts.standing import Line, Standing, standing_of
+from lemming.journal.ledger import AgentState
 from lemming.org.config import Config
 from lemming.tick.plan import said_of_pause
 
@@ -122,6 +123,12 @@ def _next(line: Line) -> str:
     return said_until(parse_timestamp(line.next_at), SystemClock().now())
 
 
+def _last(state: AgentState) -> str:
+    """Return how the latest turn ended, and in which tick."""
+    how = f", {state.end.replace('_', ' ')}" if state.end not in ("", "waits") else ""
+    return f"{state.status}{how} ({state.tick})" if state.status else "-"
+
+
 def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
     if not lines:
         show("no agents yet: `lemming agents new NAME` makes one")
@@ -136,7 +143,7 @@ def _row(line: Line, *, is_in_trouble: bool) -> list[str]:
         line.agent,
         line.model or "-",
         _next(line),
-        f"{state.status} ({state.tick})" if state.status else "-",
+        _last(state),
         f"{state.turns}" + (f" ({state.failed} failed)" if state.failed else ""),
         f"{state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
         in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls),

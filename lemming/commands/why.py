@@ -186,7 +186,8 @@ def _written(thing: Thing) -> str:
         return ""
     verb = "asked for" if thing.what == "result" and not thing.path else "written"
     when = thing.turn.at[:19].replace("T", " ")
-    return f"{verb} by {thing.author} in tick {thing.moment[0]}, {when}"
+    short = f", in a turn that was cut short ({thing.turn.cut_short})" if thing.turn.cut_short else ""
+    return f"{verb} by {thing.author} in tick {thing.moment[0]}, {when}{short}"
 
 
 def _cut(thing: Thing) -> str:

@@ -8,13 +8,14 @@ held up nor counted. A minute is always the last 60 seconds.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from lemming.base.errors import Unavailable
+from lemming.base.errors import TimedOut, Unavailable
 from lemming.llm.tokens import tokens_in, tokens_used
 from lemming.providers import Reply, Request
 
@@ -61,12 +62,12 @@ class Pace:
     def turn(self, limits: Limits, request: Request, *, stop: threading.Event) -> Iterator[Sent]:
         """Run one call in the block, once there is room for it.
 
-        Raises `Unavailable` when `stop` is set while the call waits.
+        Raises `Unavailable` when `stop` is set while the call waits, `TimedOut` when its turn's time is over.
         """
         # The longest answer counts until the real one is known, as it does with the hosted backends.
         tokens = tokens_in(request.messages) + request.max_output_tokens
         with self._lock:
-            self._await_room(limits, tokens, stop)
+            self._await_room(limits, tokens, stop, self.clock() + request.turn_s)
             sent = Sent(self.clock(), tokens)
             self._sent.append(sent)
             self._under_way += 1
@@ -84,14 +85,18 @@ class Pace:
         with self._lock:
             sent.tokens = used.input + used.output
 
-    def _await_room(self, limits: Limits, tokens: int, stop: threading.Event) -> None:
+    def _await_room(self, limits: Limits, tokens: int, stop: threading.Event, ends: float) -> None:
         place = threading.Condition(self._lock)
         self._waiting.append(place)
         try:
             while (wait_s := self._wait_s(limits, tokens, place)) != 0:
                 if stop.is_set():
                     raise Unavailable("not asked: the engine is stopping", where=self.name)
-                self.wait(place, wait_s)
+                if (left := ends - self.clock()) <= 0:
+                    late = TimedOut("not asked: there was no room in the turn's time", where=self.name)
+                    late.may_be_paid = False
+                    raise late
+                self.wait(place, wait_s if left == math.inf else min(left, wait_s or left))
         finally:
             self._waiting.remove(place)
             self._wake_next()

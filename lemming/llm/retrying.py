@@ -28,10 +28,11 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(slots=True)
 class _Deadline:
-    """When a call must be over. A wait for room moves it."""
+    """When a call must be over. A wait for room moves it, as far as `last`: when its turn must."""
 
     whole_s: float
     ends: float
+    last: float
     hear: Callable[[str], object] | None = None
     again: Callable[[ProviderError], None] | None = None
     waited_s: float = 0.0
@@ -88,8 +89,8 @@ class RetryingLLMProvider(Backend):
         `hear` gets the text of each attempt as it comes. `again` gets the error of one that failed before
         the next is made, and what it raises comes out.
         """
-        ends = self._clock() + request.deadline_s
-        deadline = _Deadline(request.deadline_s, ends, hear, again)
+        now = self._clock()
+        deadline = _Deadline(request.deadline_s, now + request.deadline_s, now + request.turn_s, hear, again)
         try:
             reply = self._attempt(request, deadline)
             return reply._replace(earlier=tuple(deadline.failures)) if deadline.failures else reply
@@ -149,10 +150,12 @@ class RetryingLLMProvider(Backend):
         if self._pace is None:
             return self._ask(request, deadline)
         came = self._clock()
+        request = request._replace(turn_s=deadline.last - came)
         with self._pace.turn(self._limits, request, stop=self._stop) as sent:
             waited_s = self._clock() - came
-            deadline.ends += waited_s
+            deadline.ends = min(deadline.ends + waited_s, deadline.last)
             deadline.waited_s += waited_s
+            request = request._replace(deadline_s=min(request.deadline_s, deadline.last - self._clock()))
             reply = self._ask(request, deadline)
             self._pace.settle(sent, request, reply)
         return reply._replace(waited_s=deadline.waited_s)

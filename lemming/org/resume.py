@@ -114,8 +114,8 @@ class TurnLimits:
     deadline_s: float | None = field(
         default=None,
         metadata=about(
-            "Time for all calls of tools in a turn, from its beginning: those that come later are not made. "
-            "null: none. An answer of the model has its own time, `deadline_s` of its line.",
+            "Time for the whole turn: questions to models, retries, calls of tools. What it has come to then "
+            "is kept. null: none.",
             gt=0,
         ),
     )

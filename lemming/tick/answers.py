@@ -21,6 +21,7 @@ from lemming.base.errors import (
     LemmingError,
     OutOfCredits,
     ProviderError,
+    TurnTooLong,
     is_final,
     name_of,
 )
@@ -73,7 +74,7 @@ class JournaledAnswers:
         self._limits, self._spent = limits, inputs.state.used_up
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._tracing = tracing_of(snapshot, inputs) if inputs.given else None
-        self._ends = time.monotonic() + limit if limit else math.inf
+        self._ends = time.monotonic() + limit if limit and runtime.is_live else math.inf
         for record in journal.records_of(self._name):
             match record:
                 case ModelReplied() | ModelFailed():
@@ -211,7 +212,7 @@ class JournaledAnswers:
     ) -> Reply:
         """Ask one model; `key` is that of another than the agent's own, which is asked live."""
         inputs = self._inputs
-        request = question(inputs, entry, call, messages, schema)
+        request = self._in_time(question(inputs, entry, call, messages, schema))
         require_paid_for(inputs, entry, request, self._spent, self._answers.values())
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
@@ -222,6 +223,7 @@ class JournaledAnswers:
         if self._limits or not self._snapshot.pauses.is_clear(self._name):
             self._look_before(key or inputs.agent.model.key, entry, request)
         try:
+            asked = time.monotonic()
             with self._runtime.waiting():
                 reply = self._runtime.complete(entry, request, live=bool(key))
         except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
@@ -232,13 +234,30 @@ class JournaledAnswers:
                 raise Stopped from error
             if self._limits and not error.may_be_paid:
                 self._limits.release(call)
+            if time.monotonic() >= self._ends:
+                raise self._too_long((*error.earlier, error)) from error
             raise
         finally:
             if self._limits:
                 self._runtime.before_again.pop(self._name, None)
         if self._limits:
             self._limits.release(call)
+        if reply.batched:  # which has its own time
+            self._ends += time.monotonic() - asked
         return reply
+
+    def _in_time(self, request: Request) -> Request:
+        """Return a question with the time that the turn has left; raise `TurnTooLong` where there is none."""
+        if self._ends == math.inf:
+            return request
+        if (left := self._ends - time.monotonic()) <= 0:
+            raise self._too_long()
+        return request._replace(deadline_s=min(request.deadline_s, left), turn_s=left)
+
+    def _too_long(self, earlier: tuple[LemmingError, ...] = ()) -> TurnTooLong:
+        error = TurnTooLong(f"the turn's time, {self._inputs.agent.turn.deadline_s:g} s, is over")
+        error.earlier = earlier
+        return error
 
     def _look_before(self, key: str, entry: ModelEntry, request: Request) -> None:
         """Look whether a call may be made; under limits, reserve what it can cost, now and at each retry.

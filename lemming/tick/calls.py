@@ -142,7 +142,7 @@ class LiveCalls:
         context = self._context(index, at, staged, used_up)
         if context.limit_s <= 0:
             limit = self._inputs.agent.turn.deadline_s
-            why = f"{call.tool} was not called: the turn's time for tools, {limit:g} s, is over"
+            why = f"{call.tool} was not called: the turn's time, {limit:g} s, is over"
             return ToolResult(False, why, outcome="skipped", on_error="stop")
         passed: Passed | ToolResult = Passed(call)
         lookouts = self._lookouts if tool is not None and index not in self._started else None

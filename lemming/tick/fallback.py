@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lemming.base.errors import LemmingError, OutOfCredits, ProviderError
+from lemming.base.errors import LemmingError, OutOfCredits, ProviderError, TurnTooLong
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.plugins.capabilities import capability
@@ -22,7 +22,8 @@ def ask_in_turn(
 
     Another `model`, by its key, has no fallbacks. Each is looked up when it is its turn. Raises the last
     `ProviderError` when nobody answers (of those after which asking again may help, if there is one), and
-    `OutOfCredits` when the agent's own model cannot be paid for; of a fallback that is one more failure.
+    `OutOfCredits` when the agent's own model cannot be paid for; of a fallback that is one more failure. When
+    the turn's time is over nobody else is asked: `TurnTooLong`.
     """
     failures: list[LemmingError] = []
     ends: list[ProviderError] = []
@@ -36,7 +37,8 @@ def ask_in_turn(
                 reply = reply._replace(earlier=(*failures, *reply.earlier))
             return key, entry, reply
         except (ProviderError, OutOfCredits) as error:
-            if key in ("", model) and isinstance(error, OutOfCredits):
+            if isinstance(error, TurnTooLong) or (key in ("", model) and isinstance(error, OutOfCredits)):
+                error.earlier = (*failures, *error.earlier)
                 raise
             failures += [*getattr(error, "earlier", ()), error]
             ends += [error] if isinstance(error, ProviderError) else []

@@ -89,6 +89,7 @@ class Runtime:
     turn_lock: TurnLock = field(default_factory=TurnLock)
     prompts: PromptWriter = field(default_factory=PromptWriter)
     at_end: Callable[[], None] = lambda: None  # what is left to be done once the lock is free
+    is_live: bool = True  # else answers come out of a recording, and no time is over
     sees_to_channels: bool = True  # else nothing is taken in or handed out: the world is a recording
     carriers: Carriers | None = None  # those who see to its channels, if it has any
     watches: bool = False  # whether observers are told of answers as they come

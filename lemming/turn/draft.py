@@ -19,6 +19,7 @@ from lemming.base.errors import (
     RequestOverLimit,
     StoppedByGate,
     ToolError,
+    TurnTooLong,
 )
 from lemming.base.times.spoken import moment_of
 from lemming.files.effects import FileEffect
@@ -37,6 +38,8 @@ from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.seams import No
 from lemming.turn.serving import answering
 from lemming.turn.values import Answer, Answers, TurnInputs
+
+HELD_UP = (LimitReached, Paused, TurnTooLong)
 
 
 class Draft:
@@ -122,7 +125,7 @@ class Draft:
     @property
     def held_up(self) -> str:
         """Why no more may be asked, where that is not for the agent's credits; empty where it may."""
-        return str(self.stopped_by) if isinstance(self.stopped_by, (LimitReached, Paused)) else ""
+        return str(self.stopped_by) if isinstance(self.stopped_by, HELD_UP) else ""
 
     @property
     def trust(self) -> str:
@@ -359,7 +362,7 @@ class Draft:
             self.untold.add(index)
         elif not result.success and result.on_error == "stop":
             if result.outcome == "skipped":
-                self.over = "deadline"
+                self.over, self.stopped_by = "deadline", TurnTooLong(result.output)
             else:
                 is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
                 why = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]

@@ -17,6 +17,7 @@ from lemming.base.errors import (
     ProviderError,
     StoppedByGate,
     StrategyFailed,
+    TurnTooLong,
 )
 from lemming.journal.report import ENDS, End
 from lemming.plugins.errors import place_of, words_of
@@ -111,14 +112,15 @@ def finish(
     """
     draft.seams = seams_of(draft, plugins)
     try:
-        return add_up(draft, drive(draft, strategy, plugins), draft.stopped_by)
+        end = drive(draft, strategy, plugins)
+        return add_up(draft, end, draft.stopped_by if end == "failed" else None)
     except OutOfCredits as error:
-        end: End = "paused" if isinstance(error, Paused) else "out_of_credits"
+        end = _end_by(error)
         draft.stopped_by = error
         if draft.only_asks:
             return add_up(draft, "waits")
         if not (draft.answers or draft.results):
-            return add_up(draft, end, error)
+            return add_up(draft, "no_answer" if end == "deadline" else end, error)
         if len(draft.answers) == sum(map(len, draft.aside.values())):
             return add_up(draft, "no_answer", error)
         draft.remarks.append(str(error))
@@ -129,6 +131,13 @@ def finish(
         return add_up(draft, "no_answer", error)
     except (StoppedByGate, StrategyFailed) as error:
         return add_up(draft, "failed", error)
+
+
+def _end_by(error: OutOfCredits) -> End:
+    """Return how a turn ends in which no more may be asked."""
+    if isinstance(error, TurnTooLong):
+        return "deadline"
+    return "paused" if isinstance(error, Paused) else "out_of_credits"
 
 
 def take_turn(inputs: TurnInputs, answers: Answers, plugins: tuple[str, ...] | None = None) -> TurnOutcome:

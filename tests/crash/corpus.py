@@ -285,7 +285,7 @@ def mixed(base: Path, org: dict[str, Any]) -> None:
 
 
 def hindered(base: Path, org: dict[str, Any]) -> None:
-    """A tool that takes too long, a workspace that is full, a backend that answers the second time only."""
+    """A tool that takes too long, a full workspace, a backend that answers at the second try, no time."""
     calls = [
         call("file_write", path="first.txt", content="1" * 5000),
         call("hangs"),
@@ -296,6 +296,7 @@ def hindered(base: Path, org: dict[str, Any]) -> None:
         base,
         resume("ada", permissions={"tools": ["file_write", "hangs"]}, turn={"max_steps": 2}),
         resume("bob", model={"key": "second"}),
+        resume("cyd", turn={"deadline_s": 1e-9}),
         org={**org, "quota": {"max_bytes": 1 << 20}},
         models={"second": {"provider": "second_try"}},
         script=[

@@ -199,7 +199,7 @@ def custom_id(request: Request) -> str:
     asked = {
         name: value
         for name, value in request._asdict().items()
-        if name != "deadline_s" and (name, value) not in (("extra", None), ("without", ()))
+        if name not in ("deadline_s", "turn_s") and (name, value) not in (("extra", None), ("without", ()))
     }
     agent = re.sub("[^A-Za-z0-9_-]", "_", request.agent)[:20]
     return f"{request.tick}-{agent}-{request.step}-{_digest(asked)}"

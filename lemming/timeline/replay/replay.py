@@ -229,6 +229,7 @@ class Rerun(Runtime):
     It compares as it goes and raises `Difference` from where the two runs part.
     """
 
+    is_live: bool = False
     sees_to_channels: bool = False
     original: Path = Path()
     recorded: RecordedTick = field(default_factory=RecordedTick)

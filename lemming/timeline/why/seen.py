@@ -28,6 +28,7 @@ from lemming.timeline.why.things import (
 from lemming.timeline.why.writings import Moment, Writings
 from lemming.tools import shipped_tools
 
+CUT_SHORT = ("deadline", "out_of_credits", "paused")
 COMPARED_CHARS = 2000  # what tools give of a long file is cut
 
 
@@ -37,6 +38,7 @@ def turn_of_tree(writings: Writings, turn: TurnRecord, place: str) -> TracedTurn
     assert tick is not None
     sight = sight_of(turn, tick.plan.everyone)
     told = TracedTurn(turn.tick, turn.agent, turn.at or tick.begin.at, turn.status)
+    told.cut_short = turn.report.reason if turn.report and turn.report.end in CUT_SHORT else ""
     told.saw += [_seen_entry(writings, turn, seen) for seen in sight.entries]
     told.saw += _seen_memories(writings, turn, sight)
     told.saw += [_seen_file(writings, turn, path, text, sight.is_brief) for path, text in sight.files.items()]

@@ -60,17 +60,22 @@ class Thing:
 
 @dataclass
 class TracedTurn:
-    """A turn of the tree: what it could see, in the order of its prompt, then what its tools gave."""
+    """A turn of the tree: what it could see, in the order of its prompt, then what its tools gave.
+
+    `cut_short`: why it was over before it was done; empty where it was not.
+    """
 
     tick: int
     agent: str
     at: str
     status: str
     saw: list[Thing] = field(default_factory=list)
+    cut_short: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the turn as JSON values."""
         facts = {key: getattr(self, key) for key in ("tick", "agent", "at", "status")}
+        facts |= {"cut_short": self.cut_short} if self.cut_short else {}
         return {**facts, "saw": [thing.as_json() for thing in self.saw]}
 
 

@@ -1,0 +1,137 @@
+"""`turn.deadline_s`: the time of a whole turn, what becomes of it when it is over, and that replays agree."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.base.clock import FrozenClock
+from lemming.base.errors import TimedOut
+from lemming.cli import run
+from lemming.engine import run_once
+from lemming.journal.report import TurnReport
+from lemming.llm.rate_limit import Limits, Pace
+from lemming.llm.retrying import RetryingLLMProvider
+from lemming.messages import read_outbox_entries
+from lemming.providers import Backend, Reply, Request
+from lemming.testing import journal_lines, make_org, resume, say
+
+LOOK = say("looking", tool_calls=[{"tool": "memory_read", "args": {"key": "k"}}])
+SLOW = {"reply": say("late"), "delay_s": 600}
+
+
+def turn_of(base: Path) -> TurnReport:
+    (turn,) = run_once(base, clock=FrozenClock()).turns
+    return turn
+
+
+def timed(base: Path, *script: dict[str, Any], **more: Any) -> Path:
+    """Return an organisation of one agent whose turn has a fifth of a second."""
+    turn = {"deadline_s": 0.2, "max_steps": 3, **more.pop("turn", {})}
+    return make_org(base, resume("ada", turn=turn, **more), script=[*script])
+
+
+def asked_in_vain(base: Path, tick: int = 1) -> list[tuple[str, str]]:
+    lines = [line for line in journal_lines(base, tick) if line["type"] == "model_failed"]
+    return [(line["error"], line["message"]) for line in lines]
+
+
+OVER = ("TurnTooLong", "the turn's time, 0.2 s, is over")
+
+
+def test_an_answer_under_way_is_broken_off_and_what_the_turn_has_come_to_is_kept(base: Path) -> None:
+    timed(base, {"tick": 1, "step": 0, "reply": LOOK}, {"tick": 1, **SLOW}, {"reply": say("in time")})
+    turn = turn_of(base)
+    assert (turn.status, turn.end, turn.reason, turn.calls) == ("waiting", "deadline", OVER[1], 1)
+    assert asked_in_vain(base) == [OVER]
+    assert [it.payload["text"] for it in read_outbox_entries(base, "ada")] == ["looking"]
+    assert turn_of(base).status == "done"
+    assert "memory_read" in str(journal_lines(base, 2)[1])  # the result of the call is shown in its next turn
+    assert run(["-C", str(base), "replay"]) == 0
+    assert run(["-C", str(base), "verify"]) == 0
+
+
+def test_what_became_of_it_is_told(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    timed(base, {"step": 0, "reply": LOOK}, SLOW)
+    turn_of(base)
+    for command, said in ((["tick", "1"], OVER[1]), (["status"], "waiting, deadline (1)")):
+        assert run(["-C", str(base), *command]) == 0
+        assert said in capsys.readouterr().out
+    assert run(["-C", str(base), "why", read_outbox_entries(base, "ada")[0].id]) == 0
+    assert f"in a turn that was cut short ({OVER[1]})" in capsys.readouterr().out
+
+
+def test_a_turn_without_an_answer_has_failed_and_is_taken_again(base: Path) -> None:
+    timed(base, {"tick": 1, **SLOW}, {"reply": say("in time")})
+    turn = turn_of(base)
+    assert (turn.status, turn.end, turn.error, turn.reason) == ("failed", "no_answer", *OVER)
+    assert turn_of(base).status == "done"
+
+
+def test_nobody_else_is_asked_then(base: Path) -> None:
+    away = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}}
+    model = {"key": "away", "fallback": ["scripted"]}
+    ada = resume("ada", model=model, turn={"deadline_s": 0.2})
+    make_org(base, ada, models={"away": away}, script=[SLOW])
+    assert turn_of(base).error == "TurnTooLong"
+    assert asked_in_vain(base) == [OVER]
+
+
+def test_a_correction_and_a_critic_have_no_more_time_than_the_turn(base: Path) -> None:
+    timed(base / "corrected", {"step": 0, "reply": "no"}, SLOW, turn={"repairs": 3})
+    assert turn_of(base / "corrected").status == "failed"
+    assert asked_in_vain(base / "corrected") == [OVER]
+    strategy = {"strategy": "reflexion"}
+    timed(base / "judged", {"step": 0, "reply": say("a draft")}, SLOW, turn=strategy)
+    turn = turn_of(base / "judged")
+    assert (turn.status, len(turn.entries)) == ("done", 1)
+    assert any(OVER[1] in remark for remark in turn.remarks)
+    assert run(["-C", str(base / "judged"), "replay"]) == 0
+
+
+def test_a_question_that_is_broken_off_counts_as_spent_where_a_limit_holds(base: Path) -> None:
+    gates = [{"at": "spend", "calls": 9, "per": "agent", "then": "block"}]
+    timed(base, SLOW, gates=gates)
+    turn = turn_of(base)
+    (reserved,) = [line for line in journal_lines(base, 1) if line["type"] == "model_reserved"]
+    assert turn.lost == {"calls": 1, "credits": 1.0, "cost_usd": None, "tokens": reserved["tokens"]}
+
+
+class Clock:
+    """A clock that goes by what is waited for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wait(self, _: threading.Condition, seconds: float | None) -> None:
+        self.now += seconds or 0.0
+
+
+class Answers(Backend):
+    """A provider that answers at once."""
+
+    keeps_deadline = True
+
+    def complete(self, request: Request) -> Reply:
+        """Say how much time there was."""
+        return Reply(f"{request.deadline_s:g}")
+
+
+def test_waiting_for_room_is_part_of_a_turns_time_and_not_of_an_answers() -> None:
+    clock = Clock()
+    pace, limits = Pace(clock=clock, wait=clock.wait), Limits(requests_per_minute=1)
+    provider = RetryingLLMProvider(Answers(), attempts=1, pace=pace, limits=limits, clock=clock)
+    request = Request("m", [], deadline_s=5.0)
+    assert provider.complete(request).text == "5"
+    assert provider.complete(request).waited_s == 60.0
+    assert provider.complete(request._replace(turn_s=62.0)).text == "2"
+    with pytest.raises(TimedOut, match="no room in the turn's time") as late:
+        provider.complete(request._replace(turn_s=3.0))
+    assert clock.now == 123.0
+    assert not late.value.may_be_paid
