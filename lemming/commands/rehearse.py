@@ -121,6 +121,8 @@ def _show(found: Rehearsed, wanted: Wanted, *, as_json: bool) -> None:
     for tick, agent in found.not_repeated:
         tell(f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn", style="yellow")
     (_tell_dry if wanted.is_dry else _tell_spent)(found)
+    if found.caveat and (wanted.is_dry or not found.cannot_tell):
+        tell(found.caveat, style="yellow")
 
 
 def _show_differences(found: Rehearsed) -> None:

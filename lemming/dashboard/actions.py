@@ -12,7 +12,7 @@ from lemming.capabilities.requests.fields import read_field, schema_for
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, person_for
 from lemming.capabilities.requests.taking_back import take_back
-from lemming.dashboard.files import fork_beside, save_resume
+from lemming.dashboard.files import fork_beside, save
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation
 
@@ -107,9 +107,9 @@ def _ask(org: Organisation, said: Json, person: str | None) -> Json:
     return _written(entry)
 
 
-def _save_resume(org: Organisation, said: Json, _: str | None) -> Json:
-    """Write an agent's resume as it was typed, unless something is wrong with it, or it has changed since."""
-    return save_resume(org, _required(said, "name"), _text(said, "text"), was=_text(said, "was"))
+def _save(org: Organisation, said: Json, _: str | None) -> Json:
+    """Write a file as it was typed, unless something is wrong with it, or it has changed since."""
+    return save(org, _required(said, "file"), _text(said, "text"), was=_text(said, "was"))
 
 
 def _fork(org: Organisation, said: Json, _: str | None) -> Json:
@@ -118,11 +118,11 @@ def _fork(org: Organisation, said: Json, _: str | None) -> Json:
 
 
 def _try(org: Organisation, said: Json, _: str | None) -> Json:
-    """Try a resume as it is typed on the last ticks; nothing of the organisation changes."""
-    from lemming.dashboard.trying import try_resume
+    """Try a file as it is typed on the last ticks; nothing of the organisation changes."""
+    from lemming.dashboard.trying import try_text
 
-    name, text = _required(said, "name"), _text(said, "text")
-    return try_resume(org, name, text, is_dry=said.get("is_dry") is not False)
+    file, text = _required(said, "file"), _text(said, "text")
+    return try_text(org, file, text, is_dry=said.get("is_dry") is not False)
 
 
 TAKE_LONG = frozenset({"try"})
@@ -136,7 +136,7 @@ ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "cancel": _cancel,
     "send": _send,
     "ask": _ask,
-    "resume": _save_resume,
+    "save": _save,
     "fork": _fork,
     "try": _try,
 }

@@ -1,17 +1,14 @@
-"""What the page writes beside entries: a resume as a person typed it, and forks."""
+"""What the page writes beside entries: resumes and settings as a person typed them, and forks."""
 
 from __future__ import annotations
 
 import re
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lemming.agents import agent_folders, nearest_agent
-from lemming.base import paths
 from lemming.base.errors import UsageError
-from lemming.facts.resume_text import problems_of_text
-from lemming.facts.views.agent import resume_raw
+from lemming.facts.typed_text import editable, problems_of_text, raw_text
 from lemming.files import fs
 from lemming.files.lock import changing
 from lemming.org.organisation import Organisation
@@ -21,29 +18,31 @@ from lemming.timeline.unkept import past_states
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
-def save_resume(org: Organisation, name: str, text: str, *, was: str) -> dict[str, Any]:
-    """Write an agent's resume, byte for byte as typed, and return what `validate` says of it.
+def save(org: Organisation, file: str, text: str, *, was: str) -> dict[str, Any]:
+    """Write a file that people edit, byte for byte as typed, and return what `validate` says of it.
 
     `was`: the SHA-256 of what was there when typing began. Nothing is written where that is not there any
     more (`is_saved` is false, `is_stale` true), or where something is wrong with the text.
     """
-    folders = agent_folders(org)
-    if name not in folders or not paths.AGENT_NAME.match(name):
-        raise UsageError(f'there is no agent "{name[:80]}"', hint=nearest_agent(name[:80], folders))
-    try:
-        raw = text.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(f"this is no text (at character {error.start})") from error
-    problems = problems_of_text(org, name, raw)
+    file, raw = editable(org, file), encoded(text)
+    problems = problems_of_text(org, file, raw)
     told = [problem.as_json() for problem in problems]
     if any(problem.severity == "error" for problem in problems):
         return {"is_saved": False, "is_stale": False, "problems": told, "sha256": was}
-    with changing(org.base, paths.agent_folder(name)):
-        now = sha256(resume_raw(org, name)).hexdigest()
+    with changing(org.base, str(PurePosixPath(file).parent)):
+        now = sha256(raw_text(org, file)).hexdigest()
         if now != was:
             return {"is_saved": False, "is_stale": True, "problems": told, "sha256": now}
-        fs.publish(org.base, paths.resume_file(name), raw)
+        fs.publish(org.base, file, raw)
     return {"is_saved": True, "is_stale": False, "problems": told, "sha256": sha256(raw).hexdigest()}
+
+
+def encoded(text: str) -> bytes:
+    """Return a text as the bytes that stand in a file; raise `UsageError` for what is none."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"this is no text (at character {error.start})") from error
 
 
 def fork_beside(org: Organisation, at: str, folder: str) -> dict[str, Any]:

@@ -253,6 +253,22 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
     return latest.config
 
 
+def config_with(base_path: str | os.PathLike[str], file: str, raw: bytes) -> Config:
+    """Return the settings as they would be if these bytes stood in one of their files.
+
+    Raises `ConfigError` with every problem of all three.
+    """
+    org = Organisation.at(base_path)
+    return _config_of([_typed(file, raw) if it == file else _read(org, it) for it in KINDS])
+
+
+def _typed(file: str, raw: bytes) -> _Found:
+    try:
+        return _decode(file, raw)
+    except ConfigError as error:
+        return error
+
+
 class _Latest:
     """The settings of an organisation as they were last, and what the files said."""
 

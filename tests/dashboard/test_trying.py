@@ -1,4 +1,4 @@
-"""A resume is tried on the past before it is saved, on the page; a recording says that it cannot tell."""
+"""Resumes, gates and lines of models are tried on the past before they are saved; a recording cannot tell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from terminal import Lemming
 from test_page import browser, opened, org, original, pytestmark
 
-from lemming.base.errors import UsageError
+from lemming.base.errors import NotTrusted, UsageError
 from lemming.base.jsontext import to_line
 from lemming.dashboard.actions import act
 from lemming.dashboard.serving import page_of
@@ -70,12 +70,73 @@ def test_the_command_says_so_too_and_ends_as_it_promises(duo: Path, lemming: Lem
     assert told == "nothing would have been different\n"
 
 
+def test_a_dry_run_says_so_before_anybody_is_asked(duo: Path, lemming: Lemming) -> None:
+    ran = lemming(
+        "rehearse", "--trust", "--dry-run", "--set", "agents/bob/resume.json:/instructions=Be brief."
+    )
+    assert "it cannot tell" in ran.err
+
+
+def test_a_gate_is_tried_before_it_is_saved_with_what_it_costs(browser: Any, org: Path) -> None:
+    before = tree(org, without=())
+    with page_of(org, port=0) as address, opened(browser, address, "settings") as tab:
+        assert "calls of file_write: ask a person" in tab.inner_text(".group legend")
+        tab.click("text=Take this gate out")
+        tab.click("text=Try on the last 10 ticks")
+        tab.wait_for_selector(".tried:has-text('desk 1, refunds 1')")
+        tab.click("text=Ask them, in a fork")
+        tab.wait_for_selector(".tried:has-text('would have been different')")
+        shown = tab.inner_text(".tried")
+    assert "other files: agents/writer/workspace" in shown or "shared/letters/okafor.txt" in shown
+    assert "tick 2, writer: ended waits: waits for human, now" in shown
+    assert tree(org, without=()) == before
+
+
+def test_a_line_of_models_is_tried_before_it_is_saved(browser: Any, duo: Path) -> None:
+    with page_of(duo, port=0) as address, opened(browser, address, "settings?file=models") as tab:
+        line = tab.locator(".group:has(legend:text-is('scripted'))")
+        line.locator("label:has-text('Provider') input").fill("scripted ")
+        tab.click("text=Try on the last 10 ticks")
+        tab.wait_for_selector(".tried .failure:has-text('no provider')")
+        tab.fill(
+            "textarea.code", (duo / "config/models.json").read_text().replace("answers.jsonl", "brief.jsonl")
+        )
+        tab.click("text=Try on the last 10 ticks")
+        tab.wait_for_selector(".tried:has-text('ada 3, bob 3')")
+        assert "cannot tell" in tab.inner_text(".tried")
+        tab.click("text=Ask them, in a fork")
+        tab.wait_for_selector(".tried:has-text('6 entries')")
+
+
+def test_settings_are_saved_as_typed_and_mended_where_they_are_broken(browser: Any, org: Path) -> None:
+    file = org / "config/org.json"
+    text = file.read_text()
+    file.write_text(text.replace('"ask"', '"aks"'))
+    with page_of(org, port=0) as address, opened(browser, address, "agents") as tab:
+        tab.click(".state.broken a")
+        tab.wait_for_selector(".problems .error:has-text('aks')")
+        tab.fill("textarea.code", text)
+        tab.click("button.primary:has-text('Save')")
+        tab.wait_for_selector(".state.stopped")
+    assert file.read_text() == text
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": "ada"}'])
 def test_what_is_no_resume_is_not_tried(duo: Path, text: str) -> None:
     with pytest.raises(UsageError):
-        act(Organisation(duo), "try", {"name": "ada", "text": text}, None)
+        act(Organisation(duo), "try", {"file": "agents/ada/resume.json", "text": text}, None)
 
 
-def test_only_an_agents_own_resume_is_tried(duo: Path) -> None:
+@pytest.mark.parametrize(
+    "file", ["agents/../config/org.json", "config/credits.json", "../x/resume.json", "tick.json"]
+)
+@pytest.mark.parametrize("action", ["try", "save"])
+def test_only_resumes_and_settings_are_tried_and_saved(duo: Path, action: str, file: str) -> None:
     with pytest.raises(UsageError):
-        act(Organisation(duo), "try", {"name": "../../config", "text": "{}"}, None)
+        act(Organisation(duo), action, {"file": file, "text": "{}"}, None)
+
+
+def test_what_would_run_something_that_nobody_agreed_to_is_not_tried(duo: Path) -> None:
+    text = '{"plugins": ["somebody.elses"]}'
+    with pytest.raises(NotTrusted, match=r"imports the Python module somebody\.elses"):
+        act(Organisation(duo), "try", {"file": "config/org.json", "text": text}, None)

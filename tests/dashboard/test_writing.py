@@ -29,7 +29,7 @@ def org(original: Path, base: Path) -> Organisation:
 
 def save(org: Organisation, text: str, was: str = "", name: str = "poet") -> dict[str, Any]:
     was = was or sha256((org / f"agents/{name}/resume.json").read_bytes()).hexdigest()
-    return act(org, "resume", {"name": name, "text": text, "was": was}, None)
+    return act(org, "save", {"file": f"agents/{name}/resume.json", "text": text, "was": was}, None)
 
 
 def test_a_resume_is_written_byte_for_byte_as_it_was_typed(org: Organisation) -> None:

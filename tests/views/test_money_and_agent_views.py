@@ -11,9 +11,9 @@ from looked_at import newsdesk
 from lemming.base.errors import UsageError
 from lemming.engine import run_once
 from lemming.facts.costs import costs_by
-from lemming.facts.resume_text import problems_of_text
+from lemming.facts.typed_text import problems_of_text, raw_text
 from lemming.facts.views import view
-from lemming.facts.views.agent import agent, resume_raw
+from lemming.facts.views.agent import agent
 from lemming.facts.views.money import money
 from lemming.facts.views.past import past
 from lemming.facts.views.why import why
@@ -67,7 +67,7 @@ def test_what_may_be_spent_stands_beside_it(base: Path) -> None:
 
 def test_an_agent_is_shown_with_its_files_its_memory_and_its_turns(desk: Path) -> None:
     shown = view(desk, "agent", {"name": "editor", "file": "draft.txt"})
-    assert shown["resume"]["text"].encode() == resume_raw(desk, "editor")
+    assert shown["resume"]["text"].encode() == raw_text(desk, "agents/editor/resume.json")
     assert shown["memory"]["values"] == [{"key": "news", "text": "rolls", "chars": 5, "trust": ""}]
     assert shown["workspace"]["files"] == [{"path": "draft.txt", "is_link": False, "bytes": 9}]
     assert shown["file"]["text"] == "320 rolls"
@@ -113,8 +113,10 @@ def test_a_resume_that_is_broken_is_shown_with_what_is_wrong_with_it(desk: Path,
 
 
 def test_a_text_is_checked_as_if_it_stood_in_the_file(desk: Path) -> None:
-    raw = resume_raw(desk, "poet").replace(b'"scripted"', b'"nobody"')
-    (problem,) = [it for it in problems_of_text(desk, "poet", raw) if it.severity == "error"]
+    raw = raw_text(desk, "agents/poet/resume.json").replace(b'"scripted"', b'"nobody"')
+    (problem,) = [
+        it for it in problems_of_text(desk, "agents/poet/resume.json", raw) if it.severity == "error"
+    ]
     assert "nobody" in problem.message
     line = raw.decode().splitlines()[problem.line - 1]
     assert '"nobody"' in line

@@ -27,7 +27,7 @@
       <div class="state ${state}">
         <span class="dot" aria-hidden="true"></span>
         <span><strong>${isLost ? "connection lost" : STATES[state] || "…"}</strong>
-        <span class="why"><${Words} text=${isLost ? lost() : header.why} /></span></span>
+        <span class="why"><${Words} text=${isLost ? lost() : header.why} />${state === "broken" ? html` <a href=${Lemming.link("settings")}>the settings</a>` : null}</span></span>
       </div>
       <dl class="facts">
         <div class="less"><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
@@ -78,9 +78,11 @@
     </details>`;
   }
 
+  const isInMenu = (part) => !part.hidden && !(part.name === "settings" && Lemming.page.is_report);
+
   function Menu({ now, counts }) {
     return html`<nav class="menu" aria-label="parts of the page"><ul>${[...Lemming.parts.values()]
-      .filter((part) => !part.hidden)
+      .filter(isInMenu)
       .map((part) => html`<li><a href=${Lemming.link(part.name)} aria-current=${part.name === now ? "page" : undefined}
         title=${"g " + part.key}>${part.title}${counts[part.name] ? html` <span class="badge">${counts[part.name]}<span class="sr"> ${part.name === "waiting" ? "waiting" : "found"}</span></span>` : null}</a></li>`)}
       <li class="last"><button type="button" class="plain" onClick=${() => help(true)} title="?">Keys</button></li></ul></nav>`;
@@ -198,7 +200,7 @@
 
   // Does what a key stands for; returns whether it stands for anything.
   function press(key) {
-    const shown = [...Lemming.parts.values()].filter((part) => !part.hidden);
+    const shown = [...Lemming.parts.values()].filter(isInMenu);
     if (isGoing) {
       going(false);
       const part = [...Lemming.parts.values()].find((each) => each.key === key);

@@ -29,6 +29,7 @@ from lemming.timeline.replay.recording import moved_inside
 from lemming.tools import EngineTool, ToolContext, ToolResult
 
 NOT_MADE = "not made: this is a rehearsal, and no such call is in the record (`--tools` makes it)"
+RECORDINGS = frozenset({"scripted", "replay"})
 _INSIDE = frozenset({"read", "write", "administer"})
 
 
@@ -53,9 +54,9 @@ class Rehearsing(Runtime):
     """A runtime that goes by a record as far as that goes. `asked`: questions that were not in it.
 
     `is_dry`: nobody is asked, and what was answered at the same place stands in; `whole` counts what it would
-    cost to ask everything. `makes_calls`: tools that
-    reach outside are called where the record has no such call. `scripted`: agents whose changed questions a
-    script was asked, which answers whatever it is asked. `stopped_by`: why it went no further.
+    cost to ask everything. `makes_calls`: tools that reach outside are called where the record has no such
+    call. `scripted`: agents whose changed questions a recording was asked, which says the same to anything,
+    or nothing. `stopped_by`: why it went no further.
     """
 
     sees_to_channels: bool = False
@@ -112,7 +113,7 @@ class Rehearsing(Runtime):
             return self._dated(request, self.complete_live(entry, request))
         with self._lock:
             self.asked.append(NotAsked(request.tick, request.agent, request.step))
-            if entry.provider == "scripted":
+            if entry.provider in RECORDINGS:
                 self.scripted.add(request.agent)
         if self.is_dry:
             return self._stand_in(entry, request)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -44,12 +45,14 @@ MARK = ".lemming/rehearsal.json"
 class Wanted:
     """What a rehearsal is to be: which ticks, what is set in them, and what it may do.
 
-    `budget`: dollars, as `Spending` keeps them. `is_dry`, `makes_calls`: as in `Rehearsing`.
+    `files`: files that people edit, by path, each with all that stands in it. `budget`: dollars, as
+    `Spending` keeps them. `is_dry`, `makes_calls`: as in `Rehearsing`.
     """
 
     first: int
     last: int
     settings: tuple[Setting, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
     budget: float | None = None
     is_dry: bool = False
     makes_calls: bool = False
@@ -95,12 +98,19 @@ class Rehearsed:
         return not (self.entries or self.ends or self.files)
 
     @property
-    def cannot_tell(self) -> str:
-        """Say why nothing differing says nothing: a script answers whatever it is asked. Empty: it does."""
-        if not (self.scripted and self.is_alike):
+    def caveat(self) -> str:
+        """Say whose answers say nothing, as a recording was asked something else; empty: nobody's."""
+        if not self.scripted:
             return ""
-        names = ", ".join(self.scripted)
-        return f"the model of {names} is a recording, which answers whatever it is asked: it cannot tell"
+        names = ", ".join(self.scripted[:8]) + (
+            f" and {len(self.scripted) - 8} more" * (len(self.scripted) > 8)
+        )
+        return f"the model of {names} is a recording, which has no answer to another question: it cannot tell"
+
+    @property
+    def cannot_tell(self) -> str:
+        """Say why nothing differing says nothing; empty: it does."""
+        return self.caveat if self.is_alike else ""
 
     def as_json(self) -> Json:
         """Return the sums as JSON values; what differs is told one by one."""
@@ -221,18 +231,23 @@ def _prepare(past: PastStates, folder: Path, wanted: Wanted) -> None:
     """Make the fork, unless the same rehearsal has made it already."""
     base = past.base
     mark = {"of": str(base.resolve()), "first": wanted.first, "set": [*map(asdict, wanted.settings)]}
+    if wanted.files:
+        mark["files"] = {file: sha256(raw).hexdigest() for file, raw in wanted.files.items()}
     found = read_now(folder, MARK)
     if found is not None:
         if parse(found) != mark:
             hint = "go on with the same organisation, ticks and --set, or name another folder"
             raise UsageError("another rehearsal is kept here", where=str(folder), hint=hint)
         return
-    changed = files_with(wanted.settings, lambda file: _file_now(base, file))
+    changed = {
+        **wanted.files,
+        **files_with(wanted.settings, lambda file: wanted.files.get(file) or _file_now(base, file)),
+    }
     _require_sound(changed)
     fork(past, past.state_after(wanted.first - 1), folder, [])
     _bring_up_to_date(base, folder)
     for file, content in changed.items():
-        if not (folder / file).exists():
+        if not (folder / file).exists() and not file.startswith("config/"):
             why = f"{file} was not there before tick {wanted.first}"
             raise UsageError(why, hint="choose later --ticks")
         fs.publish(folder, file, content)

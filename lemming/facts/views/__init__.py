@@ -19,7 +19,7 @@ from lemming.org.organisation import OrgPath
 
 VIEWS = (
     "header", "waiting", "agents", "feed", "ticks", "tick", "why", "map", "money", "agent", "past",
-    "findings",
+    "findings", "settings",
 )  # fmt: skip
 """All views by their names, which are those of their modules."""
 

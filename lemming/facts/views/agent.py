@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from hashlib import sha256
 from itertools import islice
 from typing import Any
 
 from lemming.access.grants import resolve
 from lemming.access.open import read_allowed_text, scan_folder
-from lemming.agents import RESUME_LIMIT_BYTES, agent_folders, nearest_agent, survey_agents
+from lemming.agents import agent_folders, nearest_agent, survey_agents
 from lemming.base import paths
-from lemming.base.errors import ConfigError, LemmingError, ToolError, UsageError
+from lemming.base.errors import LemmingError, ToolError, UsageError
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.facts.looking import settings_to_look_by
 from lemming.facts.preview import preview_tick
-from lemming.facts.resume_text import problems_of_text
+from lemming.facts.typed_text import as_it_stands
 from lemming.facts.views.agents import now_of
 from lemming.facts.views.failures import EndsInWords
 from lemming.files import fs
@@ -50,7 +49,7 @@ def agent(org: OrgPath, *, name: str, file: str = "", prompt: int = 0) -> dict[s
         "is_broken": found is None,
         "takes_turns": found is not None and takes_turns(found, load_config(org)),
         "now": now_of(org, name),
-        "resume": _resume(org, name),
+        "resume": as_it_stands(org, paths.resume_file(name)),
         "money": _money(org, found),
         "memory": _memory(org, name),
         "workspace": _workspace(org, name),
@@ -58,32 +57,6 @@ def agent(org: OrgPath, *, name: str, file: str = "", prompt: int = 0) -> dict[s
         "turns": [{**turn, **org.own(EndsInWords).of(turn["tick"], name)} for turn in _turns(org, name)],
         "readers": _readers(org, name),
         "prompt": _prompt(org, name) if prompt else None,
-    }
-
-
-def resume_raw(org: OrgPath, name: str) -> bytes:
-    """Return the bytes of an agent's resume; none when there is no file. Raises `ConfigError`."""
-    file = paths.resume_file(name)
-    try:
-        return fs.read_bytes(org / file, RESUME_LIMIT_BYTES)
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
-
-
-def _resume(org: Organisation, name: str) -> dict[str, Any]:
-    raw, wrong = b"", ""
-    try:
-        raw = resume_raw(org, name)
-    except ConfigError as error:
-        wrong = str(error)
-    return {
-        "file": paths.resume_file(name),
-        "text": raw.decode("utf-8", "replace"),
-        "sha256": sha256(raw).hexdigest(),
-        "wrong": wrong,
-        "problems": [problem.as_json() for problem in problems_of_text(org, name, raw)] if raw else [],
     }
 
 
