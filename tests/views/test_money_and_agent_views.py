@@ -152,6 +152,13 @@ def test_the_past_tells_what_a_tick_changed_and_how_two_differ(desk: Path) -> No
     assert "no history is kept" in one["remark"]
     memory = next(file for file in past(desk, new=2)["files"] if file["path"].endswith("news.json"))
     assert (memory["change"], memory["added"], memory["removed"]) == ("added", 6, 0)
+    assert memory["said"]["kind"] == "memory"
+    assert memory["said"]["says"].startswith("news: ")
+    said = [file["said"]["says"] for file in past(desk, new=1)["files"] if "/outbox/" in file["path"]]
+    assert said
+    assert all(said)
+    draft = next(file for file in one["files"] if file["path"].endswith("draft.txt"))
+    assert draft["said"] is None
     assert not [file for file in past(desk, new=3)["files"] if file["path"].endswith("news.json")], (
         "it is alike"
     )

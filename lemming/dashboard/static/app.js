@@ -134,13 +134,14 @@
       const name = (state.header.org || "").split("/").filter(Boolean).pop();
       document.title = waits + part.title + (name ? " · " + name : "") + " · LeMMing";
     });
-    const isHere = state.part === part.name;
+    const isHere = state.part === part.name, isBehind = isHere && state.asked !== asked;
     const params = state.asked === asked ? route.params : state.params; // those that the value is of
     return html`<a class="skip" href="#main" onClick=${skip}>to the content</a>
       <${Land} waiting=${state.header.waiting} />
       <${Head} header=${state.header} isLost=${isLost} />
       <${Menu} now=${part.under || part.name} counts=${{ waiting: state.header.waiting, findings: state.header.findings }} />
-      <main id="main" class=${"part-" + part.name} tabindex="-1"><h2 class="sr">${part.title}</h2>
+      <main id="main" class=${"part-" + part.name + (isBehind ? " behind" : "")} aria-busy=${isBehind} tabindex="-1"><h2 class="sr">${part.title}</h2>
+        ${isBehind ? html`<p class="loading over" role="status">reading the files…</p>` : null}
         ${state.page.left_out ? html`<p class="note">Not in this report: ${state.page.left_out}.</p>` : null}
         ${isHere && state.error ? html`${part.ask ? html`<${part.ask} params=${params} />` : null}<${Failure} error=${state.error} />` : null}
         ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${params}

@@ -140,7 +140,7 @@
   // `columns`: [{name, label, parts: [[who, value]]}]; `named`: who, in the order of the colours.
   function Columns({ columns, named, unit, label, link, isOfAgents }) {
     const [box, width] = useWidth(280);
-    const colour = (who) => (isOfAgents && who ? { class: "part of-agent", style: { "--hue": String(hue(who)) } } : { class: "part c" + (who ? named.indexOf(who) : 7) });
+    const colour = (who) => (!who ? { class: "part rest" } : isOfAgents ? { class: "part of-agent", style: { "--hue": String(hue(who)) } } : { class: "part c" + named.indexOf(who) });
     const height = 240, left = 56, bottom = 24, top = 10;
     const room = width - left - 4, each = Math.min(room / Math.max(columns.length, 1), 84);
     const sums = columns.map((column) => column.parts.reduce((sum, [, value]) => sum + value, 0));
@@ -153,7 +153,7 @@
       ${columns.map((column, place) => {
         const x = left + place * each, size = Math.max(1, Math.min(each - (each > 5 ? 2 : 0.5), 48));
         let below = 0;
-        const told = `${column.label}: ${money(unit, sums[place])}` + column.parts.map(([who, value]) => `\n${who || "others"}: ${money(unit, value)}`).join("");
+        const told = `${column.label}: ${money(unit, sums[place])}` + column.parts.map(([who, value]) => `\n${who || "all others"}: ${money(unit, value)}`).join("");
         const drawn = column.parts.map(([who, value]) => {
           below += value;
           return html`<rect ...${colour(who)} x=${x} y=${y(below)} width=${size} height=${Math.max(y(below - value) - y(below), 0)} />`;
@@ -162,7 +162,7 @@
         return html`${link ? html`<a key=${column.name} class="column" href=${link(column)} aria-label=${told}>${inner}</a>` : html`<g key=${column.name} class="column" role="img" aria-label=${told}>${inner}</g>`}
           ${place % labelled === 0 ? html`<text class="label" x=${x + size / 2} y=${height - 5} text-anchor=${place ? "middle" : "start"}>${column.name}</text>` : null}`;
       })}</svg>` : null}
-      <figcaption><span class="key">${named.map((who, place) => html`<span><svg width="12" height="12" aria-hidden="true"><rect ...${colour(who)} width="12" height="12" rx="2" /></svg>${who || "others"}</span>`)}</span></figcaption></figure>`;
+      <figcaption><span class="key">${named.map((who, place) => html`<span><svg width="12" height="12" aria-hidden="true"><rect ...${colour(who)} width="12" height="12" rx="2" /></svg>${who || "all others together"}</span>`)}</span></figcaption></figure>`;
   }
 
   Lemming.charts = { Strip, Bar, Axis, Columns, useWidth, said, words, mark };

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from lemming.base import paths
 from lemming.base.errors import UsageError
+from lemming.base.jsontext import JsonProblem, parse
+from lemming.facts.views.sentences import said_of_payload, short, text_said
 from lemming.facts.views.tick import recorded
 from lemming.facts.views.why import writings_of
 from lemming.history.git import FOLDER
@@ -20,6 +23,7 @@ from lemming.timeline.unkept import change_of, past_states
 
 DIFF_SHOWN_CHARS = 200_000
 JOURNALS_COMPARED = 1000
+_SAYS = re.compile(r"diff --git a/\S+ b/(?P<path>agents/[^/\s]+/(?P<kind>outbox|memory)/\S+)\n")
 OF_ITS_TURNS = "no history is kept here: this is what the tick's turns wrote, from its journal"
 
 
@@ -27,7 +31,8 @@ def past(org: OrgPath, *, old: int | None = None, new: int | None = None, agent:
     """Return what tick `new` changed; with `old`, how the files after `new` (default: now) differ from those
     after `old`; with neither, what the newest tick changed. `agent`: only that one's files.
 
-    `remark` says how far it can be believed. Raises `UsageError` for a tick that nothing tells of.
+    `remark` says how far it can be believed; of a file `said` is what an entry says, or a memory holds, now.
+    Raises `UsageError` for a tick that nothing tells of.
     """
     if agent and not paths.AGENT_NAME.match(agent):
         raise UsageError(f'"{agent[:80]}" is no agent', hint=paths.AGENT_NAME_RULE)
@@ -38,16 +43,38 @@ def past(org: OrgPath, *, old: int | None = None, new: int | None = None, agent:
         changes, remark = _of_tick(org, new, agent)
     else:
         changes, remark = _between(org, old, new, agent)
+    said = dict(_said(changes.diff))
     return {
         "old": old,
         "new": new,
         "agent": agent,
         "next_tick": next_tick,
         "remark": remark,
-        "files": [asdict(file) for file in changes.files],
+        "files": [{**asdict(file), "said": said.get(file.path)} for file in changes.files],
         "diff": changes.diff[:DIFF_SHOWN_CHARS],
         "chars": len(changes.diff),
     }
+
+
+def _said(diff: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the entries and memories that a diff holds whole, by path: what was said or is remembered now."""
+    for part in re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE):
+        head = _SAYS.match(part)
+        if head is None:
+            continue
+        lines = part.partition("\n@@")[2].splitlines()[1:]
+        try:
+            plain = parse("\n".join(line[1:] for line in lines if line[:1] in (" ", "+")))
+        except JsonProblem:  # taken away, or too long to be whole
+            continue
+        if not isinstance(plain, dict):
+            continue
+        payload = plain.get("payload")
+        if head["kind"] == "outbox" and isinstance(payload, dict):
+            says = text_said(payload) or said_of_payload(payload)
+            yield head["path"], {"kind": str(plain.get("kind")), "says": short(says)}
+        elif head["kind"] == "memory" and "value" in plain:
+            yield head["path"], {"kind": "memory", "says": f"{plain.get('key')}: {short(plain['value'])}"}
 
 
 def _of_tick(org: Organisation, tick: int, agent: str) -> tuple[Changes, str]:

@@ -7,8 +7,8 @@
   const { useWidth } = Lemming.charts;
 
   const BOX = { width: 132, height: 56 };
-  const GAP = { columns: { x: 226, y: 96 }, circle: { x: 168, y: 108 } };
-  const LEAST_SCALE = 0.72; // names can still be read
+  const GAP = { columns: { x: 226, y: 96 }, circle: { x: 210, y: 104 } };
+  const LEAST_SCALE = 0.72, MOST_SCALE = 1.2; // names can still be read, and look like names elsewhere
   const KINDS = { reads: "is read by", asks: "asks", hands: "hands on to" };
   const SPEAKS = { person: "a person speaks for it", channel: "a channel", model: "a model", broken: "its resume is broken" };
   const wide = (traffic) => 1 + Math.min(5, Math.log2(1 + traffic) * 0.7);
@@ -39,78 +39,127 @@
     const gap = GAP[value.form] || GAP.columns;
     const place = new Map(value.nodes.map((node) => [node.name, { x: node.x * gap.x, y: node.y * gap.y }]));
     const xs = value.nodes.map((node) => node.x * gap.x), ys = value.nodes.map((node) => node.y * gap.y);
-    const boxes = [...place.values()];
-    const margin = { x: BOX.width / 2 + 16, y: BOX.height / 2 + 64 };
-    const box = { x: Math.min(...xs) - margin.x, y: Math.min(...ys) - margin.y };
-    const size = { x: Math.max(...xs) - box.x + margin.x, y: Math.max(...ys) - box.y + margin.y };
+    const ways = value.form === "circle" ? bentWays(value.arrows, place) : routed(value.arrows, place);
+    const margin = { x: BOX.width / 2 + (value.form === "circle" ? 16 : 60), y: BOX.height / 2 + 24 };
+    const heights = ways.flatMap((way) => way.heights);
+    const box = { x: Math.min(...xs) - margin.x, y: Math.min(Math.min(...ys) - margin.y, ...heights.map((y) => y - 12)) };
+    const size = { x: Math.max(...xs) - box.x + margin.x, y: Math.max(Math.max(...ys) + margin.y, ...heights.map((y) => y + 12)) - box.y };
     const touches = (arrow) => !held || arrow.from === held || arrow.to === held;
     const near = new Set(held ? value.arrows.filter(touches).flatMap((arrow) => [arrow.from, arrow.to]).concat(held) : []);
-    const ways = apart(value.arrows);
     const [frame, width] = useWidth(0);
-    const scale = width ? Math.min(1, Math.max(LEAST_SCALE, (width - 2) / size.x)) : 1;
+    const scale = width ? Math.min(MOST_SCALE, Math.max(LEAST_SCALE, (width - 2) / size.x)) : 1;
     return html`<div class="drawing" ref=${frame} tabindex="0" role="region" aria-label="map of the agents; it may be wider than the screen"><svg viewBox=${`${box.x} ${box.y} ${size.x} ${size.y}`} width=${size.x * scale} height=${size.y * scale}
         role="group" aria-label=${`${value.nodes.length} agents and ${value.arrows.length} ways between them`}>
-      ${[...ways].sort((one, other) => touches(one.arrow) - touches(other.arrow)).map(({ arrow, side }) => html`<${Way} key=${arrow.from + arrow.kind + arrow.to} arrow=${arrow} side=${side} from=${place.get(arrow.from)} to=${place.get(arrow.to)} form=${value.form} boxes=${boxes} isDim=${!touches(arrow)} isHeld=${Boolean(held) && touches(arrow)} />`)}
+      ${[...ways].sort((one, other) => touches(one.arrow) - touches(other.arrow)).map((way) => html`<${Way} key=${way.arrow.from + way.arrow.kind + way.arrow.to} way=${way} held=${held} isDim=${!touches(way.arrow)} isHeld=${Boolean(held) && touches(way.arrow)} />`)}
       ${value.nodes.map((node) => html`<${Box} key=${node.name} node=${node} at=${place.get(node.name)} isDim=${Boolean(held) && !near.has(node.name)} isMiddle=${node.name === value.agent} hold=${hold} />`)}</svg></div>`;
   }
 
-  // Arrows between the same two run side by side: each gets a place beside the middle.
-  function apart(arrows) {
-    const beside = new Map();
-    return arrows.map((arrow) => {
-      const pair = [arrow.from, arrow.to].sort().join(" ");
-      const side = beside.get(pair) || 0;
-      beside.set(pair, side + 1);
-      return { arrow, side };
+  function Way({ way, held, isDim, isHeld }) {
+    const { arrow, path, tip, begin } = way;
+    const told = `${arrow.from} ${KINDS[arrow.kind]} ${arrow.to}: ${arrow.traffic ? amount(arrow.traffic) : "nothing yet"}`;
+    const looks = `${arrow.kind}${arrow.traffic ? "" : " unused"}`;
+    const thick = wide(arrow.traffic), far = arrow.to === held ? begin : tip;
+    return html`<g class="way ${looks}${arrow.is_wide && !arrow.traffic ? " wide" : ""}${isDim ? " dim" : ""}${isHeld ? " held" : ""}" role="img" aria-label=${told}><title>${told}</title><path class="reach" d=${path} />
+      <path class="arrow ${looks}" d=${path} stroke-width=${thick} /><path class="head ${looks}" d="M-9 -5L0 0L-9 5Z" transform=${`translate(${tip.x} ${tip.y}) rotate(${tip.turn}) scale(${0.9 + thick / 12})`} />
+      ${isHeld && arrow.traffic ? html`<text class="traffic" x=${far.x + (far.side || 0) * 14} y=${far.y - 6} text-anchor="middle">${amount(arrow.traffic)}</text>` : null}</g>`;
+  }
+
+  // --- in columns: through the gaps between boxes, never behind one ---
+
+  const LANE = 6;
+
+  // The ways of arrows between columns: from one side of a box through a gap of every column on the way to a side of the
+  // other. Arrows that share a gap, or a side of a box, lie beside each other in the order in which they come.
+  function routed(arrows, place) {
+    const columns = [...new Set([...place.values()].map((at) => at.x))].sort((one, other) => one - other);
+    const boxesIn = columns.map((x) => [...place.values()].filter((at) => at.x === x).map((at) => at.y).sort((one, other) => one - other));
+    const ways = arrows.map((arrow) => {
+      const from = place.get(arrow.from), to = place.get(arrow.to), onward = to.x >= from.x ? 1 : -1;
+      const first = columns.indexOf(from.x), last = columns.indexOf(to.x), points = [];
+      for (let at = first + onward; first !== last && at !== last; at += onward) {
+        const ideal = from.y + ((to.y - from.y) * (columns[at] - from.x)) / (to.x - from.x);
+        points.push({ column: at, ideal, gap: nearestGap(boxesIn[at], ideal) });
+      }
+      const end = first === last ? 1 : -onward;
+      return { arrow, from, to, onward, points, end, begin: { x: from.x + (onward * BOX.width) / 2, y: from.y, side: onward }, tip: { x: to.x + (end * BOX.width) / 2, y: to.y, side: end, turn: end > 0 ? 180 : 0 } };
+    });
+    for (const [at, boxes] of boxesIn.entries())
+      for (let gap = 0; gap <= boxes.length; gap++) spread(ways.flatMap((way) => way.points.filter((point) => point.column === at && point.gap === gap)), boxes, gap);
+    for (const at of place.values())
+      for (const side of [-1, 1]) {
+        const ends = ways.flatMap((way) => [
+          ...(way.from === at && way.begin.side === side ? [{ port: way.begin, towards: way.points.length ? way.points[0].y : way.to.y }] : []),
+          ...(way.to === at && way.tip.side === side ? [{ port: way.tip, towards: way.points.length ? way.points[way.points.length - 1].y : way.from.y }] : []),
+        ]);
+        ends.sort((one, other) => one.towards - other.towards);
+        const step = Math.min(9, (BOX.height - 12) / Math.max(1, ends.length - 1));
+        ends.forEach((end, number) => (end.port.y = at.y + (number - (ends.length - 1) / 2) * step));
+      }
+    return ways.map((way) => ({ ...way, path: through(way, columns), heights: way.points.map((point) => point.y) }));
+  }
+
+  // Which gap of a column is nearest to a height: 0 is above its first box, and so on.
+  function nearestGap(boxes, y) {
+    const middle = (gap) => (gap === 0 ? boxes[0] - BOX.height : gap === boxes.length ? boxes[gap - 1] + BOX.height : (boxes[gap - 1] + boxes[gap]) / 2);
+    return Array.from({ length: boxes.length + 1 }, (_, gap) => gap).sort((one, other) => Math.abs(middle(one) - y) - Math.abs(middle(other) - y))[0];
+  }
+
+  // Gives each that passes through a gap a height of its own; above and below a column there is room for any number.
+  function spread(points, boxes, gap) {
+    points.sort((one, other) => one.ideal - other.ideal);
+    const above = gap === 0, below = gap === boxes.length;
+    const room = above || below ? Infinity : boxes[gap] - boxes[gap - 1] - BOX.height - 8;
+    const step = Math.min(LANE, room / Math.max(1, points.length - 1));
+    const edge = above ? boxes[0] - BOX.height / 2 - 10 : below ? boxes[gap - 1] + BOX.height / 2 + 10 : 0;
+    points.forEach((point, number) => {
+      point.y = above ? edge - (points.length - 1 - number) * step : below ? edge + number * step : (boxes[gap - 1] + boxes[gap]) / 2 + (number - (points.length - 1) / 2) * step;
     });
   }
 
-  function Way({ arrow, side, from, to, form, boxes, isDim, isHeld }) {
-    const shift = (side % 2 ? -1 : 1) * Math.ceil(side / 2) * 11;
-    const [path, tip] = form === "circle" ? bent(from, to, shift) : to.x > from.x + 1 ? onward(from, to, shift, boxes) : back(from, to, side, boxes);
-    const told = `${arrow.from} ${KINDS[arrow.kind]} ${arrow.to}: ${arrow.traffic ? amount(arrow.traffic) : "nothing yet"}`;
-    const looks = `${arrow.kind}${arrow.traffic ? "" : " unused"}`;
-    const thick = wide(arrow.traffic);
-    return html`<g class="way ${looks}${arrow.is_wide && !arrow.traffic ? " wide" : ""}${isDim ? " dim" : ""}${isHeld ? " held" : ""}" role="img" aria-label=${told}><title>${told}</title><path class="reach" d=${path} />
-      <path class="arrow ${looks}" d=${path} stroke-width=${thick} /><path class="head ${looks}" d="M-9 -5L0 0L-9 5Z" transform=${`translate(${tip.x} ${tip.y}) rotate(${tip.turn}) scale(${0.9 + thick / 12})`} /></g>`;
-  }
-
-  // To the right; around the boxes that stand in the way, on the side that is nearer.
-  function onward(from, to, shift, boxes) {
-    const a = { x: from.x + BOX.width / 2, y: from.y + shift }, b = { x: to.x - BOX.width / 2, y: to.y + shift };
-    const tip = { x: b.x, y: b.y, turn: 0 };
-    const at = (x) => a.y + ((b.y - a.y) * (x - a.x)) / (b.x - a.x || 1);
-    const between = boxes.filter((box) => box.x > from.x + 1 && box.x < to.x - 1);
-    if (!between.some((box) => Math.abs(box.y - at(box.x)) < BOX.height)) {
-      const reach = Math.max(30, (b.x - a.x) * 0.45);
-      return [`M${a.x} ${a.y}C${a.x + reach} ${a.y} ${b.x - 8 - reach} ${b.y} ${b.x - 6} ${b.y}`, tip];
+  // Level where boxes are, bent between the columns.
+  function through({ begin, tip, points, onward, end }, columns) {
+    const stop = { x: tip.x + end * 6, y: tip.y };
+    if (begin.side === tip.side) {
+      const bow = 34 + Math.min(22, Math.abs(begin.y - tip.y) * 0.06);
+      return `M${begin.x} ${begin.y}C${begin.x + bow} ${begin.y} ${stop.x + bow} ${stop.y} ${stop.x} ${stop.y}`;
     }
-    const high = Math.min(...between.map((box) => box.y)) - BOX.height, low = Math.max(...between.map((box) => box.y)) + BOX.height;
-    const middle = (a.y + b.y) / 2, lane = (middle - high <= low - middle ? high : low) + shift;
-    return [`M${a.x} ${a.y}C${a.x + 46} ${a.y} ${a.x + 40} ${lane} ${a.x + 96} ${lane}L${b.x - 96} ${lane}C${b.x - 40} ${lane} ${b.x - 52} ${b.y} ${b.x - 6} ${b.y}`, tip];
-  }
-
-  // Against the flow, around below what stands between; within a column, around beside it.
-  function back(from, to, side, boxes) {
-    if (Math.abs(from.x - to.x) < 1) {
-      const x = from.x + BOX.width / 2, bow = 40 + side * 14 + Math.abs(from.y - to.y) * 0.1;
-      return [`M${x} ${from.y}C${x + bow} ${from.y} ${x + bow} ${to.y} ${x + 6} ${to.y}`, { x, y: to.y, turn: 180 }];
+    const parts = [`M${begin.x} ${begin.y}`];
+    let at = begin;
+    const bend = (x, y) => {
+      const middle = (at.x + x) / 2;
+      parts.push(`C${middle} ${at.y} ${middle} ${y} ${x} ${y}`);
+      at = { x, y };
+    };
+    for (const point of points) {
+      bend(columns[point.column] - (onward * BOX.width) / 2, point.y);
+      at = { x: columns[point.column] + (onward * BOX.width) / 2, y: point.y };
+      parts.push(`L${at.x} ${at.y}`);
     }
-    const a = { x: from.x - 20, y: from.y + BOX.height / 2 }, b = { x: to.x + 20, y: to.y + BOX.height / 2 };
-    const between = boxes.filter((box) => box.x >= to.x - 1 && box.x <= from.x + 1);
-    const isNext = between.every((box) => box.x < to.x + 1 || box.x > from.x - 1) && from.y === to.y;
-    const low = (isNext ? Math.max(a.y, b.y) : Math.max(...between.map((box) => box.y + BOX.height / 2))) + 22 + side * 11 + Math.min(30, Math.abs(a.x - b.x) * 0.03);
-    return [`M${a.x} ${a.y}C${a.x} ${low} ${a.x - 20} ${low} ${a.x - 70} ${low}L${b.x + 70} ${low}C${b.x + 20} ${low} ${b.x} ${low} ${b.x} ${b.y + 6}`, { x: b.x, y: b.y, turn: -90 }];
+    bend(stop.x, stop.y);
+    return parts.join("");
   }
 
-  // On a circle: bent towards the middle, the further apart the more, from edge to edge.
+  // --- on a circle ---
+
+  // Arrows between the same two run side by side: each gets a place beside the middle.
+  function bentWays(arrows, place) {
+    const beside = new Map();
+    return arrows.map((arrow) => {
+      const pair = [arrow.from, arrow.to].sort().join(" "), side = beside.get(pair) || 0;
+      beside.set(pair, side + 1);
+      const [path, tip, begin] = bent(place.get(arrow.from), place.get(arrow.to), (side % 2 ? -1 : 1) * Math.ceil(side / 2) * 11);
+      return { arrow, path, tip, begin, heights: [] };
+    });
+  }
+
+  // Bent towards the middle, the further apart the more, from edge to edge.
   function bent(from, to, shift) {
     const size = Math.hypot(from.x, from.y) + Math.hypot(to.x, to.y);
     const pull = 0.5 - 0.32 * Math.min(1, Math.hypot(from.x - to.x, from.y - to.y) / (size || 1));
     const middle = { x: (from.x + to.x) * pull + shift, y: (from.y + to.y) * pull + shift };
     const a = edge(from, middle), b = edge(to, middle);
     const turn = (Math.atan2(b.y - middle.y, b.x - middle.x) * 180) / Math.PI;
-    return [`M${a.x} ${a.y}Q${middle.x} ${middle.y} ${b.x} ${b.y}`, { ...b, turn }];
+    return [`M${a.x} ${a.y}Q${middle.x} ${middle.y} ${b.x} ${b.y}`, { ...b, turn }, a];
   }
 
   // Where the line from a box's middle leaves the box.

@@ -2,8 +2,11 @@
 // Money: what was spent over time, by agent or model, and what may be spent.
 (function () {
   const { html } = Lemming;
-  const { Agent, Empty, Meter, amount, dollars } = Lemming.ui;
+  const { useState } = Lemming.hooks;
+  const { Agent, Empty, Meter, amount, dollars, hue } = Lemming.ui;
   const { Columns } = Lemming.charts;
+
+  const NEAR = 0.8, NAMES = 8;
 
   function Money({ value, params, page }) {
     const group = params.group === "models" ? "models" : "agents";
@@ -30,7 +33,7 @@
       <${Columns} columns=${columns} named=${named} unit=${unit} isOfAgents=${group === "agents"} link=${value.by === "tick" ? (column) => Lemming.link("tick", { number: column.name }) : null}
         label=${`${unit === "credits" ? "credits" : "dollars"} by ${value.by}, ${span}`} />
       <p class="note">${span}: ${unit === "credits" ? amount(shown) + " credits" : dollars(shown)}${value.older ? "; older ticks are not drawn" : ""}</p>
-      <${Limits} limits=${value.limits} /><${Agents} value=${value} />
+      <${Limits} limits=${value.limits} /><${Agents} value=${value} unit=${unit} />
       ${value.damaged.map((each) => html`<p class="wrong">${each}</p>`)}</section>`;
   }
 
@@ -47,17 +50,29 @@
 
   function Limits({ limits }) {
     if (!limits.length) return null;
-    return html`<h3>Limits that gates set</h3><ul class="list">${limits.map((each) => html`<li>${Object.entries(each.limits).map(([key, most]) => (key === "dollars" ? dollars(most) : `${amount(most)} ${key}`)).join(", ")}
-      per ${each.per}${each.window ? ` in ${each.window}` : ""}${each.models.length ? ` with ${each.models.join(", ")}` : ""}, then ${each.then} <code>${each.line}</code></li>`)}</ul>`;
+    return html`<h3>Limits that gates set</h3><ul class="list">${limits.map((each) => html`<li>${Object.entries(each.limits).map(([key, most]) => (key === "dollars" ? dollars(most) : `${amount(most)} ${key}`)).join(", ")} per ${each.per}${each.window ? ` in ${each.window}` : ""}${each.models.length ? ` with ${each.models.join(", ")}` : ""}, then ${each.then} <code>${each.line}</code></li>`)}</ul>`;
   }
 
-  function Agents({ value }) {
-    return html`<div class="table spent" role="group" aria-label="agents, who spent most first"><div class="line heading" aria-hidden="true"><span>Agent</span><span>Credits</span><span>May spend</span><span>Dollars</span><span>Tokens</span><span>Turns</span></div>
-      ${value.agents.map((row) => html`<a class="line" data-line key=${row.agent} href=${Lemming.link("agent", { name: row.agent })}><span><${Agent} name=${row.agent} plain /></span>
-        <span>${amount(row.credits)}</span>
-        <span>${row.max_credits == null ? html`<small>no limit</small>` : html`${amount(row.max_credits)}<${Meter} value=${row.used_up} max=${row.max_credits} />`}</span>
-        <span>${dollars(row.cost_usd, row.unpriced_calls)}</span><span class="faint">${amount(row.input_tokens)} in, ${amount(row.output_tokens)} out</span><span>${amount(row.turns)}</span></a>`)}</div>
-      ${value.left_out ? html`<p class="note">and ${amount(value.left_out)} more agents, who spent less; <code>lemming cost</code> lists all</p>` : null}`;
+  const FIRST = 15;
+
+  // Who spent most, each against its budget; all others are one line.
+  function Agents({ value, unit }) {
+    const [isAll, showAll] = useState(false);
+    const of = (row) => row[unit] || 0, total = of(value.total), rows = [...value.agents].sort((one, other) => of(other) - of(one));
+    const shown = isAll ? rows : rows.slice(0, FIRST), top = Math.max(...rows.map(of), 0);
+    const many = rows.length - shown.length + value.left_out;
+    const sum = (key) => value.total[key] - shown.reduce((all, row) => all + (row[key] || 0), 0);
+    const share = (part) => (total ? `${amount((100 * part) / total, 1)} %` : "–");
+    const full = rows.filter((row) => row.max_credits && row.used_up >= NEAR * row.max_credits).sort((one, other) => other.used_up / other.max_credits - one.used_up / one.max_credits);
+    return html`${full.length ? html`<p class="near"><strong>${amount(full.length)} ${full.length === 1 ? "agent has" : "agents have"} spent four fifths of what they may, or more:</strong> ${full.slice(0, NAMES).map((row) => html`<a href=${Lemming.link("agent", { name: row.agent })}>${row.agent}</a> <small>${amount((100 * row.used_up) / row.max_credits, 0)} %</small> `)}${full.length > NAMES ? `and ${amount(full.length - NAMES)} more` : ""}</p>` : null}
+      <div class="table spent" role="group" aria-label="agents, who spent most first"><div class="line heading" aria-hidden="true"><span>Agent</span><span>Credits</span><span>Share of all</span><span>Of what it may</span><span>Dollars</span><span>Tokens</span><span>Turns</span></div>
+      ${shown.map((row) => html`<a class="line" data-line key=${row.agent} href=${Lemming.link("agent", { name: row.agent })}><span><${Agent} name=${row.agent} plain /></span>
+        <span>${amount(row.credits)}<span class="narrow"> credits</span></span>
+        <span class="share" style=${{ "--hue": String(hue(row.agent)) }}><span class="bar" style=${{ width: (top ? (60 * of(row)) / top : 0) + "%" }}></span>${share(of(row))}</span>
+        <span>${row.max_credits == null ? html`<small>no limit</small>` : html`${amount(row.used_up)} of ${amount(row.max_credits)}<${Meter} value=${row.used_up} max=${row.max_credits} />`}</span>
+        <span>${dollars(row.cost_usd, row.unpriced_calls)}</span><span class="faint">${amount(row.input_tokens)} in, ${amount(row.output_tokens)} out</span><span>${amount(row.turns)}</span></a>`)}
+      ${many > 0 ? html`<div class="line together"><span>${amount(many)} others together</span><span>${amount(sum("credits"))}</span><span>${share(sum(unit))}</span><span></span><span>${value.total.cost_usd == null ? "–" : dollars(Math.max(0, sum("cost_usd")), sum("unpriced_calls"))}</span><span class="faint">${amount(sum("input_tokens"))} in, ${amount(sum("output_tokens"))} out</span><span>${amount(sum("turns"))}</span></div>` : null}</div>
+      ${rows.length > FIRST ? html`<p><button type="button" class="plain" onClick=${() => showAll(!isAll)}>${isAll ? `only the first ${FIRST}` : `show ${rows.length - FIRST} more`}</button>${value.left_out ? html` <span class="note"><code>lemming cost</code> lists all</span>` : null}</p>` : null}`;
   }
 
   const kept = ({ by, ticks }) => ({ ...(by && { by }), ...(ticks && { ticks }) });
