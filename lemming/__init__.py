@@ -8,9 +8,20 @@ from lemming.base.version import __version__
 
 if TYPE_CHECKING:
     from lemming.asking import AskOutcome, aask, ask
-    from lemming.building import build
+    from lemming.asking.streams import EventStream, stream_ask, stream_ticks
+    from lemming.building import Organisation, build
 
-__all__ = ["AskOutcome", "__version__", "aask", "ask", "build"]
+__all__ = [
+    "AskOutcome",
+    "EventStream",
+    "Organisation",
+    "__version__",
+    "aask",
+    "ask",
+    "build",
+    "stream_ask",
+    "stream_ticks",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,8 +29,12 @@ def __getattr__(name: str) -> Any:
         from lemming import asking
 
         return getattr(asking, name)
-    if name == "build":
-        from lemming.building import build
+    if name in ("EventStream", "stream_ask", "stream_ticks"):
+        from lemming.asking import streams
 
-        return build
+        return getattr(streams, name)
+    if name in ("Organisation", "build"):
+        from lemming import building
+
+        return getattr(building, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

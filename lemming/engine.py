@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lemming.base import paths
@@ -206,7 +207,9 @@ def ticks(
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:
     """Return the report of a committed tick from its journal; None when it is not committed."""
     base = Organisation.at(base_path)
-    return report_of(tick, read_journal(base, tick)) if is_committed(base, tick) else None
+    if not is_committed(base, tick):
+        return None
+    return replace(report_of(tick, read_journal(base, tick)), base=str(base))
 
 
 def report_of(tick: int, records: Sequence[Record]) -> TickReport:
@@ -371,6 +374,7 @@ def _pass_over(
         not_due=len(snapshot.plan.not_due),
         is_quiet=True,
         duration_ms=elapsed_ms(began),
+        base=str(runtime.base),
     )
     runtime.notify(TickEnds(report=report))
     return report

@@ -38,7 +38,7 @@ def test_what_is_built_answers_with_its_own_function(tmp_path: Path) -> None:
     assert load_agent(org, "clerk").permissions.tools == ["word_count", "letter_count"]
     calls = [{"tool": name, "args": {"text": "a b c"}} for name in ("word_count", "letter_count")]
     answer = {"agent": "clerk", "contains": "5", "reply": say("three words", kind="response")}
-    write_script(org, [{"agent": "clerk", "step": 0, "calls": calls}, answer])
+    write_script(org.base, [{"agent": "clerk", "step": 0, "calls": calls}, answer])
     outcome = lemming.ask(org, "clerk", "How long is it?", timeout_s=60)
     assert (outcome.has_answer, outcome.answer) == (True, "three words")
 
@@ -46,13 +46,13 @@ def test_what_is_built_answers_with_its_own_function(tmp_path: Path) -> None:
 def test_the_same_again_changes_nothing_and_other_words_change_what_they_name(tmp_path: Path) -> None:
     agents: dict[str, Any] = {"lead": {"does": "Lead.", "ask": "scout", "read": "human"}, "scout": "Look."}
     org = lemming.build(tmp_path / "org", agents=agents, models={"default": SCRIPTED})
-    before = tree(org, without=())
+    before = tree(org.base, without=())
     lemming.build(org, agents=agents, models={"default": SCRIPTED})
-    assert tree(org, without=()) == before
+    assert tree(org.base, without=()) == before
     lemming.build(org, agents={"scout": {"does": "Look closely.", "read": "lead"}})
     assert load_agent(org, "scout").instructions == "Look closely."
     assert load_agent(org, "lead").instructions == "Lead."
-    write_script(org, [{"reply": say("done")}])
+    write_script(org.base, [{"reply": say("done")}])
     assert not run_once(org).by_status("failed")
 
 

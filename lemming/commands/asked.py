@@ -60,7 +60,7 @@ def agree_to_run(base: OrgPath, *, can_ask: bool) -> None:
         require_agreement(base, can_ask=can_ask)
 
 
-def put(base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any) -> tuple[AskOutcome, int]:
+def put(base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any) -> tuple[AskOutcome[Any], int]:
     """Ask something and wait for the answer; return what came of it and the exit status that says so."""
     watcher = Watcher(quiet)
     with stop_on_signals(quiet=quiet) as switch:
@@ -77,7 +77,7 @@ def put(base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any) ->
     return outcome, switch.exit_status if outcome.why == "stopped" else status_of(outcome)
 
 
-def status_of(outcome: AskOutcome) -> int:
+def status_of(outcome: AskOutcome[Any]) -> int:
     """Return the exit status for what came of a question. See docs/cli.md."""
     if outcome.has_answer:
         return 0
@@ -89,49 +89,16 @@ def status_of(outcome: AskOutcome) -> int:
     return NO_PROVIDER if is_out_of_reach else NOT_ANSWERED if outcome.end else NO_ANSWER_YET
 
 
-def show_answer(outcome: AskOutcome) -> None:
+def show_answer(outcome: AskOutcome[Any]) -> None:
     """Print the answer to standard output; where there is none, say why, and how to come back."""
     request = outcome.request
     if outcome.has_answer:
         if outcome.end == "expired":
             tell(f"{' and '.join(request.targets)} did not answer in time; this was laid down for then:")
         show_text(outcome.answer) if isinstance(outcome.answer, str) else show_pretty(outcome.answer)
-    elif outcome.end is not None:
-        tell(_why_ended(outcome), style="yellow")
-    else:
-        tell(_why_open(outcome), style="yellow")
+        return
+    tell(one_line(outcome.why_unanswered, 1000), style="yellow")
+    if outcome.end is None:
         tell(
             f"it stays open: `lemming requests {request.id}` shows it, `lemming cancel {request.id}` ends it"
         )
-
-
-def _why_ended(outcome: AskOutcome) -> str:
-    request = outcome.request
-    more = f": {one_line(outcome.reason, 1000)}" if outcome.reason else ""
-    who = request.closed_by.agent if request.closed_by else ""
-    words = {
-        "failed": f"{who} has failed",
-        "refused": f"{who} refuses",
-        "cancelled": f"{who or 'somebody'} has cancelled it",
-        "expired": "nobody answered in time",
-    }
-    return f"{words[request.end or 'expired']}{more}"
-
-
-def _why_open(outcome: AskOutcome) -> str:
-    holders = " and ".join(outcome.request.holders)
-    match outcome.why:
-        case "timeout":
-            return f"no answer in time; {holders} holds it"
-        case "failing":
-            return f"no answer: {one_line(outcome.reason, 600)}"
-        case "too_many_ticks":
-            return (
-                f"no answer after as many ticks as may follow each other (ticks_in_a_row); {holders} holds it"
-            )
-        case "waits_for_asker":
-            return "no answer yet: it waits for something that you are to answer first; `lemming waiting`"
-        case "nothing_to_do":
-            why = f": {one_line(outcome.reason, 400)}" if outcome.reason else ""
-            return f"no answer, and nobody has anything to go on with{why}; {holders} holds it"
-    return f"stopped; {holders} holds it"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any
+
+from lemming.base.html import table, text
 
 Json = dict[str, Any]
 AGENTS, TICKS, ENTRIES, TEXT_CHARS = 200, 20, 30, 400
@@ -15,8 +16,8 @@ def summary_of(header: Json, overview: Json, entries: Sequence[Json]) -> str:
     agents = overview.get("agents", {}).get("rows", [])[:AGENTS]
     ticks = overview.get("ticks", {}).get("ticks", [])[-TICKS:][::-1]
     parts = [
-        f"<h1>{_text(header['org'])}</h1>",
-        f"<p>{_text(header['why'])}. Next is tick {_text(header['tick'])}; {_text(header.get('waiting', 0))} "
+        f"<h1>{text(header['org'])}</h1>",
+        f"<p>{text(header['why'])}. Next is tick {text(header['tick'])}; {text(header.get('waiting', 0))} "
         "waiting for people. This is a summary: with JavaScript the page shows all of it.</p>",
         _table("Agents", ("Agent", "Now", "Last words"), map(_agent, agents)),
         _table("Newest ticks", ("Tick", "When", "Turns", "Entries", "Worst end"), map(_tick, ticks)),
@@ -40,11 +41,5 @@ def _entry(entry: Json) -> tuple[Any, ...]:
 
 
 def _table(title: str, heads: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> str:
-    told = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    head = "".join(f"<th>{cell}</th>" for cell in heads)
-    return f"<h2>{title}</h2><table><tr>{head}</tr>{told}</table>" if told else ""
-
-
-def _text(value: Any) -> str:
-    """Return a text that stays a text, and keeps its direction to itself."""
-    return f'<bdi dir="auto">{escape("" if value is None else str(value))}</bdi>'
+    told = table(heads, rows)
+    return f"<h2>{title}</h2>{told}" if told else ""

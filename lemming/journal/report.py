@@ -221,6 +221,8 @@ class TickReport:
     is_complete: bool = True
     was_recorded: bool = False
     duration_ms: int = 0
+    base: str = field(default="", compare=False, repr=False)
+    """The organisation's folder, for who shows what was written; empty where nobody said."""
 
     def by_status(self, status: Status) -> list[TurnReport]:
         """Return the reports with this status."""
@@ -254,3 +256,9 @@ class TickReport:
             "totals": self.totals,
             "turns": [turn.as_json() for turn in self.turns],
         }
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of it: what each agent did."""
+        from lemming.journal.shown import tick_as_html
+
+        return tick_as_html(self)

@@ -59,6 +59,15 @@ class Organisation:
     def __truediv__(self, relative: str) -> Path:
         return self.base / relative
 
+    def __repr__(self) -> str:
+        return f"Organisation({str(self.base)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of it: its agents."""
+        from lemming.org.shown import organisation_as_html
+
+        return organisation_as_html(self)
+
 
 OrgPath = Path | Organisation
 """An organisation, or the path of its folder: who is given the first reads again only what has changed."""

@@ -148,6 +148,7 @@ class Tick:
             not_due=len(self.plan.not_due),
             is_complete=not self.is_stopped,
             duration_ms=elapsed_ms(began),
+            base=str(self.runtime.base),
         )
 
     def remove_expired_entries(self) -> None:

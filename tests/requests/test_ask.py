@@ -143,7 +143,7 @@ def test_the_engine_that_runs_is_waited_for(org: Path) -> None:
 def test_when_the_engine_ends_who_asks_goes_on(org: Path) -> None:
     reports = engine.ticks(org, interval_s=0, clock=FrozenClock())
     next(reports)
-    outcomes: list[AskOutcome] = []
+    outcomes: list[AskOutcome[Any]] = []
     asked = threading.Event()
     asker = threading.Thread(
         target=lambda: outcomes.append(ask(org, "bob", "When?", asked=lambda _: asked.set()))
@@ -158,7 +158,7 @@ def test_when_the_engine_ends_who_asks_goes_on(org: Path) -> None:
 def test_it_is_there_for_programs_too(org: Path) -> None:
     assert package.ask(org, "bob", "When?", clock=FrozenClock()).answer == "at nine"
 
-    async def both() -> list[AskOutcome]:
+    async def both() -> list[AskOutcome[Any]]:
         return await asyncio.gather(package.aask(org, "bob", "When?"), package.aask(org, "ada", "When?"))
 
     assert [it.answer for it in asyncio.run(both())] == ["at nine", "It leaves at nine."]

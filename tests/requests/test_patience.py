@@ -100,7 +100,7 @@ class Impatient:
 
 def put_to(
     base: Path, agent: str, then: Any, clock: FrozenClock | None = None
-) -> tuple[AskOutcome, Impatient]:
+) -> tuple[AskOutcome[Any], Impatient]:
     heard = Impatient(then)
     outcome = put(base, agent, "go", clock=clock or FrozenClock(), at_work=heard, stop=heard.stop)
     return outcome, heard

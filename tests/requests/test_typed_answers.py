@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from asked import org_of
+from pydantic import BaseModel, Field, field_validator
+from typing_extensions import TypedDict
 
-from lemming.asking import ask
-from lemming.base.errors import UsageError
+from lemming.asking import NotAnswered, ask
+from lemming.base.errors import ContractError, UsageError
 from lemming.base.json_schema import flaw_of, wrong_in
 from lemming.testing import resume, say
 
@@ -22,6 +25,33 @@ class Offer:
     price: float
 
 
+class Line(BaseModel):
+    """A part of what is asked for."""
+
+    item: str
+    price: float = Field(ge=0)
+
+
+class Bill(BaseModel):
+    """What is asked for, with a rule that no schema says."""
+
+    lines: list[Line]
+    note: str | None = None
+
+    @field_validator("lines")
+    @classmethod
+    def _has_some(cls, lines: list[Line]) -> list[Line]:
+        if not lines:
+            raise ValueError("a bill has lines")
+        return lines
+
+
+class Sum(TypedDict):
+    """The same as a TypedDict."""
+
+    total: float
+
+
 def answering(base: Path, *payloads: dict[str, object]) -> Path:
     entries = [say("", outbox_entries=[{"kind": "response", "payload": it, "tags": []}]) for it in payloads]
     script = [{"step": step, "reply": reply} for step, reply in enumerate(entries)]
@@ -30,22 +60,64 @@ def answering(base: Path, *payloads: dict[str, object]) -> Path:
 
 def test_an_answer_is_a_value_of_the_type_that_was_asked_for(base: Path) -> None:
     answering(base, {"text": "apples", "price": 3}, {"text": "now whole", "item": "apples", "price": 3})
-    outcome = ask(base, "ada", "what do apples cost?", schema=Offer)
+    outcome = ask(base, "ada", "what do apples cost?", returns=Offer)
     assert outcome.answer == Offer("apples", 3.0)
     assert outcome.request.schema is not None
 
 
 def test_an_answer_that_never_fits_ends_the_request_as_failed(base: Path) -> None:
     answering(base, {"text": "apples"}, {"text": "apples still"})
-    outcome = ask(base, "ada", "what do apples cost?", schema=Offer)
+    outcome = ask(base, "ada", "what do apples cost?", returns=Offer)
     assert (outcome.end, outcome.answer) == ("failed", None)
+    with pytest.raises(NotAnswered, match="ada has failed: the answer is not what was asked for: /item: "):
+        _ = outcome.value
+
+
+def test_models_within_models_and_typed_dicts_are_values_too(base: Path) -> None:
+    answering(base / "a", {"lines": [{"item": "apples", "price": 3}]})
+    bill = ask(base / "a", "ada", "what do I owe?", returns=Bill).value
+    assert (bill.lines, bill.note) == ([Line(item="apples", price=3.0)], None)
+    answering(base / "b", {"text": "in all", "total": 3})
+    assert ask(base / "b", "ada", "how much?", returns=Sum).value == {"total": 3.0}
+
+
+def test_what_only_the_type_refuses_says_what_did_not_fit(base: Path) -> None:
+    answering(base, {"lines": []})
+    told = r"the answer is no Bill: /lines: Value error, a bill has lines, found \[\]"
+    with pytest.raises(ContractError, match=told):
+        ask(base, "ada", "what do I owe?", returns=Bill)
+
+
+def test_a_type_and_a_schema_are_one_too_many(base: Path) -> None:
+    answering(base)
+    with pytest.raises(UsageError, match="both a type and a schema"):
+        ask(base, "ada", "what?", returns=Offer, schema={"properties": {"item": {}}})
+
+
+def test_a_type_to_which_nobody_can_be_held_is_refused(base: Path) -> None:
+    class Odd(BaseModel):
+        name: str = Field(json_schema_extra={"pattern": "(?<=a)b"})
+
+    answering(base)
+    with pytest.raises(UsageError, match="nobody can be held to Odd: /properties/name/pattern"):
+        ask(base, "ada", "what?", returns=Odd)
+    assert not list(base.glob("agents/human/outbox/*.json"))
+
+
+def test_a_notebook_shows_the_fields_of_an_answer_or_why_there_is_none(base: Path) -> None:
+    answering(base / "a", {"item": "<b>apples", "price": 3})
+    shown: Any = ask(base / "a", "ada", "apples & pears?", returns=Offer)._repr_html_()
+    assert '<td><bdi dir="auto">&lt;b&gt;apples</bdi></td>' in shown
+    assert "human asked ada: apples &amp; pears?" in shown
+    answering(base / "b", {"text": "apples"}, {"text": "apples still"})
+    assert "ada has failed: the answer is not" in ask(base / "b", "ada", "?", returns=Offer)._repr_html_()
 
 
 @pytest.mark.parametrize("kind", [int, list[int], object])
 def test_a_type_without_fields_is_refused_before_anybody_is_asked(base: Path, kind: type) -> None:
     answering(base)
     with pytest.raises(UsageError):
-        ask(base, "ada", "what?", schema=kind)
+        ask(base, "ada", "what?", returns=kind)
     assert not list(base.glob("agents/human/outbox/*.json"))
 
 

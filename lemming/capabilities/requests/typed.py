@@ -7,26 +7,32 @@ from typing import Any
 
 from lemming.base.errors import ContractError, UsageError
 from lemming.base.json_schema import flaw_of
+from lemming.base.jsontext import to_line
 
 Json = dict[str, Any]
-Schema = Json | type[Any] | None
+Reading = tuple[Json, Callable[[Any], Any]]
+"""A JSON Schema, and what makes a value of an answer that satisfies it."""
+MOST_REASONS = 5
 
 
-def schema_of(wanted: Schema) -> tuple[Json | None, Callable[[Any], Any]]:
-    """Return the JSON Schema of what is asked for, and what makes a value of an answer.
+def schema_of(schema: Json | None) -> tuple[Json | None, Callable[[Any], Any]]:
+    """Return a JSON Schema, of which answers stay as they are. Raises `UsageError` for one of no use."""
+    flaw, pointer = flaw_of(schema or {})
+    if flaw:
+        raise UsageError(f"schema{pointer and ' ' + pointer}: {flaw}", hint="docs/answers.md")
+    return schema, lambda answer: answer
 
-    Raises `UsageError` for a type that has no fields, or a schema that cannot be used; the value,
-    `ContractError` for an answer that the type refuses though its schema does not.
+
+def typed_as(wanted: type[Any]) -> Reading:
+    """Return the JSON Schema of a type with fields, and what makes a value of the type of an answer.
+
+    Raises `UsageError` for a type that has no fields, or whose schema cannot be used; the second raises
+    `ContractError` for an answer that the type refuses though its schema does not: with what did not fit.
     """
-    if wanted is None or isinstance(wanted, dict):
-        flaw, pointer = flaw_of(wanted or {})
-        if flaw:
-            raise UsageError(f"schema{pointer and ' ' + pointer}: {flaw}", hint="docs/answers.md")
-        return wanted, lambda answer: answer
     from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 
     name = getattr(wanted, "__name__", str(wanted))
-    hint = "a JSON Schema, a pydantic model, a dataclass or a TypedDict"
+    hint = "a pydantic model, a dataclass or a TypedDict"
     try:
         adapter: Any = TypeAdapter(wanted)
         schema = adapter.json_schema()
@@ -35,11 +41,24 @@ def schema_of(wanted: Schema) -> tuple[Json | None, Callable[[Any], Any]]:
         raise UsageError(f"{name} says nothing of an answer's form: {why}", hint=hint) from error
     if "properties" not in schema:
         raise UsageError(f"{name} has no fields that an answer could have", hint=hint)
+    if (flaw := flaw_of(schema))[0]:
+        raise UsageError(f"nobody can be held to {name}: {flaw[1]} {flaw[0]}", hint="docs/answers.md")
 
     def value_of(answer: Any) -> Any:
         try:
             return adapter.validate_python(answer)
         except ValidationError as error:
-            raise ContractError(f"the answer is no {name}: {error.errors()[0]['msg']}") from error
+            wrong = [_in_words(item) for item in error.errors(include_url=False)[:MOST_REASONS]]
+            raise ContractError(f"the answer is no {name}: {'; '.join(wrong)}") from error
 
     return schema, value_of
+
+
+def _in_words(item: Any) -> str:
+    """Return what one item of a `ValidationError` says: where, what, and what was found there.
+
+    >>> _in_words({"loc": ("price",), "msg": "Input should be greater than 0", "input": -3})
+    '/price: Input should be greater than 0, found -3'
+    """
+    place = "".join(f"/{part}" for part in item["loc"])
+    return f"{place and place + ': '}{item['msg']}, found {to_line(item['input'])[:100]}"

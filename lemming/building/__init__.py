@@ -20,6 +20,7 @@ from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.tick.plan import is_for_a_person
 
+__all__ = ["Organisation", "build", "source_of"]
 Words = Mapping[str, Any]
 
 _HEAD = "from lemming.tools import RecoverableError, ToolContext, tool\n\n\n"
@@ -32,8 +33,8 @@ def build(
     models: Mapping[str, Words] | None = None,
     settings: Words | None = None,
     files: Mapping[str, Any] | None = None,
-) -> Path:
-    """Make an organisation in a folder, or change the one that is there; return the folder.
+) -> Organisation:
+    """Make an organisation in a folder, or change the one that is there, and return it.
 
     The words are those of docs/one-file.md, and what they do not name stays as it is. A tool may be a
     function, whose source is written to `tools/NAME.py`: it brings its own imports along, in its body.
@@ -45,8 +46,8 @@ def build(
     parts = {"agents": said, "models": models, "settings": settings, "files": texts}
     document = {part: value if part == "agents" else dict(value) for part, value in parts.items() if value}
     template: dict[str, bytes] = {}
+    org = Organisation(base)
     if (base / "agents").is_dir():
-        org = Organisation(base)
         known, config = survey_agents(org).agents, load_config(org)
         persons = tuple(name for name, agent in known.items() if is_for_a_person(agent, config))
         names, around = [*known], WordDefaults(persons, "" if config.org.timezone else zone_here())
@@ -54,7 +55,7 @@ def build(
         template = template_files("empty")
         names, around = ["human"], WordDefaults(("human",), zone_here())
     write(base, changes_of(base, wanted_of(document, "build()", names, around), template))
-    return base
+    return org
 
 
 def _with_names(words: str | Words, texts: dict[str, Any]) -> str | dict[str, Any]:

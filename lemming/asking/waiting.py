@@ -1,31 +1,25 @@
-"""Asking an organisation: ticks are run until the answer is there, or the engine that runs is waited for."""
+"""Waiting for the end of a request: ticks are run, or the engine that runs is waited for."""
 
 from __future__ import annotations
 
-import asyncio
-import math
-import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from lemming import engine
+from lemming.asking.outcome import AskOutcome
 from lemming.base.clock import Clock
 from lemming.base.errors import OrgBusy, UsageError
-from lemming.base.times.spoken import Expires
-from lemming.capabilities.requests.entries import write_request
 from lemming.capabilities.requests.now import RequestsNow, requests_now
-from lemming.capabilities.requests.people import holder_of_conversation, note_as_read, person_for
 from lemming.capabilities.requests.rest import goes_on, rest_of
-from lemming.capabilities.requests.typed import Schema, schema_of
-from lemming.journal.events import Event, Observer, TickBegins, ignore
+from lemming.journal.events import Event, Observer, TickBegins
 from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.journal.report import TurnReport
 from lemming.mail.answers import answer_in
-from lemming.mail.requests import End, Requests, RequestView
+from lemming.mail.requests import Requests, RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.tick.under_way import running_engine
@@ -34,33 +28,6 @@ from lemming.turn.seams import Rest
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.05, 1.0, 1.3
 
 _STOP_LOOK_S = 0.1
-Unanswered = Literal["timeout", "stopped", "failing", "nothing_to_do", "too_many_ticks", "waits_for_asker"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskOutcome:
-    """What came of a question. `end` is None while it is open, and `why` then says why nobody waits longer.
-
-    `answer` is the text of the answer, or an object where it has more than a text; of several targets a
-    list. `error` is the class of what a failing turn ended with. `reason`: why there is no answer, in words.
-    """
-
-    request: RequestView
-    end: End | None
-    answer: Any = None
-    why: Unanswered | None = None
-    reason: str = ""
-    error: str = ""
-
-    @property
-    def id(self) -> str:
-        """The id of the request, for `lemming requests`."""
-        return self.request.id
-
-    @property
-    def has_answer(self) -> bool:
-        """Whether there is an answer: given, or laid down for a request that expired."""
-        return self.end == "answered" or (self.end == "expired" and self.request.has_default)
 
 
 @dataclass(frozen=True)
@@ -73,108 +40,6 @@ class AtWork:
     tick: int
     holders: tuple[str, ...]
     waits: str = ""
-
-
-def ask(
-    org: str | os.PathLike[str],
-    agent: str,
-    text: str,
-    *,
-    person: str | None = None,
-    conversation: str = "",
-    deadline: Expires | None = None,
-    schema: Schema = None,
-    budget: float | None = None,
-    timeout_s: float | None = None,
-    clock: Clock | None = None,
-    notify: Observer = ignore,
-    stop: threading.Event | None = None,
-    at_work: Callable[[AtWork], None] | None = None,
-    asked: Callable[[str], None] | None = None,
-) -> AskOutcome:
-    """Ask an agent something as a person, run ticks until the answer is there, and return what came of it.
-
-    Where another engine runs the organisation, that one is waited for. Where the agent has handed the
-    conversation on, whoever holds it is asked. `deadline`: so many ticks, or a time such as "2h"; `schema`:
-    the JSON Schema of the answer, or a type with fields (pydantic model, dataclass, TypedDict), of which the
-    answer is a value then.
-    `budget`: the credits that it and all that is asked for it may cost. After `timeout_s` seconds, or
-    when `stop` is set, the turns under way end and the request stays open. `at_work` is told who holds the
-    request when that changes, `asked` its id.
-    Raises `UsageError` when the request would not reach the agent, or its answer not the person, and
-    `ContractError` when the type refuses an answer that its schema does not.
-    """
-    base = Organisation.at(org)
-    plain, value_of = schema_of(schema)
-    if not text.strip():
-        raise UsageError("nothing to ask", hint='lemming ask AGENT "some text"')
-    timeout_s = _patience(timeout_s)
-    now = requests_now(base)
-    author = person_for(now, person)
-    holder = holder_of_conversation(now, author, agent, conversation)
-    entry = write_request(
-        base,
-        now,
-        holder,
-        text,
-        person=author,
-        conversation=conversation,
-        deadline=deadline,
-        schema=plain,
-        budget=budget,
-    )
-    if asked:
-        asked(entry.id)
-    identity = f"{entry.agent}/{entry.tick:08}_{entry.id}"
-    outcome = wait_for(
-        base, identity, timeout_s=timeout_s, clock=clock, notify=notify, stop=stop, at_work=at_work
-    )
-    note_as_read(base, author, outcome.request.answers)
-    return replace(outcome, answer=value_of(outcome.answer)) if outcome.has_answer else outcome
-
-
-async def aask(org: str | os.PathLike[str], agent: str, text: str, **options: Any) -> AskOutcome:
-    """Do what `ask` does, on a thread of its own; when it is cancelled, the turns under way still end."""
-    stop = options.pop("stop", None) or threading.Event()
-    try:
-        return await asyncio.to_thread(ask, org, agent, text, stop=stop, **options)
-    except asyncio.CancelledError:
-        stop.set()
-        raise
-
-
-def wait_for(
-    org: str | os.PathLike[str],
-    identity: str,
-    *,
-    timeout_s: float | None = None,
-    clock: Clock | None = None,
-    notify: Observer = ignore,
-    stop: threading.Event | None = None,
-    at_work: Callable[[AtWork], None] | None = None,
-) -> AskOutcome:
-    """Run ticks, or wait for who runs them, until a request has ended; see `ask`."""
-    timeout_s = _patience(timeout_s)
-    ends = time.monotonic() + timeout_s if timeout_s is not None else None
-    waiter = _Waiter(Organisation.at(org), identity, _Ending(stop or threading.Event()), ends, at_work)
-    timer = threading.Timer(timeout_s, waiter.stop.set) if timeout_s is not None else None
-    try:
-        if timer:
-            timer.daemon = True
-            timer.start()
-        while True:
-            if outcome := waiter.outcome() or waiter.run(clock, notify) or waiter.watch():
-                return outcome
-    finally:
-        if timer:
-            timer.cancel()
-
-
-def _patience(timeout_s: float | None) -> float | None:
-    """Return for how long somebody waits; None for longer than a thread can."""
-    if timeout_s is not None and math.isnan(timeout_s):
-        raise UsageError("timeout_s is no number of seconds: nan", hint="timeout_s=60")
-    return None if timeout_s is not None and timeout_s > threading.TIMEOUT_MAX else timeout_s
 
 
 @dataclass
@@ -208,7 +73,7 @@ class _Following:
         self._tree.update(f"{turn.agent}/{self.tick:08}_{id_}" for id_ in asked)
 
 
-class _Ending(threading.Event):
+class Ending(threading.Event):
     """Set by the time that is up, or with the event of whoever asks, which is theirs and stays as it is."""
 
     def __init__(self, asked: threading.Event) -> None:
@@ -216,9 +81,11 @@ class _Ending(threading.Event):
         self._asked = asked
 
     def is_set(self) -> bool:
+        """Return whether either is."""
         return super().is_set() or self._asked.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
+        """Wait until either is set, at most for `timeout` seconds; return whether one is."""
         ends = None if timeout is None else time.monotonic() + timeout
         while not self.is_set():
             left = _STOP_LOOK_S if ends is None else min(_STOP_LOOK_S, ends - time.monotonic())
@@ -229,7 +96,7 @@ class _Ending(threading.Event):
 
 
 @dataclass
-class _Waiter:
+class Waiter:
     """Waits for one request. `ends` is the monotonic time at which it gives up; None: never."""
 
     org: Organisation
@@ -237,9 +104,10 @@ class _Waiter:
     stop: threading.Event
     ends: float | None
     at_work: Callable[[AtWork], None] | None
+    watches: bool
     _told: tuple[str, ...] = ()
 
-    def outcome(self) -> AskOutcome | None:
+    def outcome(self) -> AskOutcome[Any] | None:
         """Return what came of the request, or that nobody is to wait longer; None: it is to be waited for."""
         request = self._request(requests_now(self.org))
         if not request.is_open:
@@ -251,7 +119,7 @@ class _Waiter:
             return AskOutcome(request=request, end=None, why="timeout" if is_late else "stopped")
         return None
 
-    def run(self, clock: Clock | None, notify: Observer) -> AskOutcome | None:
+    def run(self, clock: Clock | None, notify: Observer) -> AskOutcome[Any] | None:
         """Run ticks until there is an outcome; None when another engine runs, or there is news to look at."""
         following, ticks = _Following(self.identity, notify, self.at_work), 0
         reports = engine.ticks(
@@ -260,6 +128,7 @@ class _Waiter:
             until_quiet=True,
             hurried=True,
             command="ask",
+            watch=self.watches,
             clock=clock,
             notify=following.hear,
             stop=self.stop,
@@ -275,7 +144,7 @@ class _Waiter:
             return None
         return self.outcome() or self._nothing_to_do(ticks, following.failure, clock)
 
-    def watch(self) -> AskOutcome | None:
+    def watch(self) -> AskOutcome[Any] | None:
         """Wait while another engine runs; None when none does any more."""
         pause = FIRST_LOOK_S
         while running_engine(self.org):
@@ -288,7 +157,7 @@ class _Waiter:
 
     def _nothing_to_do(
         self, ticks: int, failure: TurnReport | None, clock: Clock | None
-    ) -> AskOutcome | None:
+    ) -> AskOutcome[Any] | None:
         """Return why nobody waits longer once no agent has anything to go on with.
 
         Other people who are to answer first are waited for, and so are a file and a moment, while no tick
@@ -313,7 +182,7 @@ class _Waiter:
 
     def _wait_for_news(
         self, before: RequestsNow, agents: list[str], rest: Rest, clock: Clock | None
-    ) -> AskOutcome | None:
+    ) -> AskOutcome[Any] | None:
         self._tell(before, rest.why)
         pause = FIRST_LOOK_S
         while requests_now(self.org) is before and not running_engine(self.org):
