@@ -44,26 +44,11 @@ from lemming.plugins.shipped import PREFIXES
 
 RESUME_LIMIT_BYTES = 256 << 10
 __all__ = [
-    "RESUME_LIMIT_BYTES",
-    "Agent",
-    "AgentCredits",
-    "AgentModel",
-    "AgentPermissions",
-    "ContextFile",
-    "Example",
-    "FileAccess",
-    "OwnFolders",
-    "Survey",
-    "TurnLimits",
-    "agent_folders",
-    "decode_resume",
-    "discover_agents",
-    "load_agent",
-    "nearest_agent",
-    "require_own_folders",
-    "should_run",
+    "RESUME_LIMIT_BYTES", "Agent", "AgentCredits", "AgentModel", "AgentPermissions", "ContextFile",
+    "Example", "FileAccess", "OwnFolders", "Survey", "TurnLimits", "agent_folders", "decode_resume",
+    "discover_agents", "load_agent", "nearest_agent", "require_own_folders", "should_run",
     "survey_agents",
-]
+]  # fmt: skip
 OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
 WRITTEN_FOLDERS = ("outbox", "memory")
 
