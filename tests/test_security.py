@@ -1,4 +1,4 @@
-"""`docs/security.md` promises nothing that no test holds: the tests that it names are there."""
+"""Two pages promise nothing that no test holds: the tests that they name are there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from lemming.testing import make_org, resume
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = (REPOSITORY / "docs/security.md").read_text()
-NAMED = sorted(set(re.findall(r"`(tests/[\w/.]+)::(\w+)`", PAGE)))
+HOW_WE_KNOW = (REPOSITORY / "docs/how-we-know.md").read_text()
+NAMED = sorted(set(re.findall(r"`(tests/[\w/.]+)::(\w+)`", PAGE + HOW_WE_KNOW)))
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
