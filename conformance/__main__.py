@@ -10,12 +10,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from conformance import crashes, mail, ticks, turns
+from conformance import crashes, mail, requests, rules, ticks, turns
 from conformance.bench import Bench
 from conformance.check import CHECKS, Check
+from conformance.parts import PARTS, part_of, refusing
 from conformance.reading import Broken
 
-PARTS = (ticks, mail, turns, crashes)
+MODULES = (ticks, mail, turns, crashes, requests, rules)
+"""They register their checks as they are imported."""
 ALL_POINTS = 1000
 
 
@@ -28,10 +30,15 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--only", default="", help="checks whose name or a requirement of which has this in it"
     )
+    parser.add_argument("--without", default="", help=f"parts left out: {', '.join(PARTS.values())}")
     parser.add_argument("--points", type=int, default=ALL_POINTS, help="kills of a kind at most (all)")
     parser.add_argument("--list", action="store_true", help="name the checks and what they hold")
     given = parser.parse_args(words)
-    chosen = [check for check in CHECKS if given.only in f"{check.name} {' '.join(check.holds)}"]
+    left_out = [part for part in given.without.split(",") if part]
+    if unknown := {*left_out} - {*PARTS.values()}:
+        parser.error(f"--without: there is no part {', '.join(sorted(unknown))}")
+    checks = [*(it for it in CHECKS if part_of(it) not in left_out), *map(refusing, left_out)]
+    chosen = [check for check in checks if given.only in f"{check.name} {' '.join(check.holds)}"]
     if given.list:
         _say(*(f"{check.name}\n    {check.words} {' '.join(check.holds)}" for check in chosen))
         return 0

@@ -172,6 +172,8 @@ class Engine:
             raise Refused(3, str(error)) from None
         if self.org.get("format", 1) not in (1, 2):
             raise Refused(3, "a format that is not known")
+        if asked := self.left_out(self.org):
+            raise Refused(3, f"this engine has no {asked}")
         self.now = self.counter()
         self.find_agents()
         self.journal = Journal(self.base / f"logs/ticks/{self.now:08}.jsonl")
@@ -209,11 +211,20 @@ class Engine:
                 is_whole = whole(schedule.get("run_every_n_ticks", 1), 1) and whole(
                     schedule.get("phase_offset", 0)
                 )
+                if asked := self.left_out(resume):
+                    raise ValueError(f"this engine has no {asked}")
                 if resume["name"] != name or not isinstance(resume["instructions"], str) or not is_whole:
                     raise ValueError("it cannot be used")
                 self.agents[name] = resume
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 self.broken[name] = str(error)
+
+    def left_out(self, plain: Plain) -> str:
+        """Return what a file asks for that this engine does not have (ENG-6); empty: nothing."""
+        key = plain.get("model", {}).get("key", "default")
+        provider = self.models.get(key, {}).get("provider", "cli")
+        asked = [*({"gates", "team", "trust"} & plain.keys()), *({provider} - {"cli", "human"})]
+        return ", ".join(sorted(asked))
 
     def fire_point(self, name: str) -> tuple[float, str]:
         """Return by what an agent's turn is ordered."""

@@ -53,6 +53,14 @@ class WritesQuietTicks(Engine):
             self.journal.add("tick_started", tick=self.now, order=[])
 
 
+@fails("what_asks_for_gates_is_refused", "what_asks_for_trust_is_refused")
+class PassesOverWhatItLacks(Engine):
+    """What a file asks for and this engine does not have is passed over."""
+
+    def left_out(self, plain: Plain) -> str:
+        return ""
+
+
 @fails("who_is_paused_takes_no_turn")
 class KnowsNoPause(Engine):
     """`paused` has no effect."""
