@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lemming.base.contract import MemoryUpdate, NewEntry, ToolCall, TurnReply
+from lemming.capabilities.strategies.registry import Beforehand, strategy
 from lemming.journal.report import End
 from lemming.providers import Message
-from lemming.turn.named import Beforehand, strategy
 from lemming.turn.strategy import Act, Ask, Called, Step, Steps, Turn
 from lemming.turn.values import Answer
 

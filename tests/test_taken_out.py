@@ -48,6 +48,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
     "plans": [{"model": {"key": "plan"}}],
     "requests": [{"team": {"ask": ["bob"]}}, {"turn": {"take": "one"}}],
     "skills": [{"skills": ["*"]}, {"guides": True}],
+    "strategies": [{"turn": {"strategy": "reflexion"}}, {"turn": {"options": {"rounds": 2}}}],
     "windows": [{"memory": {"max_tokens": 100}}],
 }
 """What a resume says that uses a capability."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from lemming.base.errors import LemmingError
-from lemming.mail.requests import End, RequestView
+from lemming.capabilities.requests.view import End, RequestView
 
 Unanswered = Literal["timeout", "stopped", "failing", "nothing_to_do", "too_many_ticks", "waits_for_asker"]
 T = TypeVar("T")

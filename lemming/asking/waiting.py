@@ -15,11 +15,11 @@ from lemming.base.clock import Clock
 from lemming.base.errors import OrgBusy, UsageError
 from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.rest import goes_on, rest_of
+from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.journal.events import Event, Observer, TickBegins
 from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.journal.report import TurnReport
 from lemming.mail.answers import answer_in
-from lemming.mail.requests import Requests, RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.tick.under_way import running_engine

@@ -11,10 +11,10 @@ from lemming.base.errors import UsageError
 from lemming.capabilities.requests.entries import answerer, fields_wanted, write_answer
 from lemming.capabilities.requests.fields import properties_of, read_field, schema_for, words_of
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
+from lemming.capabilities.requests.view import RequestView
 from lemming.commands.options import AsJson, AsPerson, RequestId, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
-from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import missing_for_command

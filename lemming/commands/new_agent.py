@@ -29,7 +29,6 @@ from lemming.exchange.shorthand import (
 )
 from lemming.facts.next_turn import next_turn
 from lemming.facts.sooner import waits_for_its_name
-from lemming.facts.strategy_checks import problems_of_strategy
 from lemming.files import fs
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import OrgPath
@@ -265,6 +264,10 @@ def _refuse_what_would_not_run(base: OrgPath, agent: Agent) -> None:
     error = judged(base, config, with_it).survey.broken.get(agent.name)
     if error and agent.name not in survey.broken:
         raise error
+    if agent.turn.strategy is None:
+        return
+    from lemming.capabilities.strategies.checks import problems_of_strategy
+
     problems = tuple(it for it in problems_of_strategy(base, agent, config) if it.severity == "error")
     if problems:
         raise ConfigError(str(problems[0]), problems=problems)

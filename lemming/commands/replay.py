@@ -15,12 +15,12 @@ from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
+from lemming.plugins.shipped import STRATEGIES_SHIPPED
 from lemming.timeline import journals_of
 from lemming.timeline.replay.recording import Difference
 from lemming.timeline.replay.replay import Replayed, replay_into, ticks_to_rerun
 from lemming.timeline.replay.replay import replay as replay_in_place
 from lemming.timeline.verify.root import file_digests, root_of
-from lemming.turn.named import SHIPPED
 
 FILES_NAMED = 5
 
@@ -69,7 +69,11 @@ def _import_plugins(base: OrgPath) -> None:
     """Import the plugins where an agent takes its turns by a strategy of theirs, or with a capability."""
     survey = survey_agents(base)
     named = {agent.turn.strategy for agent in survey.agents.values()}
-    if not named <= {None, *SHIPPED} or survey.names_capabilities or load_config(base).org.capabilities:
+    if (
+        not named <= {None, *STRATEGIES_SHIPPED}
+        or survey.names_capabilities
+        or load_config(base).org.capabilities
+    ):
         load_settings(base)
 
 

@@ -9,6 +9,7 @@ import typer
 from lemming.base.jsontext import compact
 from lemming.capabilities.requests.costs import RequestCost, RequestCosts, costs_of
 from lemming.capabilities.requests.now import RequestsNow, facts_of, find_request, out_of_reach, requests_now
+from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import at_deadline, is_to_come
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org, require_folder
@@ -24,7 +25,6 @@ from lemming.commands.screen import (
     tell,
 )
 from lemming.mail.answers import answer_in
-from lemming.mail.requests import RequestView
 
 TEXT_CHARS = 70
 

@@ -31,7 +31,6 @@ from lemming.facts.capabilities import (
 )
 from lemming.facts.model_checks import READ_VALUES, fallbacks_that_help_nobody
 from lemming.facts.readiness import seen_on_the_way
-from lemming.facts.strategy_checks import problems_of_strategy
 from lemming.files import fs
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.mail.outbox_problems import outbox_problems, problems_in
@@ -46,7 +45,7 @@ from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns, why_no_tools
 from lemming.tick.retention import longest_kept
 from lemming.tick.soundness.judged import judged
-from lemming.tick.soundness.readers import readers_of
+from lemming.tick.soundness.readers import readers_of, readers_of_turn
 from lemming.tools import toolset_of, why_no_server
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
@@ -212,8 +211,7 @@ def problems_of_resume(
     yield from _about_tools(place, agent, config, base)
     yield from _about_files(place, agent, base)
     yield from problems_of_files(base, agent, config)
-    yield from problems_of_strategy(base, agent, config)
-    for reader in readers_of(agent):
+    for reader in (*readers_of(agent), *readers_of_turn(agent)):
         yield from reader.problems_of_key(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)

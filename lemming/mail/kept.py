@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from lemming.files.fields import Json
 from lemming.journal.begun import Asked
 from lemming.journal.ledger import AgentState
-from lemming.mail.requests import RequestView
-from lemming.org.organisation import Organisation
-from lemming.plugins.capabilities import capability_here, made_by
+from lemming.plugins.capabilities import capability_here
 
 
 class CallNote(NamedTuple):
@@ -42,19 +40,6 @@ def raises_of(kept: Mapping[str, Json], line: str) -> dict[str, Json]:
     for name, value in kept.items():
         if (known := capability_here(name)) is not None:  # else it is as its file says
             found |= known.raises(value, line)
-    return found
-
-
-def waiting_for_persons(org: Organisation, requests: Iterable[RequestView]) -> dict[str, WaitingForPerson]:
-    """Return what capabilities have wait for persons, of these open requests, by the request's identity."""
-    found: dict[str, WaitingForPerson] = {}
-    by_name: dict[str, list[RequestView]] = {}
-    for request in requests:
-        if name := made_by(request.entry.payload):
-            by_name.setdefault(name, []).append(request)
-    for name, its in by_name.items():
-        if (known := capability_here(name)) is not None:
-            found |= known.waiting(org, its)
     return found
 
 

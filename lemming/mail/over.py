@@ -1,6 +1,6 @@
 """Whether a request is over for whoever holds it, whatever became of it. Pure: docs/requests.md.
 
-`lemming.mail.request_rules` says the same of all requests at once, for those who look.
+`lemming.capabilities.requests.rules` says the same of all requests at once, for those who look.
 """
 
 from __future__ import annotations

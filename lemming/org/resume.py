@@ -152,6 +152,14 @@ class TurnLimits:
     )
 
 
+_NO_LIMITS = TurnLimits()
+
+
+def says_of_turns(limits: TurnLimits, key: str) -> bool:
+    """Return whether a resume says anything about a key of `turn`."""
+    return bool(getattr(limits, key) != getattr(_NO_LIMITS, key))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ContextFile:
     """A file whose text is put into every prompt of the agent."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-JUDGES, REQUESTS = "judges", "requests"
+JUDGES, REQUESTS, STRATEGIES = "judges", "requests", "strategies"
 NO_KEYS: Mapping[str, str] = {}
 
 
@@ -30,7 +30,7 @@ class TableLine(NamedTuple):
     `providers` are those that a model key may name: an agent with one uses it; `asks_no_model`: they work out
     their answers themselves. `tick` is its part in ticks
     (`lemming.tick.seams`). `files`: those of the organisation that it alone reads; `formats`: classes that
-    files are read as; `removes`: patterns of files that it removes.
+    files are read as; `removes`: patterns of files that it removes. `strategies`: those that it brings.
 
     `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
     `of_functions` what makes one of a function. `granted`: tools that a key of the resume grants; `writers`:
@@ -61,6 +61,7 @@ class TableLine(NamedTuple):
     files: tuple[str, ...] = ()
     formats: Mapping[str, str] = NO_KEYS
     removes: tuple[str, ...] = ()
+    strategies: Mapping[str, str] = NO_KEYS
     tools: Mapping[str, str] = NO_KEYS
     granted: Mapping[str, str] = NO_KEYS
     writers: tuple[str, ...] = ()
@@ -185,6 +186,7 @@ SHIPPED: Mapping[str, TableLine] = {
             files=("config/calendar.json",),
             formats={"calendar": "lemming.capabilities.calendars.calendar:Calendar"},
             commands=("calendar",),
+            needs=(REQUESTS,),
         ),
         TableLine(
             "plans",
@@ -220,6 +222,17 @@ SHIPPED: Mapping[str, TableLine] = {
             commands=("skills",),
         ),
         TableLine(
+            STRATEGIES,
+            "lemming.capabilities.strategies.capability:Strategies",
+            turn=("strategy", "options"),
+            used=lambda agent, _: agent.turn.strategy,
+            strategies={
+                "react": "lemming.capabilities.strategies.that_ship:REACT",
+                "plan_execute": "lemming.capabilities.strategies.that_ship:PLAN_EXECUTE",
+                "reflexion": "lemming.capabilities.strategies.that_ship:REFLEXION",
+            },
+        ),
+        TableLine(
             "trust",
             "lemming.capabilities.trust.capability:TrustOfTurns",
             resume={"trust": "lemming.capabilities.trust.settings:OfResume"},
@@ -242,11 +255,6 @@ SHIPPED: Mapping[str, TableLine] = {
 WITHIN: Mapping[str, TableLine] = {
     it.name: it
     for it in (
-        TableLine(
-            "strategies",
-            "lemming.capabilities.strategies.capability:Strategies",
-            used=lambda agent, _: agent.turn.strategy,
-        ),
         TableLine(
             "toolbox",
             "lemming.capabilities.toolbox.capability:Toolbox",
@@ -290,6 +298,7 @@ ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked
 USED = {name: it.used for name, it in LISTED.items() if it.used}
 IN_TICKS = frozenset(name for name, it in LISTED.items() if it.tick)
 PROVIDERS = {name: place for it in LISTED.values() for name, place in it.providers.items()}
+STRATEGIES_SHIPPED = {name: place for it in LISTED.values() for name, place in it.strategies.items()}
 CHANNELS = frozenset(name for it in LISTED.values() if it.carrier for name in it.providers)
 """The providers that ship which are channels."""
 OF_PROVIDER = {provider: it.name for it in LISTED.values() for provider in it.providers}

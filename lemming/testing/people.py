@@ -27,11 +27,11 @@ from lemming.base import paths
 from lemming.base.clock import FrozenClock, timestamp
 from lemming.base.jsontext import parse
 from lemming.base.patterns.expressions import expression
+from lemming.capabilities.requests.index import RequestEntries
+from lemming.capabilities.requests.rules import requests_of
+from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.files import fs
 from lemming.mail.answers import answer_in
-from lemming.mail.request_entries import RequestEntries
-from lemming.mail.request_rules import requests_of
-from lemming.mail.requests import Requests, RequestView
 from lemming.messages import OutboxEntry, send
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

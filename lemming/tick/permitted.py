@@ -14,10 +14,10 @@ from lemming.base.errors import LemmingError, UnknownModel
 from lemming.files.effects import FileEffect
 from lemming.journal.records import Record, ToolFinished, TurnStarted
 from lemming.org.config import credits_of
+from lemming.plugins.shipped import STRATEGIES
 from lemming.tick.recorded import recorded_result
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolContext
-from lemming.turn.named import STRATEGIES
 from lemming.turn.on_record import from_record
 from lemming.turn.values import TurnInputs
 

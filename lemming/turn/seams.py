@@ -26,7 +26,6 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.journal.report import End, Status, TurnReport
 from lemming.mail.kept import CallNote, WaitingForPerson
-from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.org.config import ORG_FILE, Config, Org
 from lemming.org.models import ModelEntry
@@ -274,8 +273,11 @@ class Capability:
         """Return whether the payload of a response answers a request of its."""
         return True
 
-    def waiting(self, org: Organisation, requests: Iterable[RequestView]) -> Mapping[str, WaitingForPerson]:
-        """Return what waits for persons, of these open requests, by the request's identity."""
+    def waiting(self, org: Organisation, requests: Iterable[Any]) -> Mapping[str, WaitingForPerson]:
+        """Return what waits for persons, by the request's identity.
+
+        `requests` are those of its that are open, each as `lemming.capabilities.requests` shows it.
+        """
         return {}
 
     def note(self, kept: Json) -> CallNote:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.kinds import MessageKind
-from lemming.mail.request_rules import requests_of
-from lemming.mail.requests import Requests, RequestView
+from lemming.capabilities.requests.rules import requests_of
+from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.messages import EntryName, OutboxEntry, entry_id, send
 from lemming.org.resume import Agent, AgentPermissions
 from lemming.testing import make_org, resume

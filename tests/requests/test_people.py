@@ -12,9 +12,9 @@ from terminal import Lemming
 
 from lemming.asking import ask
 from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import waiting
 from lemming.engine import ticks
-from lemming.mail.requests import RequestView
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.people import ScriptedPerson, answered
 

@@ -19,7 +19,7 @@ from lemming.capabilities.requests.entries import answerer, require_open, write_
 from lemming.capabilities.requests.fields import properties_of, schema_for
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
-from lemming.mail.requests import RequestView
+from lemming.capabilities.requests.view import RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.capabilities import made_by

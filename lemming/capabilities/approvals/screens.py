@@ -9,11 +9,11 @@ from lemming.base.errors import CorruptState
 from lemming.base.unseen import notes_on
 from lemming.capabilities.approvals.waiting import NAME, said_of_call
 from lemming.capabilities.requests.now import RequestsNow
+from lemming.capabilities.requests.view import RequestView
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import read_state
 from lemming.mail.kept import WaitingForPerson
-from lemming.mail.requests import RequestView
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import made_by
 

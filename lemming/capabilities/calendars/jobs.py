@@ -15,10 +15,10 @@ from lemming.agents import Survey, agent_folders
 from lemming.base.clock import is_timestamp, parse_timestamp, timestamp
 from lemming.base.times.cron import Due, due_between, occurrences, why_no_cron, why_no_zone
 from lemming.capabilities.calendars.calendar import Calendar, Job, asker_in, load_calendar
+from lemming.capabilities.requests.index import RequestEntries
+from lemming.capabilities.requests.rules import requests_of
+from lemming.capabilities.requests.view import RequestView
 from lemming.files.documents import value_of
-from lemming.mail.request_entries import RequestEntries
-from lemming.mail.request_rules import requests_of
-from lemming.mail.requests import RequestView
 from lemming.memory import read_memories
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lemming.base.jsontext import JsonProblem, parse
+from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.journal.file import journal_ticks, raw_journal
-from lemming.mail.requests import Requests, RequestView
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import OF_PROVIDER
 

@@ -7,7 +7,7 @@ from typing import Any
 from lemming.base.errors import UsageError
 from lemming.base.json_schema import flaw_of, misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse
-from lemming.mail.requests import RequestView
+from lemming.capabilities.requests.view import RequestView
 
 Json = dict[str, Any]
 

@@ -13,11 +13,11 @@ from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.requests.costs import RequestCosts
+from lemming.capabilities.requests.index import RequestEntries
+from lemming.capabilities.requests.rules import requests_of
+from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.mail.answers import answer_in
 from lemming.mail.patience import last_tick_for
-from lemming.mail.request_entries import RequestEntries
-from lemming.mail.request_rules import requests_of
-from lemming.mail.requests import Requests, RequestView
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation

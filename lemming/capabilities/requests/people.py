@@ -9,9 +9,9 @@ from lemming.agents import nearest_agent
 from lemming.base import paths
 from lemming.base.errors import UsageError
 from lemming.capabilities.requests.now import RequestsNow
+from lemming.capabilities.requests.view import RequestView
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import amend_state, read_state
-from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry, names_of
 from lemming.org.organisation import OrgPath
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,11 @@ from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.jsontext import to_line
 from lemming.capabilities.requests.now import RequestsNow, requests_now
-from lemming.mail.kept import WaitingForPerson, waiting_for_persons
-from lemming.mail.requests import RequestView, Share
+from lemming.capabilities.requests.view import RequestView, Share
+from lemming.mail.kept import WaitingForPerson
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import capability_here, made_by
 from lemming.tick.plan import people_in
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
@@ -162,3 +163,16 @@ def _counted(number: int, noun: str) -> str:
 def _cut(text: str, width: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
+
+
+def waiting_for_persons(org: Organisation, requests: Iterable[RequestView]) -> dict[str, WaitingForPerson]:
+    """Return what capabilities have wait for persons, of these open requests, by the request's identity."""
+    found: dict[str, WaitingForPerson] = {}
+    by_name: dict[str, list[RequestView]] = {}
+    for request in requests:
+        if name := made_by(request.entry.payload):
+            by_name.setdefault(name, []).append(request)
+    for name, its in by_name.items():
+        if (known := capability_here(name)) is not None:
+            found |= known.waiting(org, its)
+    return found

@@ -28,8 +28,8 @@ from lemming.capabilities.channels.between import Tell, make_channel
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.http import HttpChannel
 from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.view import RequestView
 from lemming.mail.answers import answer_in
-from lemming.mail.requests import RequestView
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent

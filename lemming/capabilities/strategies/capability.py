@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from lemming.base import paths
-from lemming.base.errors import ConfigError, LemmingError
+from lemming.base.errors import ConfigError, LemmingError, Problem
+from lemming.capabilities.strategies.registry import Beforehand, strategy_of
 from lemming.files.fields import Json
 from lemming.journal.report import End
+from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
+from lemming.org.resume import Agent
+from lemming.plugins.shipped import STRATEGIES
 from lemming.tools import ToolResult
-from lemming.turn.named import STRATEGIES, Beforehand, strategy_of
 from lemming.turn.results import as_shown
 from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 
@@ -35,6 +40,13 @@ class Strategies(Capability):
     def part(self, draft: Draft, given: Json) -> TurnPart:
         """Return its part in a turn that goes by a strategy of its own."""
         return StrategyPart(self.name, draft, given)
+
+    def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+        """Yield what is wrong with the strategy that a resume names, and with its options."""
+        if agent is not None:
+            from lemming.capabilities.strategies.checks import problems_of_strategy
+
+            yield from problems_of_strategy(base, agent, config)
 
 
 class StrategyPreparation(Preparation):

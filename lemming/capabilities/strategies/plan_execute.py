@@ -14,11 +14,11 @@ from lemming.base.contract import TurnReply
 from lemming.base.errors import ConfigError, ContractError
 from lemming.base.jsontext import to_line
 from lemming.base.quoting import fenced, mark_for, quoted
+from lemming.capabilities.strategies.registry import Beforehand
 from lemming.files.documents import value_of
 from lemming.files.fitting import about
 from lemming.journal.report import End
 from lemming.providers import Message
-from lemming.turn.named import Beforehand
 from lemming.turn.strategy import Step as Yielded
 from lemming.turn.strategy import Steps, Turn
 

@@ -14,10 +14,10 @@ from lemming.base.contract import TurnReply
 from lemming.base.errors import ConfigError, ContractError, OutOfCredits, ProviderError
 from lemming.base.jsontext import nearest, to_line
 from lemming.base.quoting import fenced, mark_for, quoted
+from lemming.capabilities.strategies.registry import Beforehand
 from lemming.files.fitting import Misfit, about
 from lemming.journal.report import End
 from lemming.providers import Message
-from lemming.turn.named import Beforehand
 from lemming.turn.strategy import Step, Steps, Turn
 
 VERDICT_SCHEMA: dict[str, Any] = {

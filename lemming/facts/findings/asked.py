@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from lemming.base import paths
 from lemming.base.errors import CorruptState
+from lemming.capabilities.requests.view import RequestView, Share
 from lemming.capabilities.requests.waiting import is_to_come
 from lemming.facts.findings.finding import Finding, few, named, quoted, times
 from lemming.facts.findings.look import Look
 from lemming.journal.ledger import read_state
-from lemming.mail.requests import RequestView, Share
 from lemming.messages import OutboxEntry, names_in
 from lemming.timeline.record import TurnRecord
 

@@ -12,14 +12,14 @@ from itertools import chain
 from lemming.agents import Agent, Survey, agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.errors import ConfigError, CorruptState, UsageError
+from lemming.capabilities.requests.index import entry_about_requests
 from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.rules import requests_of
+from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.files import fs
 from lemming.journal.file import begun, begun_journals, journal_ticks, prompts_in
 from lemming.journal.prompts import PromptReader
 from lemming.journal.records import ToolFinished, ToolStarted
-from lemming.mail.request_entries import entry_about_requests
-from lemming.mail.request_rules import requests_of
-from lemming.mail.requests import Requests, RequestView
 from lemming.messages import ENTRY_LIMIT_BYTES, decode_entry, names_in
 from lemming.org.blocks import FindingSettings
 from lemming.org.config import Config, load_config

@@ -9,9 +9,9 @@ from lemming.agents import survey_agents
 from lemming.base import paths
 from lemming.base.errors import CorruptState, UsageError
 from lemming.capabilities.requests.now import RequestsNow
+from lemming.capabilities.requests.view import RequestView
 from lemming.facts.views.sentences import said_of_payload, short, text_said
 from lemming.mail.index import EntryIndex
-from lemming.mail.requests import RequestView
 from lemming.messages import EntryName, OutboxEntry, text_of_payload
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation

@@ -11,9 +11,9 @@ from lemming.base import paths
 from lemming.base.errors import UsageError
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.facts.views.sentences import said_of_payload, text_said
 from lemming.mail.index import EntryIndex
-from lemming.mail.requests import Requests, RequestView
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from lemming.agents import Agent, Survey
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
+from lemming.capabilities.requests.rules import targets_in
 from lemming.facts.views.glances import glances_at
 from lemming.facts.views.layout import laid_out
 from lemming.journal.file import begun_journals
 from lemming.mail.index import EntryIndex
-from lemming.mail.request_rules import targets_in
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath

@@ -6,10 +6,10 @@ from typing import Any
 
 from lemming.capabilities.requests.fields import properties_of, schema_for, words_of
 from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting_in
 from lemming.facts.views.because import because_of
 from lemming.facts.views.sentences import wish_of
-from lemming.mail.requests import RequestView
 from lemming.org.organisation import Organisation, OrgPath
 
 Json = dict[str, Any]

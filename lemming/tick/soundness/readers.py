@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from lemming.agents import Agent
 from lemming.org.config import Org
-from lemming.plugins.capabilities import capability
+from lemming.org.resume import says_of_turns
+from lemming.plugins.capabilities import capability, why_missing
 from lemming.plugins.shipped import SHIPPED
 
 if TYPE_CHECKING:
@@ -26,3 +27,10 @@ def readers_of(said: Org | Agent) -> list[Capability]:
         for name, own, of_one in keys
         if not (own.keys().isdisjoint(said.further) and of_one.keys().isdisjoint(of_members))
     ]
+
+
+def readers_of_turn(agent: Agent) -> list[Capability]:
+    """Return the capabilities, of those here, all of whose keys stand in the `turn` of a resume."""
+    keys = ((it.name, it.turn) for it in SHIPPED.values() if not it.resume)
+    named = (name for name, own in keys if any(says_of_turns(agent.turn, key) for key in own))
+    return [capability(name) for name in named if not why_missing(name)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lemming.access.grants import why_no_grant
-from lemming.agents import Agent, TurnLimits, nearest_agent
+from lemming.agents import Agent, nearest_agent
 from lemming.base import paths
 from lemming.base.jsontext import meant, nearest
+from lemming.org.resume import says_of_turns
 from lemming.plugins.capabilities import missing_for_provider, missing_for_turn
 from lemming.plugins.shipped import PREFIXES
 from lemming.tick.soundness.known import WhatIsThere, Wrong
@@ -52,7 +53,7 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
     told of elsewhere, unless it is one that is there, with a slip.
     """
     for key, missing in missing_for_turn().items():
-        if getattr(agent.turn, key) != getattr(TurnLimits, key):
+        if says_of_turns(agent.turn, key):
             yield Wrong(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
     if missing := missing_for_provider(known.provider_of(agent.name)):
         yield Wrong("/model/key", missing, "take another model key")

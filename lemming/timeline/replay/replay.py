@@ -30,6 +30,7 @@ from lemming.org.config import Config, load_config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import may_begin
+from lemming.plugins.shipped import STRATEGIES_SHIPPED
 from lemming.providers import Reply, Request
 from lemming.tick.counter import load_counter, persist_tick
 from lemming.tick.recorded import recorded_finding, recorded_result
@@ -53,7 +54,6 @@ from lemming.timeline.retake import RecordedAnswers, RecordEnds
 from lemming.timeline.verify.root import file_digest
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.loop import take_turn
-from lemming.turn.named import SHIPPED
 from lemming.turn.on_record import from_record
 from lemming.turn.places import Found, Passed
 
@@ -272,7 +272,7 @@ class Rerun(Runtime):
         goes_on = request.step or any(map(may_begin, started.given))
         now = request.messages[: len(recorded)] if goes_on else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
-            is_free = request.step or strategy not in SHIPPED
+            is_free = request.step or strategy not in STRATEGIES_SHIPPED
             now = recorded if is_free else without_question(now, recorded)
         if now != recorded:
             raise Difference(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lemming.capabilities.strategies import plan_execute, reflexion
-from lemming.turn.named import NamedStrategy
+from lemming.capabilities.strategies.registry import NamedStrategy
 from lemming.turn.react import react
 
 REACT = NamedStrategy("react", react)

@@ -11,10 +11,10 @@ from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
 from lemming.capabilities.strategies.reflexion import Options as Reflexion
+from lemming.capabilities.strategies.registry import strategies_of, strategy_of
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.registry import not_imported
-from lemming.turn.named import strategies_of, strategy_of
 
 
 def problems_of_strategy(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 
 from lemming.base import paths
 from lemming.base.errors import ConfigError
+from lemming.capabilities.requests.kept import WORTH_KEEPING, keep, read_kept, stood
+from lemming.capabilities.requests.rules import concerns_requests, may_matter
 from lemming.files import fs
 from lemming.mail.index import NONE, EntryIndex, Names
-from lemming.mail.kept_requests import WORTH_KEEPING, keep, read_kept, stood
-from lemming.mail.request_rules import concerns_requests, may_matter
 from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in
 from lemming.org.organisation import Organisation, OrgPath
 

@@ -12,15 +12,9 @@ from lemming.files.documents import problems_of, value_of
 from lemming.org.resume import Agent
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
+from lemming.plugins.shipped import STRATEGIES_SHIPPED
 from lemming.turn.strategy import Strategy
 
-STRATEGIES = "strategies"
-"""What they are called among capabilities."""
-SHIPPED = {
-    "react": "lemming.capabilities.strategies.named:REACT",
-    "plan_execute": "lemming.capabilities.strategies.named:PLAN_EXECUTE",
-    "reflexion": "lemming.capabilities.strategies.named:REFLEXION",
-}
 _POINTER = "/turn/options"
 F = TypeVar("F", bound=Strategy)
 
@@ -94,7 +88,11 @@ def strategy(name: str, *, options: type[Any] = NoOptions, given: Given | None =
 
     def registered(steps: F) -> F:
         register(
-            "strategy", name, NamedStrategy(name, steps, options, given), defined_by=steps, shipped=SHIPPED
+            "strategy",
+            name,
+            NamedStrategy(name, steps, options, given),
+            defined_by=steps,
+            shipped=STRATEGIES_SHIPPED,
         )
         return steps
 
@@ -103,7 +101,7 @@ def strategy(name: str, *, options: type[Any] = NoOptions, given: Given | None =
 
 def strategies_of(plugins: tuple[str, ...] | None) -> Mapping[str, NamedStrategy]:
     """Return the strategies of an organisation that names these plugins; None: of the process."""
-    return offered("strategy", plugins, lambda found: Offered(SHIPPED, found, lambda known: known))
+    return offered("strategy", plugins, lambda found: Offered(STRATEGIES_SHIPPED, found, lambda known: known))
 
 
 def strategy_of(name: str, plugins: tuple[str, ...] | None) -> NamedStrategy:
