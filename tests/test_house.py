@@ -26,7 +26,7 @@ FLOORS = (
     {"files"},
     {"logging_config", "providers"},
     {"org"},
-    {"agents", "background", "memory", "sandbox"},
+    {"agents", "memory", "processes"},
     {"access", "messages"},
     {"journal"},
     {"llm", "mail", "tools"},
@@ -50,18 +50,20 @@ CAPABILITIES = "capabilities"
 NEEDS = {
     "answers": set[str](),
     "approvals": {"gates", "requests"},
+    "background": set(),
     "calendars": {"requests"},
     "channels": set(),
     "gates": {"judges", "trust"},
     "judges": {"requests"},
-    "mcp": set(),
+    "mcp": {"background"},
     "plans": {"answers", "judges", "requests"},
     "requests": set(),
-    "serving": {"channels", "requests"},
+    "sandbox": set(),
+    "serving": {"background", "channels", "requests"},
     "skills": set(),
     "store": set(),
     "strategies": set(),
-    "toolbox": {"store"},
+    "toolbox": {"sandbox", "store"},
     "trust": set(),
     "windows": set(),
 }
@@ -99,8 +101,8 @@ SDKS: dict[str, str | set[str]] = {
 }
 
 STARTS_PROCESSES = {
-    "llm/backends/cli.py", "llm/backends/weights.py", "commands/chaos.py", "sandbox/run.py", "history/git.py",
-    "history/bisect.py", "service/command.py", "capabilities/toolbox/functions/workers.py",
+    "llm/backends/cli.py", "llm/backends/weights.py", "commands/chaos.py", "capabilities/sandbox/run.py",
+    "history/git.py", "history/bisect.py", "service/command.py", "capabilities/toolbox/functions/workers.py",
     "capabilities/toolbox/documents.py",
 }  # fmt: skip
 
@@ -142,12 +144,12 @@ NOT_WRITING = {
     ("llm/backends/cli.py", "tempfile.TemporaryDirectory"): "where a program runs that needs no files",
     ("llm/backends/weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
     ("commands/stopping.py", "os.write"): "a line to standard error, from a thread that must not wait",
-    ("sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
-    ("sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",
-    ("sandbox/keeper.py", "os.write"): "a pipe to the engine",
+    ("capabilities/sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
+    ("capabilities/sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",
+    ("processes/keeper.py", "os.write"): "a pipe to the engine",
     ("capabilities/mcp/launcher.py", "os.write"): "pipes between a server and the engine",
     ("capabilities/toolbox/functions/workers.py", "os.write"): "the pipe to a process that runs functions",
-    ("sandbox/kernel.py", "os.write"): "the kernel's files about a process, in /proc",
+    ("capabilities/sandbox/walls.py", "os.write"): "the kernel's files about a process, in /proc",
     ("files/lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
     ("history/git.py", "os.mkdir"): "a folder for git in a temporary one",
     ("history/git.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
@@ -178,21 +180,21 @@ PATH_METHODS = {
 }  # fmt: skip
 
 MAY_PRINT = {"commands", "reference"}
-PRINTS = {"sandbox/launcher.py": "its standard output is its verdict, which the engine reads"}
+PRINTS = {"capabilities/sandbox/launcher.py": "its standard output is its verdict, which the engine reads"}
 
 # A broad `except` stands only at the edges: a turn, a model call, a tool call, a channel, a plugin, a thread,
 # the process.
 EDGES = {
     "base/json_schema/bounded.py": 1,
     "llm/calls.py": 1,
-    "background/threads.py": 1,
+    "capabilities/background/threads.py": 1,
     "capabilities/channels/edge.py": 1,
     "commands/failures.py": 1,
     "dashboard/live.py": 1,
     "base/deadlines.py": 1,
     "tick/executors/threads.py": 1,
     "tick/ahead.py": 1,  # the edge of a thread: raised by who waits for it
-    "sandbox/launcher.py": 1,
+    "capabilities/sandbox/launcher.py": 1,
     "plugins/errors.py": 1,
     "capabilities/mcp/session.py": 1,
     "turn/loop.py": 1,

@@ -88,7 +88,7 @@ def without(name: str, place: Path) -> Path:
 
 def folders() -> list[Path]:
     """Return the folders of all capabilities, but for the tools that the guide has every agent call."""
-    stay = {"__pycache__", "toolbox", "store"}
+    stay = {"__pycache__", "sandbox", "store", "toolbox"}
     return [it for it in CAPABILITIES.iterdir() if it.is_dir() and it.name not in stay]
 
 

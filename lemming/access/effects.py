@@ -10,9 +10,9 @@ from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import PermissionDenied
 from lemming.files.effects import FileEffect
+from lemming.files.quota import FolderSize
 from lemming.memory import decode_memory
 from lemming.org.config import Org
-from lemming.sandbox.quota import FolderSize
 
 
 def require_writable(agent: Agent, base: Path, settings: Org, effect: FileEffect, *, caller: str) -> None:

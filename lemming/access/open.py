@@ -21,11 +21,11 @@ from lemming.access.grants import NEVER_OPEN, Place, refuse_engines, resolve
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import ToolError
+from lemming.files import quota
 from lemming.files.effects import FileEffect
+from lemming.files.quota import FolderSize
 from lemming.files.refusals import looking, require_about_one_file
 from lemming.files.stamps import is_there, status_of
-from lemming.sandbox import quota
-from lemming.sandbox.quota import FolderSize
 
 Identity = tuple[int, int]
 Removed = Collection[str]

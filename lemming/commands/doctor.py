@@ -20,6 +20,7 @@ from lemming.base.clock import SystemClock
 from lemming.base.errors import LemmingError, NotAnOrg
 from lemming.base.version import __version__
 from lemming.capabilities.requests.waiting import said_of_waiting, waiting
+from lemming.capabilities.sandbox.run import sandbox_status
 from lemming.commands.options import AsJson, option
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
@@ -33,7 +34,6 @@ from lemming.llm.prices import price_of, shutdown_of
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import why_missing
-from lemming.sandbox.run import sandbox_status
 from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
 from lemming.timeline.repair.repair import find_repairs

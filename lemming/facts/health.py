@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 
 from lemming.agents import Survey
-from lemming.background.threads import fallen
 from lemming.base import paths
 from lemming.base.clock import SystemClock
+from lemming.capabilities.background.threads import fallen
 from lemming.llm.circuit import open_circuits
 from lemming.org.organisation import OrgPath
 from lemming.tick.not_done import NotDone, read_turns_not_done

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from lemming.agents import agent_folders
-from lemming.background.threads import keep_alive
 from lemming.base import paths
 from lemming.base.clock import timestamp
 from lemming.base.errors import DiskError, LemmingError
 from lemming.base.jsontext import JsonProblem, compact, parse, pretty
 from lemming.base.redaction import redact, redact_json
+from lemming.capabilities.background.threads import keep_alive
 from lemming.files import fs
 from lemming.journal.events import Event, TickEnds
 from lemming.journal.report import TickReport, TurnReport

@@ -13,11 +13,11 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from lemming.background.connections import BoundedHandler, BoundedServer
-from lemming.background.listening import answering, bound
 from lemming.base.errors import LemmingError, UsageError
 from lemming.base.jsontext import compact
 from lemming.base.redaction import redact_bytes, redact_json
+from lemming.capabilities.background.connections import BoundedHandler, BoundedServer
+from lemming.capabilities.background.listening import answering, bound
 from lemming.org.organisation import OrgPath
 
 HOST, PATH = "127.0.0.1", "/healthz"

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from lemming.background.threads import keep_alive
 from lemming.base.errors import ConfigError
+from lemming.capabilities.background.threads import keep_alive
 from lemming.journal.events import Event, Sleeping, TickBegins, TickEnds
 from lemming.logging_config import EngineLog
 from lemming.org.config import Config, Org, load_config

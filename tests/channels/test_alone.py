@@ -17,10 +17,10 @@ from callers import SECRET, TOKEN, Caller, served
 from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.agents import survey_agents
-from lemming.background.connections import most_connections
-from lemming.background.threads import keep_alive
 from lemming.base.clock import SystemClock
 from lemming.base.errors import DiskError, RequestRejected, Unavailable
+from lemming.capabilities.background.connections import most_connections
+from lemming.capabilities.background.threads import keep_alive
 from lemming.capabilities.channels.edge import edge
 from lemming.capabilities.channels.mail_text import (
     attachments_of,

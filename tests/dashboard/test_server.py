@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lemming.background.connections import most_connections
+from lemming.capabilities.background.connections import most_connections
 from lemming.dashboard.serving import page_of
 from lemming.messages import read_outbox_entries, send
 from lemming.testing import make_org, resume

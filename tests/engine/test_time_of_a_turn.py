@@ -81,6 +81,7 @@ def test_nobody_else_is_asked_then(base: Path) -> None:
 
 
 def test_a_correction_and_a_critic_have_no_more_time_than_the_turn(base: Path) -> None:
+    pytest.importorskip("lemming.capabilities.strategies.capability")
     timed(base / "corrected", {"step": 0, "reply": "no"}, SLOW, turn={"repairs": 3})
     assert turn_of(base / "corrected").status == "failed"
     assert asked_in_vain(base / "corrected") == [OVER]

@@ -15,11 +15,11 @@ from typing import IO, Any, cast
 
 import pytest
 
+from lemming.capabilities.sandbox import launcher as confine
+from lemming.capabilities.sandbox import seccomp
+from lemming.capabilities.sandbox.run import sandbox_status
 from lemming.org.blocks import ShellSettings
 from lemming.org.config import Org
-from lemming.sandbox import launcher as confine
-from lemming.sandbox import seccomp
-from lemming.sandbox.run import sandbox_status
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux"),
@@ -166,7 +166,7 @@ def test_where_nothing_else_keeps_signals_in_the_filter_does() -> None:
     """Before ABI 6 Landlock lets them through, and without namespaces every process is in sight."""
     code = f"""
 import os, signal
-from lemming.sandbox import kernel as walls
+from lemming.capabilities.sandbox import walls
 walls.gain_nothing()
 walls.enter_seccomp(walls.seccomp_program(also_metadata=True, also_signals=True))
 os.kill(0, 0)

@@ -11,9 +11,9 @@ import pytest
 from sandboxed import Sandbox, org_with, processes
 from tool_desk import Desk
 
+from lemming.capabilities.sandbox.run import sandbox_status
 from lemming.org.blocks import ShellSettings
 from lemming.org.config import Org
-from lemming.sandbox.run import sandbox_status
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 
@@ -45,15 +45,15 @@ def org_with_or_without(sandbox: str) -> Org:
 
 NO_LANDLOCK = """
 import ctypes, os, struct, sys
-from lemming.sandbox import seccomp
-from lemming.sandbox import kernel as walls
+from lemming.capabilities.sandbox import seccomp
+from lemming.capabilities.sandbox import walls
 step = lambda code, value, so=0, no=0: struct.pack("HBBI", code, so, no, value)
 walls.gain_nothing()
 if {without_landlock}:
     walls.enter_seccomp(step(0x20, 0) + step(0x15, 444, 0, 1) + step(6, 0x00050026) + step(6, 0x7FFF0000))
 walls.enter_seccomp(seccomp.program_for(os.uname().machine, also_metadata=False))
 from lemming.org.config import load_config
-from lemming.sandbox.run import sandbox_status
+from lemming.capabilities.sandbox.run import sandbox_status
 from lemming.tools import ToolRegistry
 print(sandbox_status(load_config({base!r}).org)[0])
 print(ToolRegistry.get("shell").execute("alpha", {base!r}, command="echo ran").output)

@@ -22,13 +22,10 @@ _LOOK_MS = 2000
 
 def main() -> None:
     """Run the program until it ends, says too much, or nobody listens any more."""
-    from lemming.sandbox import processes
+    from lemming.processes import children as processes
 
     engine, limit, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    if sys.platform == "linux":
-        from lemming.sandbox import kernel
-
-        kernel.adopt_orphans()
+    processes.adopt_orphans()
     wake = processes.wake_at_each_end()
     over = os.pipe()
     signal.signal(signal.SIGTERM, lambda *_: os.write(over[1], b"."))

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from lemming.background.connections import bounded_protocol
 from lemming.base.version import __version__
+from lemming.capabilities.background.connections import bounded_protocol
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

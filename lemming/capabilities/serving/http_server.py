@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from lemming.agents import survey_agents
-from lemming.background.connections import BoundedHandler, BoundedServer
-from lemming.background.listening import answering, bound
 from lemming.base.clock import Clock
 from lemming.base.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
 from lemming.base.jsontext import compact
 from lemming.base.redaction import redact_json
+from lemming.capabilities.background.connections import BoundedHandler, BoundedServer
+from lemming.capabilities.background.listening import answering, bound
 from lemming.capabilities.channels.between import Tell, make_channel
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.http import HttpChannel

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 from lemming.agents import survey_agents
-from lemming.background.threads import keep_alive
 from lemming.base.clock import Clock, SystemClock
 from lemming.base.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
+from lemming.capabilities.background.threads import keep_alive
 from lemming.capabilities.channels.between import Channels, Tell
 from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.http import HttpChannel, value_of

@@ -12,8 +12,8 @@ from lemming.base.errors import ToolError
 from lemming.base.paths import components, place_of
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
+from lemming.files.quota import FolderSize
 from lemming.org.config import Org
-from lemming.sandbox.quota import FolderSize
 from lemming.tools import EngineTool, Places, ToolClass, ToolContext, ToolResult
 
 Path = Annotated[str, about("A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")]

@@ -1,4 +1,4 @@
-"""`shell`: one command in the agent's workspace, confined by `lemming.sandbox.run`."""
+"""`shell`: one command in the agent's workspace, confined by `lemming.capabilities.sandbox.run`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class Shell(EngineTool):
         command: Annotated[str, about("The command line.", min_length=1)],
     ) -> ToolResult:
         """Run the command; the result starts with how it ended, and what it printed follows."""
-        from lemming.sandbox.run import run_confined  # slow to import, and most turns run no command
+        from lemming.capabilities.sandbox.run import (
+            run_confined,
+        )  # slow to import, and most turns run no command
 
         if "\0" in command or len(command.encode("utf-8", "replace")) > COMMAND_LIMIT_BYTES:
             raise ToolError(f"{self.name}: a command has no NUL and at most {COMMAND_LIMIT_BYTES} bytes")

@@ -16,8 +16,8 @@ from typing import IO, NamedTuple
 from lemming.base.errors import Unavailable, Unusable
 from lemming.base.redaction import excerpt
 from lemming.llm import calls
+from lemming.processes import keeper
 from lemming.providers import Backend, Message, Reply, Request
-from lemming.sandbox import keeper
 
 OUTPUT_LIMIT_BYTES = 1 << 20
 _STDERR_TAIL_BYTES = 4096

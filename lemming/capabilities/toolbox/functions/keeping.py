@@ -14,8 +14,8 @@ from lemming.base.errors import DiskError, LemmingError
 from lemming.base.redaction import redact_foreign
 from lemming.capabilities.toolbox.functions.body import Done
 from lemming.files.effects import FileEffect
+from lemming.files.quota import FolderSize
 from lemming.memory import memory_effect
-from lemming.sandbox.quota import FolderSize
 from lemming.tools import Tool, ToolResult
 from lemming.tools.context import ToolContext
 

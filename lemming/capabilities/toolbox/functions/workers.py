@@ -1,7 +1,7 @@
 """The processes that run an organisation's functions: each for one agent, a call at a time.
 
 A process is started at the first call, and again after one that was ended. A keeper is around each
-(`lemming.sandbox.keeper`): it ends the process, with all that it started, when the engine lets go or dies.
+(`lemming.processes.keeper`): it ends the process, with all that it started, when the engine lets go or dies.
 
 What a function leaves behind in its process, such as a thread, reaches no other agent's call, and no later
 answer of the same agent: each call has a number that its answer bears.
@@ -36,7 +36,7 @@ from lemming.capabilities.toolbox.functions.wire import (
 )
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
-from lemming.sandbox import keeper
+from lemming.processes import keeper
 from lemming.tools import Tool, ToolResult, interrupted
 from lemming.tools.context import CallEffects, ToolContext
 

@@ -76,7 +76,8 @@ def main() -> None:
 
 def carry_out(order: Order) -> Verdict:
     """Run the command to its end, or to a limit's, and end everything it started."""
-    from lemming.sandbox import processes, quota
+    from lemming.files import quota
+    from lemming.processes import children as processes
 
     wake = processes.wake_at_each_end()
     is_read_only = _prepare(order)
@@ -108,10 +109,10 @@ def _prepare(order: Order) -> bool:
     """Do what the launcher itself must do; return whether all but the workspace is read-only now."""
     if sys.platform != "linux":
         return False
-    from lemming.sandbox import kernel as walls
-    from lemming.sandbox import processes
+    from lemming.capabilities.sandbox import walls
+    from lemming.processes import children as processes
 
-    walls.adopt_orphans()
+    processes.adopt_orphans()
     if os.geteuid() == 0 and order.workspace is not None:
         owner = os.stat(order.workspace)
         if owner.st_uid != 0:
@@ -175,7 +176,7 @@ def _set_limit(kind: int, value: int) -> None:
 
 
 def _build_walls(order: Order, is_read_only: bool) -> None:
-    from lemming.sandbox import kernel as walls
+    from lemming.capabilities.sandbox import walls
 
     walls.die_with_parent()
     if order.mode == "bwrap":
@@ -200,7 +201,7 @@ def _describe(order: Order, is_read_only: bool) -> str:
         return "no walls"
     if order.mode == "bwrap":
         return "bubblewrap and seccomp"
-    from lemming.sandbox import kernel as walls
+    from lemming.capabilities.sandbox import walls
 
     abi = walls.landlock_abi()
     refused = "chmod, chown and utime" if abi >= walls.ABI_OF_SIGNALS else "chmod, chown, utime and kill"
@@ -213,7 +214,7 @@ def _describe(order: Order, is_read_only: bool) -> str:
 
 def _watch(child: int, wake: int, order: Order) -> tuple[Ended, int]:
     """Wait for the command's end, the deadline, a limit, or the end of whoever ordered it."""
-    from lemming.sandbox import processes
+    from lemming.processes import children as processes
 
     began = time.monotonic()
     deadline, next_count, next_look = began + order.timeout_s, *(2 * [began + _LOOK_EVERY_S])
@@ -254,7 +255,7 @@ def _next_count_after(began: float) -> float:
 
 
 def _are_too_many() -> bool:
-    from lemming.sandbox import processes
+    from lemming.processes import children as processes
 
     return sum(process.threads for process in processes.descendants()) > PROCESS_LIMIT
 
@@ -264,7 +265,8 @@ def _limit_reached(order: Order) -> Ended | None:
 
     To tell the memory of many takes seconds, in which they can double: they are counted meanwhile.
     """
-    from lemming.sandbox import processes, quota
+    from lemming.files import quota
+    from lemming.processes import children as processes
 
     found = processes.descendants()
     if sum(process.memory_bytes for process in found) > order.max_memory_bytes:
@@ -287,5 +289,6 @@ def _limit_reached(order: Order) -> Ended | None:
 
 if __name__ == "__main__":
     # At the end, so that nothing installed beside the package can pose as the standard library.
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path.append(os.path.dirname(package))
     main()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from lemming.background.connections import BoundedServer
-from lemming.background.threads import keep_alive
 from lemming.base.errors import UsageError
+from lemming.capabilities.background.connections import BoundedServer
+from lemming.capabilities.background.threads import keep_alive
 from lemming.org.organisation import OrgPath
 
 Server = TypeVar("Server", bound=BoundedServer)

@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import IO, cast
 
 from lemming.base.errors import PermissionDenied, ToolError
-from lemming.files import fs
+from lemming.capabilities.sandbox import launcher as confine
+from lemming.capabilities.sandbox.launcher import Mode, Order, Verdict
+from lemming.files import fs, quota
+from lemming.files.quota import FolderSize
 from lemming.files.refusals import looking
 from lemming.org.blocks import ShellSettings
 from lemming.org.config import Org
-from lemming.sandbox import launcher as confine
-from lemming.sandbox import quota
-from lemming.sandbox.launcher import Mode, Order, Verdict
-from lemming.sandbox.quota import FolderSize
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NO_SANDBOX = (
@@ -132,7 +131,7 @@ def _bubblewrap() -> str | None:
 
 
 def _refuse_readable_org(base: Path) -> None:
-    from lemming.sandbox.kernel import SYSTEM_FOLDERS
+    from lemming.capabilities.sandbox.walls import SYSTEM_FOLDERS
 
     for folder in SYSTEM_FOLDERS:
         if base.resolve().is_relative_to(Path(folder).resolve()):
@@ -177,7 +176,7 @@ def _order(mode: Mode, command: str, workspace: str | None, settings: ShellSetti
 
 
 def _bubblewrap_argv(workspace: str | None) -> list[str]:
-    from lemming.sandbox.kernel import SYSTEM_FILES, SYSTEM_FOLDERS
+    from lemming.capabilities.sandbox.walls import SYSTEM_FILES, SYSTEM_FOLDERS
 
     argv = [_bubblewrap() or "bwrap", *_BUBBLEWRAP, "--seccomp", str(confine.SECCOMP_DESCRIPTOR)]
     for folder in SYSTEM_FOLDERS:

@@ -28,6 +28,17 @@ class Process(NamedTuple):
     memory_bytes: int
 
 
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends (`PR_SET_CHILD_SUBREAPER`), on Linux."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    if ctypes.CDLL(None, use_errno=True).prctl(36, *map(ctypes.c_ulong, (1, 0, 0, 0))) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl PR_SET_CHILD_SUBREAPER: {os.strerror(number)}")
+
+
 def wake_at_each_end() -> int:
     """Return a descriptor that becomes readable when a child ends."""
     wake, alarm = os.pipe()

@@ -18,15 +18,12 @@ from typing import NoReturn
 
 def main() -> None:
     """Run the program until it ends or the engine lets go, then end everything below."""
-    from lemming.sandbox import processes
+    from lemming.processes import children as processes
 
     control, report, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     for descriptor in (control, report):
         os.set_inheritable(descriptor, False)
-    if sys.platform == "linux":
-        from lemming.sandbox import kernel as walls
-
-        walls.adopt_orphans()
+    processes.adopt_orphans()
     wake = processes.wake_at_each_end()
     child = os.fork()
     if child == 0:
@@ -54,7 +51,7 @@ def _become(argv: list[str], report: int) -> NoReturn:
 
 def _wait(child: int, control: int, wake: int) -> int | None:
     """Return the status of the program, or None when the engine let go first."""
-    from lemming.sandbox import processes
+    from lemming.processes import children as processes
 
     poll = select.poll()
     poll.register(control, select.POLLIN)

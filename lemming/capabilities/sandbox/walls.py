@@ -12,7 +12,7 @@ import os
 import struct
 from typing import Any
 
-from lemming.sandbox.seccomp import program_for
+from lemming.capabilities.sandbox.seccomp import program_for
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = (
@@ -46,11 +46,6 @@ def _prctl(what: str, option: int, *arguments: Any) -> int:
 
 
 # --- one process -------------------------------------------------------------------------------
-
-
-def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends (`PR_SET_CHILD_SUBREAPER`)."""
-    _prctl("PR_SET_CHILD_SUBREAPER", 36, 1)
 
 
 def die_with_parent() -> None:
