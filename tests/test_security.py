@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.facts.stranger_checks import problems_of_strangers
+from lemming.capabilities.gates.strangers import problems_of_strangers
 from lemming.org.config import load_config
 from lemming.testing import make_org, resume
 

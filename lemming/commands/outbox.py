@@ -11,8 +11,8 @@ from lemming.commands.entries import show_entries, show_entries_as_json
 from lemming.commands.options import AgentName, AsJson, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, tell
-from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import read_outbox_entries
+from lemming.timeline.outbox_problems import outbox_problems
 
 
 def outbox(

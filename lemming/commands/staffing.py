@@ -17,8 +17,8 @@ from lemming.commands.screen import show, show_json, tell
 from lemming.files import fs
 from lemming.history.rewind import place_aside
 from lemming.org.organisation import OrgPath
+from lemming.service.unfinished_rename import rename_begun, require_no_rename
 from lemming.tick.counter import load_tick
-from lemming.tick.rename_begun import rename_begun, require_no_rename
 from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import creator_replaced, rename
 

@@ -16,7 +16,6 @@ from lemming.commands.trust import load_settings
 from lemming.facts.capabilities import capability_problems_of_org
 from lemming.facts.case_checks import problems_of_cases
 from lemming.facts.checks import Opened, problems_of_agents, problems_of_config, share_of_each
-from lemming.facts.stranger_checks import problems_of_strangers
 from lemming.facts.structure_checks import problems_of_structure
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
@@ -80,7 +79,6 @@ def problems_in(base: OrgPath, agent: str | None = None, opened: Opened | None =
     if agent is None:
         found += problems_of_cases(base)
     if config:
-        found += problems_of_strangers(base, config, agent)
         found += capability_problems_of_org(base, config, agent) if agent else []
         found += problems_of_structure(base, config, agent)
     return found

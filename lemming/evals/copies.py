@@ -14,7 +14,7 @@ from lemming.facts.cases import HERE, Case, case_file
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.history.copy_org import keep_within
-from lemming.journal.copy import copy_journals
+from lemming.history.journals import copy_journals
 from lemming.journal.file import journal_ticks
 from lemming.org.config import MODELS_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath

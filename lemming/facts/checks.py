@@ -33,7 +33,6 @@ from lemming.facts.model_checks import READ_VALUES, fallbacks_that_help_nobody
 from lemming.facts.readiness import seen_on_the_way
 from lemming.files import fs
 from lemming.mail.misplaced import about_ticks_to_come
-from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.memory import read_memories
 from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
 from lemming.org.organisation import OrgPath
@@ -46,6 +45,7 @@ from lemming.tick.plan import takes_turns, why_no_tools
 from lemming.tick.retention import longest_kept
 from lemming.tick.soundness.judged import judged
 from lemming.tick.soundness.readers import readers_of, readers_of_turn
+from lemming.timeline.outbox_problems import outbox_problems, problems_in
 from lemming.tools import toolset_of, why_no_server
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5

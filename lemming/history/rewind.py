@@ -12,9 +12,9 @@ from typing import Any
 
 from lemming.base import paths
 from lemming.files import fs
+from lemming.history.journals import set_journals_aside
 from lemming.history.read import NOW, Changes, History, State
 from lemming.history.recorder import Recorder
-from lemming.journal.copy import set_journals_aside
 from lemming.journal.file import journal_ticks
 from lemming.tick.counter import load_tick, persist_tick
 from lemming.tick.runtime import Runtime

@@ -13,8 +13,8 @@ from lemming.base.errors import LemmingError, NotTrusted
 from lemming.journal.events import Observer
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation
+from lemming.service.unfinished_rename import require_no_rename
 from lemming.tick.counter import load_tick
-from lemming.tick.rename_begun import require_no_rename
 from lemming.tick.runtime import Runtime, open_org
 
 

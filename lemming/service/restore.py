@@ -18,10 +18,10 @@ from lemming.agents import survey_agents
 from lemming.base.errors import CorruptState, DiskError, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
-from lemming.files.whole import put_whole
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation
 from lemming.service.archive import LEFT_OUT, MANIFEST, Manifest, Root, damaged, read_manifest
+from lemming.service.whole_folder import put_whole
 from lemming.tick.counter import load_tick
 
 NOTHING_DONE = "nothing was put in place"

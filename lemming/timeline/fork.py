@@ -13,10 +13,10 @@ from lemming.base.errors import Problem, UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
 from lemming.files import fs
 from lemming.files.unknown import unknown_keys
-from lemming.files.whole import put_whole, require_free
+from lemming.history.journals import copy_journals
 from lemming.history.read import State
-from lemming.journal.copy import copy_journals
 from lemming.org.config import KINDS
+from lemming.service.whole_folder import put_whole, require_free
 from lemming.tick.counter import persist_tick
 from lemming.timeline.unkept import PastStates
 

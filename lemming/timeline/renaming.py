@@ -20,7 +20,7 @@ from lemming.messages import EntryName, decode_entry, list_outbox, names_in
 from lemming.org.config import CREDITS_FILE, ORG_FILE
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import capabilities_here
-from lemming.tick.rename_begun import begin_rename, end_rename
+from lemming.service.unfinished_rename import begin_rename, end_rename
 
 LIMIT_BYTES = 1 << 20
 LOG_LIMIT_BYTES = 1 << 30

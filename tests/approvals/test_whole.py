@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 from leave_org import edit, finished, lemming, make, requests, tick
 
-from lemming.access.binding import SHOWN_FILES
 from lemming.base.unseen import notes_on
+from lemming.capabilities.approvals.binding import SHOWN_FILES
 from lemming.capabilities.approvals.waiting import LOOK_CLOSELY, said_of_call
 from lemming.tools import Tool, ToolRegistry, ToolResult
 

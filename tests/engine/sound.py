@@ -8,8 +8,8 @@ from typing import Any
 from lemming.agents import agent_folders
 from lemming.base.jsontext import parse
 from lemming.engine import load_tick
-from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import entry_id, read_outbox_entries
+from lemming.timeline.outbox_problems import outbox_problems
 
 NOON = "2026-01-01T00:00:00.000Z"
 

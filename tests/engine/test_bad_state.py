@@ -15,9 +15,9 @@ from lemming.base.errors import ConfigError, CorruptState, DiskError, LemmingErr
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
 from lemming.journal.report import TickReport
-from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.timeline.outbox_problems import outbox_problems
 from lemming.timeline.verify.files import verify
 
 

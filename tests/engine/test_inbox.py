@@ -12,9 +12,9 @@ from lemming.base.jsontext import compact, parse, pretty
 from lemming.engine import load_tick, run_once
 from lemming.journal.events import ProblemFound
 from lemming.journal.ledger import read_state
-from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import OutboxEntry, collect_readable_outboxes, send, write_outbox_entry
 from lemming.testing import journal_lines, make_org, resume, say
+from lemming.timeline.outbox_problems import outbox_problems
 
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "quiet"}
 

@@ -19,11 +19,11 @@ from lemming.base.clock import FrozenClock
 from lemming.base.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.engine import load_tick, run_once, ticks
 from lemming.files import fs
-from lemming.files.whole import STAGINGS
 from lemming.org.organisation import Organisation
 from lemming.service.archive import MANIFEST
 from lemming.service.backup import Backup, back_up
 from lemming.service.restore import restore
+from lemming.service.whole_folder import STAGINGS
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 from lemming.timeline.replay.replay import replay

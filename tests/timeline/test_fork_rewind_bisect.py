@@ -12,9 +12,9 @@ from lemming.base.errors import UsageError
 from lemming.engine import load_tick, run_once
 from lemming.files import fs
 from lemming.history.bisect import Trial, bisect
+from lemming.history.journals import copy_journals, set_journals_aside
 from lemming.history.read import History
 from lemming.history.rewind import Rewind, rewind
-from lemming.journal.copy import copy_journals, set_journals_aside
 from lemming.journal.file import Journal, journal_ticks
 from lemming.journal.records import TickCommitted
 from lemming.journal.sealing import seal_old_journals

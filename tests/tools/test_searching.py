@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.access.below import FILES_LIMIT
+from lemming.capabilities.toolbox.files_below import FILES_LIMIT
 
 TOOLS = ["file_search", "search", "file_write"]
 HANDBOOK = """# Handbook

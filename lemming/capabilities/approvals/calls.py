@@ -12,15 +12,15 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from lemming.access.binding import binds_of, changed
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
+from lemming.capabilities.approvals.binding import binds_of, changed
 from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too_many
+from lemming.capabilities.gates.people import whom_to_ask
 from lemming.files import fs
 from lemming.files.effects import FileEffect
 from lemming.journal.records import ToolFinished
-from lemming.mail.people import whom_to_ask
 from lemming.messages import ENTRY_LIMIT_BYTES
 from lemming.tools import Tool, ToolContext, ToolResult
 from lemming.turn.opening import Surroundings

@@ -13,6 +13,7 @@ from lemming.capabilities.approvals.review import Review, review_of
 from lemming.capabilities.approvals.waiting import NAME, SPEND, decision_in, require_waiting
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import rules_at
+from lemming.capabilities.gates.people import whom_to_ask
 from lemming.capabilities.requests.view import RequestView
 from lemming.files.documents import value_of
 from lemming.files.fields import Json
@@ -21,7 +22,6 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.mail.held import Ends, EntriesOf, Read
 from lemming.mail.kept import CallNote, WaitingForPerson
-from lemming.mail.people import whom_to_ask
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry

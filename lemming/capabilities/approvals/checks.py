@@ -9,7 +9,7 @@ from lemming.base import paths
 from lemming.base.errors import Problem
 from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
-from lemming.mail.people import whom_to_ask
+from lemming.capabilities.gates.people import whom_to_ask
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.plan import people_in, takes_turns

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from lemming import messages
-from lemming.access.binding import FILE_ARGUMENTS, binds_of
 from lemming.access.grants import Access, resolve
 from lemming.agents import load_agent
 from lemming.base.errors import ToolError, UsageError
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse
+from lemming.capabilities.approvals.binding import FILE_ARGUMENTS, binds_of
 from lemming.capabilities.approvals.screens import waiting_calls
 from lemming.capabilities.approvals.waiting import Word
 from lemming.capabilities.requests.entries import answerer, require_open, write_payload

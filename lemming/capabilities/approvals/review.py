@@ -16,9 +16,9 @@ from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.limit import AMOUNTS
 from lemming.capabilities.gates.look import rules_at
+from lemming.capabilities.gates.people import whom_to_ask
 from lemming.capabilities.gates.shown import InGates, in_gates
 from lemming.journal.begun import Asked
-from lemming.mail.people import whom_to_ask
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry
 from lemming.turn.opening import Surroundings

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lemming.access.named import as_opened, opened_in_gate, places_among
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.contract import ToolCall
@@ -16,6 +15,7 @@ from lemming.base.errors import LemmingError, ToolError
 from lemming.base.redaction import redact_foreign
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.checks import asking
+from lemming.capabilities.gates.file_arguments import as_opened, opened_in_gate, places_among
 from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Check, Facts, Looked, look, nobody_judged, rules_at

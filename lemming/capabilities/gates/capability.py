@@ -109,10 +109,12 @@ class Gates(Capability):
             yield from programs_at_gates(org.base, agent)
 
     def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
-        """Yield a warning for each gate that does nothing."""
+        """Yield a warning for each gate that does nothing, and for each agent that none keeps from acting."""
         from lemming.capabilities.gates.idle import problems_of_gates
+        from lemming.capabilities.gates.strangers import problems_of_strangers
 
         yield from problems_of_gates(base, config, only)
+        yield from problems_of_strangers(base, config, only)
 
 
 class GatesPreparation(Preparation):

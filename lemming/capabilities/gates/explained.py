@@ -15,8 +15,8 @@ from lemming.capabilities.gates.calls import CallGates, heard_by
 from lemming.capabilities.gates.gate import SETTLES, Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Facts, look
+from lemming.capabilities.gates.people import whom_to_ask
 from lemming.journal.verdicts import Then
-from lemming.mail.people import whom_to_ask
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.tick.counter import load_tick

@@ -10,9 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lemming.access.named import as_written, is_any_absolute, places_among, written_in_gate
 from lemming.agents import Agent
 from lemming.base.contract import ToolCall
+from lemming.capabilities.gates.file_arguments import (
+    as_written,
+    is_any_absolute,
+    places_among,
+    written_in_gate,
+)
 from lemming.capabilities.gates.foresee import may_hold
 from lemming.capabilities.gates.gate import GATES, Gate, Rule
 from lemming.capabilities.gates.look import AskingStopped, look

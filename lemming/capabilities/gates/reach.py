@@ -15,13 +15,13 @@ from lemming.base.errors import ConfigError
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.keys import rules_for
+from lemming.capabilities.gates.readers import Telling
 from lemming.journal.verdicts import At
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import why_missing
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import channels_in, people_in, takes_turns, why_no_tools
-from lemming.tick.telling import Telling
 from lemming.tools import ANYWHERE, EngineTool, Tool, server_sources
 from lemming.tools.toolset import ServerSource, Toolset
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from lemming.access.below import Texts
 from lemming.base.errors import ToolError
 from lemming.base.patterns import NoExpression
 from lemming.base.patterns.of_schemas import schema_pattern
 from lemming.capabilities.toolbox.files import ReadsFiles
+from lemming.capabilities.toolbox.files_below import Texts
 from lemming.files.fitting import about
 from lemming.tools import ToolContext, ToolResult
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
-from lemming.access.below import Texts
 from lemming.base.errors import ToolError
 from lemming.capabilities.toolbox.files import ReadsFiles
+from lemming.capabilities.toolbox.files_below import Texts
 from lemming.files.fitting import about
 from lemming.tools import ToolContext, ToolResult
 

@@ -21,19 +21,19 @@ from lemming.base.jsontext import parse
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.temporary import is_left_over, is_temporary
+from lemming.history.journals import set_journals_aside
 from lemming.history.rewind import place_aside
-from lemming.journal.copy import set_journals_aside
 from lemming.journal.file import is_committed, journal_ticks, last_record, read_journal
 from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
 from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnStarted
-from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import list_outbox
 from lemming.org.organisation import OrgPath
+from lemming.service.unfinished_rename import rename_begun, said_of_rename
 from lemming.tick.counter import load_tick, persist_tick, tick_by_journals
 from lemming.tick.next_tick import find_next_tick
-from lemming.tick.rename_begun import rename_begun, said_of_rename
 from lemming.tick.runtime import Runtime
+from lemming.timeline.outbox_problems import outbox_problems
 from lemming.timeline.renaming import rename
 from lemming.timeline.repair.unknown import UnknownCall, find_unknown_calls
 from lemming.timeline.verify.lost import LastWrites, LostFile

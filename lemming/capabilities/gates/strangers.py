@@ -6,21 +6,19 @@ What a model reads may be instructions, and it must be taken to follow them: `do
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import Problem
 from lemming.base.patterns import is_among
+from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.keys import gates_in
+from lemming.capabilities.gates.readers import Telling, Tells
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import is_channel
 from lemming.tick.plan import takes_turns
-from lemming.tick.telling import Telling, Tells
 from lemming.tools import Tool, toolset_of
-
-if TYPE_CHECKING:
-    from lemming.capabilities.gates.gate import Gate
 
 FROM_OUTSIDE = ("mcp.*", "http_*")
 """The tools that bring words of strangers where nothing else is said."""
@@ -118,7 +116,7 @@ def _acts(tool: Tool) -> bool:
 
 
 def _is_gated(tool: Tool, agent: Agent, config: Config) -> bool:
-    for gate in (it for said in (config.org, agent) for it in said.further.get("gates", ())):
+    for gate in (*gates_in(config.org), *gates_in(agent)):
         if gate.at == "call" and gate.concerns_tool(tool.name, tool.tool_class):
             if gate.then in ("ask", "block", "stop") and gate.finding in _LOOKS_AT_ALL:
                 return True
