@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from lemming.commands.options import option
 from lemming.commands.stopping import stop_on_signals
-from lemming.journal.file import JournalContents
 from lemming.org.organisation import Organisation
 from lemming.telemetry.readings import from_now_on, readings
 from lemming.timeline import TickSpan, journals_of, span_of
+
+if TYPE_CHECKING:
+    from lemming.journal.file import JournalContents
 
 Ticks = Annotated[str | None, option("--ticks TICKS", "One tick (7), or several: 3..9, 3.., ..9.")]
 Follow = Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,15 +12,8 @@ from lemming.commands.options import AgentName, AsJson, option
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import tell
 from lemming.commands.trust import load_settings
-from lemming.facts.preview import preview_tick
-from lemming.journal.ledger import AgentState, amend_state, read_state
-from lemming.journal.read_mark import ReadMark
-from lemming.mail.inbox import Inbox, assemble
-from lemming.messages import OutboxEntry
-from lemming.org.organisation import OrgPath
+from lemming.facts.messages import Messages, inbox_of, note_read
 from lemming.tick.plan import is_for_a_person
-
-A_PERSONS_CHARS = 1 << 30  # a screen has room
 
 
 def inbox(
@@ -40,45 +32,28 @@ def inbox(
     not with --json or --peek.
     """
     base = find_org(ctx)
-    agent = find_agent(base, name)
-    preview = preview_tick(base, load_settings(base))
-    org, state = preview.snapshot.config.org, read_state(base, name)
-    view = preview.snapshot.mail.view(agent, state.read)
-    is_person = is_for_a_person(agent, preview.snapshot.config)
-    limit = number if is_person else org.inbox_limit
-    box = assemble(view, limit=limit, chars=A_PERSONS_CHARS if is_person else org.inbox_chars)
-    entries = [*box.unread, *box.known][:number]
-    _show(entries, {entry.file for entry in box.unread}, as_json=as_json)
+    agent, config = find_agent(base, name), load_settings(base)
+    is_person, found = is_for_a_person(agent, config), inbox_of(base, agent, config, number)
+    if as_json:
+        show_entries_as_json(found.entries, unread=found.unread)
+    elif found.entries:
+        show_entries(found.entries, unread=found.unread, with_author=True)
+    else:
+        tell("nothing to read")
     if not as_json:
-        _tell_rest(base, box, shown=len(entries), is_person=is_person)
+        _tell_rest(found, is_person=is_person)
     if not is_person:
         if peek or all_read:
             raise UsageError(f"{name} is no person", hint="its own turns tell what it has read")
     elif all_read or not (peek or as_json):
-        _mark_read(base, name, state, view.mark_after((), (), is_all=True) if all_read else box.mark)
+        note_read(base, name, found.mark_of_all if all_read else found.mark)
 
 
-def _mark_read(base: OrgPath, name: str, state: AgentState, mark: ReadMark) -> None:
-    """Note in a person's ledger what they have read; no turn of theirs ever will."""
-    if mark != state.read:
-        amend_state(base, name, replace(state, read=mark), sync=False)
-
-
-def _show(entries: list[OutboxEntry], unread: set[str] | None, *, as_json: bool) -> None:
-    if as_json:
-        show_entries_as_json(entries, unread=unread)
-    elif entries:
-        show_entries(entries, unread=unread or (), with_author=True)
-    else:
-        tell("nothing to read")
-
-
-def _tell_rest(base: OrgPath, box: Inbox, *, shown: int, is_person: bool) -> None:
-    more = len(box.unread) + len(box.known) - shown
-    if more > 0:
-        tell(f"{more} more with a larger -n", style="dim")
-    if box.waiting:
+def _tell_rest(found: Messages, *, is_person: bool) -> None:
+    if found.more:
+        tell(f"{found.more} more with a larger -n", style="dim")
+    if found.waiting:
         rest = "are unread: look again" if is_person else "do not fit and wait for the turn after"
-        tell(f"{box.waiting} more new entries {rest}", style="dim")
-    for problem in box.problems:
+        tell(f"{found.waiting} more new entries {rest}", style="dim")
+    for problem in found.problems:
         tell(f"ignored: {problem}", style="yellow")

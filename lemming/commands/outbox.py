@@ -11,8 +11,7 @@ from lemming.commands.entries import show_entries, show_entries_as_json
 from lemming.commands.options import AgentName, AsJson, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, tell
-from lemming.messages import read_outbox_entries
-from lemming.timeline.outbox_problems import outbox_problems
+from lemming.facts.messages import outbox_of
 
 
 def outbox(
@@ -31,14 +30,13 @@ def outbox(
     """
     base = find_org(ctx)
     require_folder(base, name)
-    entries = read_outbox_entries(base, name, None if kind else number)
-    entries = [entry for entry in entries if kind in (None, entry.kind)][-number:]
+    found = outbox_of(base, name, number, kind, with_problems=not as_json)
     if as_json:
-        show_entries_as_json(entries)
+        show_entries_as_json(found.entries)
         return
-    if entries:
-        show_entries(entries, with_author=False)
+    if found.entries:
+        show_entries(found.entries, with_author=False)
     else:
         tell("nothing written yet")
-    if problems := outbox_problems(base, name):
-        tell(f"{counted(len(problems), 'file')} ignored; `lemming validate {name}` says why", style="yellow")
+    if count := len(found.problems):
+        tell(f"{counted(count, 'file')} ignored; `lemming validate {name}` says why", style="yellow")

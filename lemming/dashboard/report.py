@@ -16,10 +16,9 @@ from lemming.dashboard.summary import summary_of
 from lemming.facts.views import view
 from lemming.facts.views.agent import workspace_text
 from lemming.facts.views.tick import ROWS_SHOWN, recorded, whole_turn
-from lemming.journal.file import journal_ticks
 from lemming.messages import entry_id
 from lemming.org.organisation import Organisation
-from lemming.timeline import parse_ticks
+from lemming.timeline import journals_of, parse_ticks
 
 Json = dict[str, Any]
 
@@ -56,7 +55,7 @@ def write_report(
     Raises `UsageError` for a folder in which there is something else, and for ticks that nothing tells of.
     """
     place = place_for(org.base, given)
-    known = journal_ticks(org)
+    known = journals_of(org, None)
     chosen = (parse_ticks(ticks, known) if ticks else known[-TICKS:])[-MOST_TICKS:]
     gathering = _Gathering(org, Shelf(place), chosen, known, progress)
     gathering.all()

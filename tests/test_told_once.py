@@ -1,0 +1,54 @@
+"""Facts are worked out in their rooms: no screen reads journals, ledgers or outboxes for itself."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import lemming
+
+PACKAGE = Path(lemming.__file__).parent
+SCREENS = ("commands", "dashboard")
+READERS = frozenset(
+    {
+        *(f"lemming.journal.{it}" for it in ("file", "ledger", "spent", "sealing")),
+        *(f"lemming.mail.{it}" for it in ("inbox", "index", "misplaced", "outbox_problems", "visibility")),
+        *(f"lemming.mail.{it}" for it in ("request_entries", "kept_requests")),
+    }
+)
+ACT = {
+    "commands/chaos.py": "kills an engine, and looks whether the tick that it killed was over",
+    "commands/doctor.py": "looks for damage in the files themselves",
+    "commands/tools.py": "charges an agent for a call that a person has it make",
+    "commands/verify.py": "is about the journals themselves",
+}
+"""Screens that read because of what they do, and not for something to show."""
+
+
+def modules_of(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [node.module, *(f"{node.module}.{it.name}" for it in node.names)]
+    return [it.name for it in node.names] if isinstance(node, ast.Import) else []
+
+
+def read_by(file: Path) -> set[str]:
+    """Return which of the readers a module imports, but for types alone."""
+    tree = ast.parse(file.read_text("utf-8"))
+    typing = [
+        each
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for each in ast.walk(node)
+    ]
+    statements = [it for it in ast.walk(tree) if isinstance(it, ast.stmt) and it not in typing]
+    return {module for it in statements for module in modules_of(it) if module in READERS}
+
+
+def test_no_screen_reads_what_facts_are_made_of() -> None:
+    found = {
+        file.relative_to(PACKAGE).as_posix(): read
+        for screen in SCREENS
+        for file in (PACKAGE / screen).rglob("*.py")
+        if (read := read_by(file))
+    }
+    assert found.keys() == ACT.keys()
