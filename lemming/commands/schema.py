@@ -11,7 +11,7 @@ from lemming.facts.schemas import schema_of
 
 FormatName = Literal[
     "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",
-    "tick", "plan", "eval", "turn", "journal",
+    "tick", "plan", "eval", "turn", "journal", "shown",
 ]  # fmt: skip
 
 
@@ -22,7 +22,8 @@ def schema(
     """Print the JSON Schema of a file format.
 
     FORMAT is one of resume, outbox, memory, store, models, org, credits, calendar, mcp, mcp_lock, tick, plan,
-    eval, turn (a reply) and journal (one line of it). With --json it is on one line.
+    eval, turn (a reply), journal (one line of it) and shown (a line that commands which look print with
+    --json). With --json it is on one line.
 
     \b
     Example:

@@ -26,7 +26,6 @@ from lemming.commands.screen import (
 )
 from lemming.facts.health import Trouble
 from lemming.facts.standing import Line, Standing, standing_of
-from lemming.journal.ledger import AgentState
 from lemming.org.config import Config
 from lemming.tick.plan import said_of_pause
 
@@ -123,8 +122,9 @@ def _next(line: Line) -> str:
     return said_until(parse_timestamp(line.next_at), SystemClock().now())
 
 
-def _last(state: AgentState) -> str:
+def _last(line: Line) -> str:
     """Return how the latest turn ended, and in which tick."""
+    state = line.state
     how = f", {state.end.replace('_', ' ')}" if state.end not in ("", "waits") else ""
     return f"{state.status}{how} ({state.tick})" if state.status else "-"
 
@@ -143,7 +143,7 @@ def _row(line: Line, *, is_in_trouble: bool) -> list[str]:
         line.agent,
         line.model or "-",
         _next(line),
-        _last(state),
+        _last(line),
         f"{state.turns}" + (f" ({state.failed} failed)" if state.failed else ""),
         f"{state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
         in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls),

@@ -152,6 +152,12 @@ def _journal() -> Schema:
     return {"description": "One line of a journal.", "oneOf": records}
 
 
+def _shown() -> Schema:
+    from lemming.facts.shown import shown  # with it come the capabilities that have something to show
+
+    return shown()
+
+
 def _record(kind: type[Record], fields: Schema) -> Schema:
     check = {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "Chained to the line before."}
     about = str(kind.__doc__).partition("\n")[0]
@@ -206,6 +212,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "eval": ("evals/<name>/case.json", _eval),
     "turn": ("A model's reply", _turn),
     "journal": ("logs/ticks/<tick>.jsonl", _journal),
+    "shown": ("What a command that looks prints with --json", _shown),
 }
 """The formats by name: the file each is for, and what makes its schema."""
 

@@ -1,0 +1,70 @@
+"""What commands that look print with `--json` is in one schema, which is made from the types of the facts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from terminal import Lemming
+
+from lemming.engine import run_once
+from lemming.facts.schemas import schema_of
+from lemming.facts.shown import SHOWN
+from lemming.memory import save_memory
+from lemming.messages import send
+from lemming.testing import make_org, resume, say
+
+ASKS = {"kind": "request", "payload": {"text": "may I?", "target": "human", "deadline": 9}, "tags": ["x"]}
+LOOKING = (
+    "status", "agents list", "agents show ada", "credits show", "waiting", "requests", "cost", "plan",
+    "cost --by model", "cost --by request", "cost --by tick", "cost --by day", "plan --why ada bob", "tick",
+    "plan --ticks 3", "plan --until 2d", "tick 1 --prompts", "outbox ada", "inbox human", "inbox bob",
+    "memory list ada", "channels", "calendar", "findings", "graph", "metrics", "history",
+)  # fmt: skip
+
+
+@pytest.fixture
+def lively(base: Path, lemming: Lemming) -> Lemming:
+    """A `lemming` in an organisation in which there is something of everything to show."""
+    script = [
+        {"agent": "ada", "tick": 1, "reply": {**say("hello"), "outbox_entries": [ASKS]}},
+        {"agent": "bob", "reply": "no"},
+        {"reply": say("hi", memory_updates=[{"key": "k", "value": [1]}])},
+    ]
+    door = {"provider": "folder", "options": {"folder": "post"}}
+    models = {"human": {"provider": "human"}, "clock": {"provider": "clock"}, "door": door}
+    make_org(
+        base,
+        resume("ada", credits={"max_credits": 9}, permissions={"read_outboxes": ["human", "clock"]}),
+        resume("bob", turn={"repairs": 0}, permissions={"read_outboxes": ["ada"]}),
+        resume("human", model={"key": "human"}, permissions={"read_outboxes": ["ada"]}),
+        resume("clock", model={"key": "clock"}),
+        resume("post", model={"key": "door"}),
+        script=script,
+        models=models,
+        org={"history": "git", "timezone": "Europe/Berlin"},
+    )
+    jobs = {"jobs": {"daily": {"agent": "ada", "text": "how is it?", "cron": "0 9 * * *"}}}
+    (base / "config/calendar.json").write_text(json.dumps(jobs))
+    (base / "agents/broken").mkdir()
+    (base / "agents/broken/resume.json").write_text("{")
+    save_memory(base, "ada", "seen", {"n": 1})
+    payload = {"text": "what?", "target": "ada"}
+    send(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="2026-01-01T00:00:00Z")
+    for _ in range(4):
+        run_once(base)
+    return lemming
+
+
+def test_every_object_is_as_the_schema_says(lively: Lemming) -> None:
+    forms = {it["properties"]["type"]["const"]: it for it in schema_of("shown")["oneOf"]}
+    wrong, kinds = list[str](), set[str]()
+    for words in LOOKING:
+        for plain in lively(*words.split(), "--json").objects:
+            kinds.add(kind := plain["type"])
+            found = Draft202012Validator(forms[kind]).iter_errors(plain)
+            wrong += [f"{words}: {it.json_path} {it.message}" for it in found]
+    assert wrong == []
+    assert kinds == SHOWN.keys()
