@@ -15,6 +15,8 @@ from lemming.capabilities.requests.view import RequestView
 from lemming.commands.options import AsJson, AsPerson, RequestId, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
+from lemming.commands.typed import text_typed
+from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import missing_for_command
@@ -48,15 +50,13 @@ def answer(
     base = find_org(ctx)
     now, request, decides = _meant(base, reference)
     if decides and not field:
-        said = sys.stdin.read().rstrip("\n") if text == ["-"] else " ".join(text or ())
         from lemming.capabilities.approvals.deciding import decide
 
-        entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=said)
+        entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=text_typed(text))
         _tell(entry, as_json)
         return
     author = answerer(now, request, person)  # before anything is asked
-    said = " ".join(text or ())
-    said = sys.stdin.read().rstrip("\n") if said == "-" else said
+    said = text_typed(text)
     fields = dict(_parsed(request, each) for each in field or ())
     if not (said or fields or refuse):
         said, fields = _asked_for(request)

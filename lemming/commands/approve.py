@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lemming.base.errors import UsageError
-from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.approvals.always import let_pass, require_asking
 from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_waiting
 from lemming.commands.deciding import decide_all, tell_decided, tell_what_else, that_wait
 from lemming.commands.options import AsJson, AsPerson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import tell
+from lemming.commands.typed import object_typed
 from lemming.commands.whole import show_call
 from lemming.org.organisation import OrgPath
 
@@ -63,7 +63,9 @@ def approve(
     if for_ not in (None, "tool"):
         raise UsageError(f'--for "{for_}"', hint="--for tool: it may be called from now on")
     if ahead:
-        entry = approve_ahead(base, ahead[0], ahead[1], _object(ahead[2]), person=person)
+        entry = approve_ahead(
+            base, ahead[0], ahead[1], object_typed(ahead[2], "ARGS", '{"command": "git push"}'), person=person
+        )
         tell_decided(entry, as_json=as_json)
     elif every:
         _approve_all(base, tool, agent, person, yes=yes, as_json=as_json)
@@ -98,13 +100,3 @@ def _approve_all(
         show_call(item.call or {}, [(item.person, item.at_deadline)])
     for entry in decide_all(base, items, "approve", person, yes=yes):
         tell_decided(entry, as_json=as_json)
-
-
-def _object(typed: str) -> dict[str, Any]:
-    try:
-        args = parse(typed)
-    except JsonProblem as error:
-        raise UsageError(f"ARGS is no JSON: {error}", hint="""such as '{"command": "git push"}'""") from error
-    if not isinstance(args, dict):
-        raise UsageError("ARGS is no JSON object", hint="""such as '{"command": "git push"}'""")
-    return args

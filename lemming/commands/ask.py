@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +26,7 @@ from lemming.commands.options import (
 )
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json
+from lemming.commands.typed import text_typed
 
 Conversation = Annotated[
     str, option("--conversation NAME", "Keep it together with what was asked under this name.")
@@ -89,7 +89,7 @@ def ask(
     outcome, status = put(
         base,
         agent,
-        sys.stdin.read().rstrip("\n") if said == "-" else said,
+        text_typed(text),
         quiet=quiet,
         person=person,
         conversation=conversation,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from lemming.commands.options import argument, option
 from lemming.commands.screen import Style, counted, show, show_columns, show_cut
 from lemming.history.read import Changes, FileChange
+
+if TYPE_CHECKING:
+    from lemming.evals.rehearsal.compare import EntryDifference
 
 _STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
 _HEAD = re.compile(r"(diff --git |index |--- |\+\+\+ |(new|deleted) file |(old|new) mode )")
@@ -25,6 +28,18 @@ def show_changes(changes: Changes, *, only_stat: bool) -> None:
         show()
         for line in changes.diff.splitlines():
             show_cut(line, "bold" if _HEAD.match(line) else _STYLES.get(line[:1], "plain"))
+
+
+def show_entry(entry: EntryDifference) -> None:
+    """Print an entry that differs, and how."""
+    show_cut(f"tick {entry.tick}  {entry.agent}  {entry.kind}  {entry.change}", "bold")
+    for line in entry.diff.splitlines():
+        show_cut(f"  {line}", _STYLES.get(line[:1], "plain"))
+
+
+def show_file(file: FileChange) -> None:
+    """Print that a file differs, and by how much."""
+    show_cut(f"file  {file.path}  {file.change}  {_lines(file)}", "bold")
 
 
 def files_in_short(files: list[FileChange]) -> str:

@@ -10,9 +10,9 @@ import typer
 
 from lemming.base.errors import NotAnOrg
 from lemming.base.jsontext import to_line
+from lemming.commands.changes import show_entry, show_file
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.screen import counted, in_dollars, one_line, show_cut, show_json, tell
-from lemming.commands.showing_differences import show_entry, show_file
 from lemming.evals.rehearsal.compare import Comparison, ValueDifference
 from lemming.evals.rehearsal.compare import compare as compare_orgs
 from lemming.org.format import require_known_format

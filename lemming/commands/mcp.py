@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lemming.base.errors import UsageError
-from lemming.base.jsontext import JsonProblem, nearest, parse
+from lemming.base.jsontext import nearest
 from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.known import LOCK_FILE, KnownServer, differences, keep, known_servers
 from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
@@ -18,6 +18,7 @@ from lemming.commands.options import AsJson, Trust, argument, noun, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_list, show_text, tell
 from lemming.commands.trust import require_agreement
+from lemming.commands.typed import object_typed
 from lemming.org.organisation import Organisation
 
 app = noun("See and try MCP servers, accept what they have, and be one.")
@@ -82,7 +83,7 @@ def try_servers(
     chosen = _chosen(config, name)
     if tool is not None and name is None:
         raise UsageError("--call needs the name of a server", hint="lemming mcp test SERVER --call TOOL")
-    arguments = _parsed(args)
+    arguments = object_typed(args, "--args", '{"path": "a.txt"}')
     if not trust:
         require_agreement(base, servers=chosen)
     require_sdk()
@@ -219,18 +220,6 @@ def _facts(name: str, config: McpConfig, known: KnownServer | None) -> dict[str,
 
 def _reached(server: McpServer) -> str:
     return server.url or one_line(" ".join(server.command), 80)
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    try:
-        value = parse(text.encode())
-    except JsonProblem as error:
-        raise UsageError(
-            f"--args is not JSON: {error.message}", hint="""--args '{"path": "a.txt"}'"""
-        ) from error
-    if not isinstance(value, dict):
-        raise UsageError("--args is no object", hint="""--args '{"path": "a.txt"}'""")
-    return value
 
 
 def _test(base: Organisation, name: str, *, as_json: bool) -> KnownServer | None:

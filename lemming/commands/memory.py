@@ -9,10 +9,10 @@ import typer
 
 from lemming import memory as store
 from lemming.base.errors import UsageError
-from lemming.base.jsontext import JsonProblem, compact, nearest, parse
+from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.commands.options import AgentName, AsJson, ListOfAnAgent, argument, noun
 from lemming.commands.org import find_org, require_folder
-from lemming.commands.screen import show_json, show_list, show_pretty, tell
+from lemming.commands.screen import as_text, show_json, show_list, show_pretty, tell
 
 Key = Annotated[str, argument("KEY", "The memory's name.")]
 
@@ -26,7 +26,7 @@ def list_memories(ctx: typer.Context, agent: AgentName, as_json: AsJson = False)
     require_folder(base, agent)
     memories = store.read_memories(base, agent)
     found = [{"agent": agent, "key": key, "value": value} for key, value in memories.values.items()]
-    columns = {"KEY": "key", "VALUE": lambda it: _shown(it["value"])}
+    columns = {"KEY": "key", "VALUE": lambda it: as_text(it["value"])}
     show_list("memory", found, columns, as_json=as_json, nothing=f"{agent} remembers nothing")
     for problem in memories.problems:
         tell(f"ignored: {problem}", style="yellow")
@@ -68,7 +68,7 @@ def set_memory(
     if as_json:
         show_json("memory", {"agent": agent, "key": key, "value": meant})
     else:
-        tell(f"{agent} remembers {key}: {_shown(meant)}")
+        tell(f"{agent} remembers {key}: {as_text(meant)}")
 
 
 @app.command("rm")
@@ -90,10 +90,6 @@ def _meant(text: str) -> Any:
         return parse(text)
     except JsonProblem:
         return text.rstrip("\n")
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else compact(value).decode()
 
 
 def _no_such_memory(agent: str, key: str, known: list[str]) -> UsageError:

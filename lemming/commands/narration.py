@@ -12,6 +12,7 @@ from lemming.base.errors import ConfigError, is_of_a_provider
 from lemming.commands.screen import (
     ReaderGone,
     Style,
+    as_text,
     counted,
     in_dollars,
     one_line,
@@ -301,10 +302,8 @@ def _length(seconds: float) -> str:
 
 def text_of(payload: dict[str, Any]) -> str:
     """Return what a person wants to read of a payload: its text, else all of it."""
-    from lemming.base.jsontext import compact
-
     text = payload.get("text")
-    shown = text if isinstance(text, str) else compact(payload).decode()
+    shown = as_text(text if isinstance(text, str) else payload)
     target = payload.get("target")
     return f"{shown}  (to {target})" if isinstance(target, str) else shown
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from lemming.base.errors import UsageError
+from lemming.commands.changes import show_entry, show_file
 from lemming.commands.options import AsJson, Trust, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, in_dollars, show, show_cut, show_json, tell
-from lemming.commands.showing_differences import show_entry, show_file
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
 from lemming.evals.rehearsal.again import tally

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from lemming.base.jsontext import compact
 from lemming.capabilities.requests.costs import RequestCost, RequestCosts, costs_of
 from lemming.capabilities.requests.now import RequestsNow, facts_of, find_request, out_of_reach, requests_now
 from lemming.capabilities.requests.view import RequestView
@@ -14,6 +13,7 @@ from lemming.capabilities.requests.waiting import at_deadline, is_to_come
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import (
+    as_text,
     counted,
     in_dollars,
     one_line,
@@ -136,17 +136,13 @@ def _show_one(now: RequestsNow, request: RequestView, costs: RequestCosts) -> No
         rows.append(["in all", _in_words(costs.of_tree(request, requests)) or "nothing so far"])
     for share in request.shares:
         if answer := share.answer:
-            text = _as_text(answer_in(answer.payload, request.schema))
+            text = as_text(answer_in(answer.payload, request.schema))
             rows.append([f"{share.end}", f"by {answer.agent} in tick {answer.tick}: {text}"])
     if request.end == "expired" and request.has_default:
-        rows.append(["default", _as_text(request.default)])
+        rows.append(["default", as_text(request.default)])
     show_columns(rows)
     if request.children:
         show()
-
-
-def _as_text(answer: object) -> str:
-    return answer if isinstance(answer, str) else compact(answer).decode()
 
 
 def _in_words(cost: RequestCost) -> str:

@@ -303,6 +303,13 @@ def totals_in_words(totals: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def as_text(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON on one line."""
+    from lemming.base.jsontext import compact
+
+    return value if isinstance(value, str) else compact(value).decode()
+
+
 def counted(number: int | float, noun: str, plural: str = "") -> str:
     """Return a number with its noun.
 

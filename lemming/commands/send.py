@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from hashlib import file_digest
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from lemming import messages
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.base.errors import UsageError
-from lemming.base.jsontext import JsonProblem, parse, pretty
+from lemming.base.jsontext import pretty
 from lemming.base.kinds import MessageKind
 from lemming.base.times.cron import zone
 from lemming.base.times.spoken import parse_duration, parse_moment
@@ -22,6 +21,7 @@ from lemming.commands.calendar import add_job
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
+from lemming.commands.typed import object_typed, text_typed
 from lemming.facts.next_turn import next_turn
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, load_config
@@ -86,7 +86,7 @@ def send(
         _require_a_job(to, text, waits_until)
         add_job(base, to or "", " ".join(text or ()), every)
         return
-    spoken = _said(" ".join(text or ()))  # may wait for standard input, while ticks go by
+    spoken = text_typed(text)  # may wait for standard input, while ticks go by
     sendable = _sendable(_payload(spoken, to, payload) | _attached(base, attach or []) | waits_until)
     entry = messages.send(
         base,
@@ -138,15 +138,14 @@ def _moment(at: str | None, after: str | None, config: Config) -> dict[str, str]
     return {"not_before": timestamp(moment)}
 
 
-def _said(text: str) -> str:
-    return sys.stdin.read().rstrip("\n") if text == "-" else text
-
-
 def _payload(said: str, to: str | None, extra: str | None) -> dict[str, Any]:
     if not said and extra is None:
         raise UsageError("nothing to send", hint='lemming send "some text", or --payload')
     plain = {"text": said or None, "target": to}
-    return {**{key: value for key, value in plain.items() if value is not None}, **_parsed(extra)}
+    return {
+        **{key: value for key, value in plain.items() if value is not None},
+        **(object_typed(extra, "--payload", '{"key": "value"}') if extra is not None else {}),
+    }
 
 
 def _attached(base: OrgPath, files: list[Path]) -> dict[str, Any]:
@@ -176,20 +175,6 @@ def _sendable(payload: dict[str, Any]) -> dict[str, Any]:
             hint="put it into a file below shared/ and send its name",
         )
     return payload
-
-
-def _parsed(extra: str | None) -> dict[str, Any]:
-    if extra is None:
-        return {}
-    try:
-        plain = parse(extra)
-    except JsonProblem as error:
-        raise UsageError(
-            f"--payload is not JSON: {error.message}", hint="""--payload '{"key": "value"}'"""
-        ) from error
-    if not isinstance(plain, dict):
-        raise UsageError("--payload must be a JSON object", hint="""--payload '{"key": "value"}'""")
-    return plain
 
 
 def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config: Config) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from lemming.base.jsontext import compact
 from lemming.commands.narration import text_of
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import (
     Style,
+    as_text,
     counted,
     in_dollars,
     one_line,
@@ -109,7 +109,7 @@ def _show_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None
     for entry in turn.entries:
         _line("entry", f"{entry.id}  {entry.kind}  {one_line(text_of(entry.payload), 2000)}")
     for key, value in turn.memory.items():
-        _line("memory", f"{key} = {one_line(_plain(value), 400)}")
+        _line("memory", f"{key} = {one_line(as_text(value), 400)}")
     for place, effect in turn.writes.items():
         _line("file", f"{one_line(place, 400)}  {len(effect.content):,} bytes, sha256 {effect.digest[:12]}")
     if report:
@@ -181,11 +181,7 @@ def _end_of(use: ToolUse) -> str:
 
 
 def _args(use: ToolUse) -> str:
-    return one_line(_plain(use.args), 400) if use.args is not None else ""
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else compact(value).decode()
+    return one_line(as_text(use.args), 400) if use.args is not None else ""
 
 
 def _indented(text: str, width: int = 2) -> str:

@@ -18,6 +18,7 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_list, show_text, tell
 from lemming.commands.tool_file import new_tool
 from lemming.commands.trust import load_settings, require_agreement
+from lemming.commands.typed import object_typed
 from lemming.files.effects import apply_effect
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import send
@@ -224,15 +225,7 @@ def _facts(tool: Tool, may: list[str]) -> dict[str, Any]:
 
 def arguments_from(given: list[str], args: str | None) -> dict[str, Any]:
     """Return the arguments of a call as they were typed. Raises `UsageError`."""
-    if args is None:
-        found: dict[str, Any] = {}
-    else:
-        try:
-            found = parse(args)
-        except JsonProblem as error:
-            raise UsageError(f"the arguments are no JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise UsageError("the arguments must be an object", hint='such as \'{"city": "Oslo"}\'')
+    found = {} if args is None else object_typed(args, "--args", '{"city": "Oslo"}')
     for word in given:
         key, is_there, text = word.partition("=")
         if not is_there:

@@ -102,7 +102,7 @@ def test_one_whole_shows_the_exact_call_what_it_is_bound_to_and_what_it_would_wr
         (["approve", "9/ada/0"], "no call 9/ada/0 waits for approval"),
         (["approve", "1/ada/0", "--edit", "text"], "has no value"),
         (["approve", "1/ada/0", "--for", "ever"], '--for "ever"'),
-        (["approve", "--ahead", "ada", "ring", "[]"], "ARGS is no JSON object"),
+        (["approve", "--ahead", "ada", "ring", "[]"], "ARGS must be a JSON object"),
         (["answer", "1/ada/0"], "nothing to answer with"),
         (["answer", "1/ada/0", "--field", "decision=perhaps"], "decision"),
         (["deny", "1/ada/0", "--as", "ada"], "ada speaks for itself"),
