@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.agents import Agent, Survey
 from lemming.base.clock import SystemClock, timestamp
@@ -70,6 +70,27 @@ class Line:
         }
 
 
+class Whereabouts(NamedTuple):
+    """Which tick is next, whether it was begun, who runs it, what ended last, and what is wrong."""
+
+    tick: int
+    config: Config
+    survey: Survey
+    engine: dict[str, Any] | None
+    is_begun: bool
+    last: TickCommitted | None
+    troubles: list[Trouble]
+
+
+def whereabouts_of(base: OrgPath) -> Whereabouts:
+    """Look at an organisation, but for its agents one by one. Raises `ConfigError` and `CorruptState`."""
+    tick, config, survey = load_tick(base), load_config(base), sound_survey(base)
+    engine, is_begun = running_engine(base), has_been_interrupted(base, tick)
+    troubles = [*troubles_of(base, survey), *_of_the_tick(base, tick, is_begun, engine)]
+    troubles += troubles_of_channels(base, survey, config)
+    return Whereabouts(tick, config, survey, engine, is_begun, last_committed_tick(base), troubles)
+
+
 @dataclass(frozen=True)
 class Standing:
     """One look at an organisation. `progress`: of a tick that was interrupted; `engine`: who runs it now.
@@ -119,11 +140,9 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
 
     Raises `ConfigError` and `CorruptState` where that is all there is to say.
     """
-    tick, config, survey = load_tick(base), load_config(base), sound_survey(base)
-    engine, is_interrupted = running_engine(base), has_been_interrupted(base, tick)
+    tick, config, survey, engine, is_interrupted, last, troubles = whereabouts_of(base)
     lines = _lines(base, config, survey, tick)
-    troubles = [*troubles_of(base, survey), *also, *_of_the_tick(base, tick, is_interrupted, engine)]
-    troubles += troubles_of_channels(base, survey, config)
+    troubles += also
     if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
         troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
     named = {trouble.about for trouble in troubles}
@@ -136,7 +155,7 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
         is_interrupted=is_interrupted,
         progress=progress_of(read_journal(base, tick)) if is_interrupted else {},
         engine=engine,
-        last=last_committed_tick(base),
+        last=last,
         config=config,
         survey=survey,
         lines=lines,

@@ -14,7 +14,7 @@ from lemming.facts.capabilities import facts_of
 from lemming.facts.looking import settings_to_look_by
 from lemming.facts.next_turn import NextTurn, next_turn
 from lemming.facts.preview import Preview, preview_tick
-from lemming.facts.views.failures import MOST_TICKS, EndsOfTurns
+from lemming.facts.views.failures import MOST_TICKS, failures_in_a_row
 from lemming.facts.views.feed import feed
 from lemming.facts.views.sentences import said_of_payload, text_said
 from lemming.facts.views.under_way import DoingNow, doing_in
@@ -40,10 +40,6 @@ GROUPS = ("people", "waiting", "working", "failing", "idle", "paused")
 FEW = 12
 """Of so few agents there is room for what was said last by any of them."""
 LATELY = 8
-_GROUP_OF = {
-    "person": "people", "working": "working", "failing": "failing", "broken": "failing", "skipped": "failing",
-    "out_of_credits": "failing", "begun": "failing", "paused": "paused", "waits_for_you": "waiting",
-}  # fmt: skip
 _SORTS = ("", "name", "spent", "last")
 
 
@@ -195,7 +191,7 @@ class _Look:
         return {"state": reason.why, "text": text, "since": ""}
 
     def _failing(self, wrong: NotDone) -> Json:
-        times = self._org.own(EndsOfTurns).failures_in_a_row(wrong.agent, self._preview.tick)
+        times = failures_in_a_row(self._org, wrong.agent, self._preview.tick)
         often = f"{times} times{' or more' if times == MOST_TICKS else ' in a row'}: " if times > 1 else ""
         state = "failing" if wrong.status == "failed" else "skipped"
         state = "out_of_credits" if wrong.error == "OutOfCredits" else state

@@ -59,6 +59,7 @@ class Glance:
     """One tick. `totals` are empty until it is over, `problem` says why nothing more is known of it.
 
     `after`: the tick before it that had a journal. `ended`: how many turns ended how, by `status:end`;
+    `statuses`: how each agent's did;
     `shown`: the ids of the entries that were new to each agent that was asked; `wrote`: the entries that its
     turns wrote, by id; `spent`: what its turns cost that are over, by agent. `last_at`: when
     the last answer came, `starts`: how many engines worked on it.
@@ -71,6 +72,7 @@ class Glance:
     totals: dict[str, Any] = field(default_factory=dict)
     begun: frozenset[str] = frozenset()
     ended: Counter[str] = field(default_factory=Counter)
+    statuses: dict[str, str] = field(default_factory=dict)
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
     wrote: dict[str, Wrote] = field(default_factory=dict)
     spent: dict[str, Spent] = field(default_factory=dict)
@@ -146,7 +148,7 @@ _TOTALS = ("done", "waiting", "skipped", "failed", "entries", "calls", "credits"
 
 def _between(lines: list[bytes]) -> dict[str, Any]:
     begun, ended, shown, wrote = set[str](), Counter[str](), dict[str, tuple[str, ...]](), dict[str, Wrote]()
-    last_at, epochs, spent = "", set[bytes](), dict[str, Spent]()
+    last_at, epochs, spent, statuses = "", set[bytes](), dict[str, Spent](), dict[str, str]()
     for line in lines:
         if epoch := _EPOCH.match(line):
             epochs.add(epoch[1])
@@ -158,6 +160,7 @@ def _between(lines: list[bytes]) -> dict[str, Any]:
             last_at = max(last_at, reply[1].decode())
         elif end := _END.match(line):
             ended[f"{end[2].decode()}:{end[3].decode()}"] += 1
+            statuses[end[1].decode()] = end[2].decode()
             for kind, author, entry in _ENTRY.findall(line):
                 wrote[entry.decode()] = Wrote(author.decode(), kind.decode())
             if cost := _spent_in(line):
@@ -165,6 +168,7 @@ def _between(lines: list[bytes]) -> dict[str, Any]:
     return {
         "begun": frozenset(begun),
         "ended": ended,
+        "statuses": statuses,
         "shown": shown,
         "wrote": wrote,
         "spent": spent,

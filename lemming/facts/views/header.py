@@ -8,22 +8,17 @@ from typing import Any
 
 from lemming.agents import Survey
 from lemming.base import paths
-from lemming.base.clock import SystemClock, timestamp
+from lemming.base.clock import timestamp
 from lemming.base.errors import LemmingError
 from lemming.capabilities.requests.waiting import waiting
 from lemming.facts.accounts import accounts, total_of
-from lemming.facts.health import Trouble, troubles_of
+from lemming.facts.health import Trouble
+from lemming.facts.standing import whereabouts_of
 from lemming.facts.views.under_way import doing_in
-from lemming.journal.file import last_record, newest_journals
-from lemming.journal.records import TickCommitted
-from lemming.org.config import Config, load_config
+from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.org.schedule import next_due
-from lemming.tick.counter import load_tick
-from lemming.tick.next_tick import find_next_tick
 from lemming.tick.plan import said_of_pause, takes_turns
-from lemming.tick.soundness.judged import sound_survey
-from lemming.tick.under_way import last_committed_tick, running_engine
 
 Json = dict[str, Any]
 
@@ -53,15 +48,9 @@ def broken(org: OrgPath, error: LemmingError) -> Json:
 
 
 def _standing(org: OrgPath) -> Json:
-    tick, config, survey = load_tick(org), load_config(org), sound_survey(org)
-    engine, record = running_engine(org), last_record(org, tick)
-    is_begun = record is not None and not isinstance(record, TickCommitted)
-    troubles = troubles_of(org, survey)
-    if engine is None and (wrong := _of_the_tick(org, tick, is_interrupted=is_begun)):
-        troubles.append(wrong)
+    tick, config, survey, engine, is_begun, last, troubles = whereabouts_of(org)
     coming = _coming(tick, config, survey)
     state, why = _state(org, tick, config, engine, coming, is_begun=is_begun)
-    last = last_committed_tick(org)
     return {
         "org": str(org),
         "purpose": config.org.purpose,
@@ -94,14 +83,6 @@ def _state(
     if is_begun:
         return "interrupted", f"tick {tick} was interrupted; `lemming run-once` continues it"
     return "stopped", "no engine runs; `lemming run-forever` starts one"
-
-
-def _of_the_tick(org: OrgPath, tick: int, *, is_interrupted: bool) -> Trouble | None:
-    if is_interrupted:
-        text = f"tick {tick} was interrupted and nothing is running"
-        return Trouble("tick", text, "`lemming run-once` continues it", tick)
-    error = find_next_tick(org, tick, newest_journals(org, 2), boot_id=SystemClock().boot_id).error
-    return Trouble("tick", error.message, "`lemming repair` mends it", tick) if error else None
 
 
 def _coming(tick: int, config: Config, survey: Survey) -> int | None:
