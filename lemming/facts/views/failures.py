@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
@@ -33,19 +33,10 @@ class EndsInWords:
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self._kept: OrderedDict[tuple[int, str], dict[str, Any]] = OrderedDict()
-
-    def of(self, tick: int, agent: str) -> dict[str, Any]:
-        """Return the `reason` of how a turn ended, and what it `did` in words; both empty where unknown."""
-        key = (tick, agent)
-        if key not in self._kept:
-            self._kept[key] = self._read(tick, agent)
-        self._kept.move_to_end(key)
-        while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
-        return self._kept[key]
+        self.of = lru_cache(MOST_KEPT)(self._read)
 
     def _read(self, tick: int, agent: str) -> dict[str, Any]:
+        """Return the `reason` of how a turn ended, and what it `did` in words; both empty where unknown."""
         try:
             raw = raw_journal(self._org, tick)
             found = next((it for it in _FAILED.finditer(raw) if it[1] == agent.encode()), None)
