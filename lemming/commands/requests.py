@@ -23,6 +23,7 @@ from lemming.commands.screen import (
     show_json,
     show_table,
     tell,
+    told_as_it_goes,
 )
 from lemming.mail.answers import answer_in
 
@@ -68,7 +69,8 @@ def requests(
             if (it.is_open or not is_open) and of in (None, it.asker) and (to is None or it.was_held_by(to))
         ]
         levels = [(0, it) for it in kept[-number:]]
-    costs = costs_of(base, [request for _, request in levels])
+    with told_as_it_goes("adding up") as progress:
+        costs = costs_of(base, [request for _, request in levels], progress)
     if as_json:
         for _, request in levels[:1] if reference else levels:
             show_json("request", facts_of(request, now, costs))

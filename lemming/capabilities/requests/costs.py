@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,13 +61,19 @@ class RequestCosts:
         return cost
 
 
-def costs_of(base: OrgPath, requests: Iterable[RequestView]) -> RequestCosts:
-    """Return what these requests have cost; journals from the oldest of them on are looked through."""
+def costs_of(
+    base: OrgPath, requests: Iterable[RequestView], progress: Callable[[str], object] = str
+) -> RequestCosts:
+    """Return what these requests have cost; journals from the oldest of them on are looked through.
+
+    `progress` is told which.
+    """
     oldest = min((request.tick for request in requests), default=None)
     found: dict[str, RequestCost] = {}
     if oldest is not None:
         for tick in journal_ticks(base):
             if tick >= oldest:
+                progress(f"the journal of tick {tick}")
                 _add(found, raw_journal(base, tick))
     return RequestCosts(found)
 
