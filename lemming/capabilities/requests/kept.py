@@ -18,7 +18,7 @@ from lemming.base.errors import DiskError
 from lemming.base.jsontext import compact, parse
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES
-from lemming.files.stamps import has_rested, identity_in, opened, status_of
+from lemming.files.stamps import has_rested, identity_in, opened
 
 WORTH_KEEPING = 1000
 """So many entries are read in less time than it takes to look whether they have changed."""
@@ -36,7 +36,8 @@ def stood(base: Path, author: str, *, since_ns: int | None = None) -> Stood:
     try:
         with opened(base / paths.outbox_folder(author)) as folder:
             files = sorted(os.listdir(folder))
-            identities = [identity_in(status_of(file, folder)) for file in files]
+            lstat = os.lstat  # not `status_of`: there may be a hundred thousand
+            identities = [identity_in(lstat(file, dir_fd=folder)) for file in files]
     except OSError:
         return Stood("", [])
     if since_ns is not None and not all(has_rested(it, since_ns) for it in identities):
