@@ -129,38 +129,47 @@ def spent_in_all(base: OrgPath, progress: Progress = quiet) -> Iterator[TickSpen
     kept.save()
 
 
+def ticks_of_no_request(base: OrgPath) -> frozenset[int]:
+    """Return the ticks in segments of which it is known that no turn was for a request."""
+    known = _Kept(base).known.values()
+    idle = {
+        tick for ticks in known for tick, it in ticks.items() if not any(t.request for t in it.turns.values())
+    }
+    return frozenset(idle.difference(plain_ticks(base)))
+
+
 class _Kept:
     """What the segments that stand there now have spent, as far as it is known."""
 
     def __init__(self, base: OrgPath) -> None:
         self._base = Path(base)
         self._spans = {_digest(self._base, it.name): range(it.first, it.last + 1) for it in segments(base)}
-        self._known: dict[str, dict[int, TickSpent]] = {}
+        self.known: dict[str, dict[int, TickSpent]] = {}
         with contextlib.suppress(OSError, ValueError, TypeError):
             raw = fs.read_bytes(self._base / paths.SPENT_FILE, LONGEST_LINE_BYTES)
             check, _, whole = raw.partition(b"\n")
             for line in whole.splitlines() if check == _check(whole) else ():
                 digest, *tick = parse(line, limit_bytes=LONGEST_LINE_BYTES)
                 if digest in self._spans:
-                    self._known.setdefault(digest, {})[tick[0]] = _from_json(tick)
+                    self.known.setdefault(digest, {})[tick[0]] = _from_json(tick)
         self._digests = {tick: digest for digest, ticks in self._spans.items() for tick in ticks}
         self._is_new = False
 
     def of(self, tick: int) -> TickSpent | None:
         """Return what is known of a tick in a segment."""
-        return self._known.get(self._digests.get(tick, ""), {}).get(tick)
+        return self.known.get(self._digests.get(tick, ""), {}).get(tick)
 
     def take(self, found: TickSpent) -> None:
         """Take note of a tick; of one that is in no segment nothing is kept."""
         digest = self._digests.get(found.tick)
-        if digest and found.tick not in (ticks := self._known.setdefault(digest, {})):
+        if digest and found.tick not in (ticks := self.known.setdefault(digest, {})):
             ticks[found.tick] = found
             self._is_new = True
 
     def save(self) -> None:
         """Keep what is new; where nothing can be written, nothing is."""
         if self._is_new:
-            known = self._known.items()
+            known = self.known.items()
             whole = b"\n".join(
                 compact([it, *_as_json(tick)]) for it, ticks in known for tick in ticks.values()
             )

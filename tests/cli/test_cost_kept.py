@@ -12,6 +12,8 @@ from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.facts.costs import Costs, costs_by
 from lemming.files import fs
+from lemming.journal.file import raw_journal
+from lemming.journal.spent import ticks_of_no_request
 from lemming.testing import Crash, crash_at
 
 KEPT = ".lemming/spent.jsonl"
@@ -98,3 +100,11 @@ def test_where_nothing_can_be_written_the_costs_are_the_same(sealed: Path) -> No
     (sealed / KEPT).unlink()
     (sealed / KEPT).mkdir()
     assert look(sealed) == (first, 3)
+
+
+def test_which_ticks_were_for_no_request_is_known_of_those_in_segments(sealed: Path) -> None:
+    assert ticks_of_no_request(sealed) == frozenset()
+    look(sealed)
+    assert ticks_of_no_request(sealed) == {1, 2, 3}
+    fs.publish(sealed, "logs/ticks/00000002.jsonl", raw_journal(sealed, 2))  # a file of its own is read
+    assert ticks_of_no_request(sealed) == {1, 3}

@@ -9,8 +9,13 @@ from typing import Any
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.journal.file import journal_ticks, raw_journal
+from lemming.journal.spent import ticks_of_no_request
+from lemming.mail.requests import Requests, RequestView
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import OF_PROVIDER
+
+FEW_TICKS = 200
+"""So many journals are looked through in less time than what is kept of others."""
 
 _NAMES_A_REQUEST, _ENDS_A_TURN = b'"request":"', b'{"type":"turn_'
 
@@ -71,8 +76,10 @@ def costs_of(
     oldest = min((request.tick for request in requests), default=None)
     found: dict[str, RequestCost] = {}
     if oldest is not None:
-        for tick in journal_ticks(base):
-            if tick >= oldest:
+        ticks = [tick for tick in journal_ticks(base) if tick >= oldest]
+        idle = ticks_of_no_request(base) if len(ticks) > FEW_TICKS else ()
+        for tick in ticks:
+            if tick not in idle:
                 progress(f"the journal of tick {tick}")
                 _add(found, raw_journal(base, tick))
     return RequestCosts(found)
