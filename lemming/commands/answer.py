@@ -16,7 +16,6 @@ from lemming.commands.options import AsJson, AsPerson, RequestId, argument, opti
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.typed import text_typed
-from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import missing_for_command

@@ -13,11 +13,11 @@ from lemming.facts.preview import preview_tick
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.inbox import assemble
-from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import OutboxEntry, read_outbox_entries
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.tick.plan import is_for_a_person
+from lemming.timeline.outbox_problems import outbox_problems
 
 A_PERSONS_CHARS = 1 << 30  # a screen has room
 

@@ -10,7 +10,6 @@ from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.journal.file import journal_ticks, raw_journal
 from lemming.journal.spent import ticks_of_no_request
-from lemming.mail.requests import Requests, RequestView
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import OF_PROVIDER
 
