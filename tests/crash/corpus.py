@@ -22,7 +22,7 @@ from limited_corpus import limited
 from models_corpus import acting, stand_in
 from native_corpus import native
 from parts import by_hand, call, remembers
-from planned_corpus import planned
+from planned_corpus import listed, planned
 from served_corpus import asked_back, served
 from skilled_corpus import skilled
 from strategies_corpus import strategies
@@ -358,6 +358,7 @@ def paused(base: Path, org: dict[str, Any]) -> None:
 CASES = [
     Case(plain, 2),
     Case(planned, 14, at_once=3),
+    Case(listed, 7, at_once=2),
     Case(team, 5, at_once=3),
     Case(refused, 5, at_once=3),
     Case(tools, 2),

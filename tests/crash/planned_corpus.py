@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from parts import by_hand
+
 from lemming.base.jsontext import pretty
 from lemming.files import fs
 from lemming.testing import make_org, resume, say
@@ -45,3 +47,34 @@ def planned(base: Path, org: dict[str, Any]) -> None:
         entry = {"id": word, "tick": 0, "agent": "human", "kind": "request", "tags": [], "created_at": ""}
         payload = {"text": word, "target": "ask"}
         fs.publish(base, f"agents/human/outbox/00000000_{word}.json", pretty({**entry, "payload": payload}))
+
+
+def listed(base: Path, org: dict[str, Any]) -> None:
+    """A plan that gives another one a list, which calls a tool and asks somebody for each, two at once."""
+    files = {"allow_read": ["./workspace"], "allow_write": ["./workspace"]}
+    may = {"read_outboxes": ["*"], "tools": ["file_write"], "file_access": files}
+    words = {"type": "array", "items": {"type": "string"}}
+    write = {"tool": "file_write", "args": {"path": "{{item}}.txt", "content": "of {{number}}"}, "at_once": 2}
+    steps = [
+        {"name": "note", "each": "start.words", **write},
+        {"name": "look", "each": "start.words", "ask": "bob", "task": "{{item}}", "at_once": 2,
+         "on_item_failure": "keep"},
+    ]  # fmt: skip
+    none = {"kind": "response", "payload": {"text": "no bees", "status": "failed"}, "tags": []}
+    first = {"name": "all", "plan": "press", "args": {"words": "{{start.words}}"}}
+    make_org(
+        base,
+        resume("desk", model={"key": "plan"}, permissions=may),
+        resume("press", model={"key": "plan"}, permissions=may),
+        resume("bob", schedule={"wake": "addressed"}, turn={"take": "one"}),
+        resume("human", model={"key": "human"}),
+        org=org,
+        script=[
+            {"contains": "bees", "reply": say("", outbox_entries=[none])},
+            {"reply": say("seen", kind="response")},
+        ],
+    )
+    fs.publish(base, "agents/desk/plan.json", pretty({"steps": [first]}))
+    wanted = {"type": "object", "properties": {"words": words}, "required": ["words"]}
+    fs.publish(base, "agents/press/plan.json", pretty({"steps": steps, "input": wanted}))
+    by_hand(base, "human", 0, "0123456789ab", text="look", words=["ants", "bees", "cows"], target="desk")

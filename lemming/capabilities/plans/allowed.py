@@ -13,9 +13,10 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base.contract import MAX_TOOL_CALLS
 from lemming.base.errors import Problem
+from lemming.base.json_schema import misfits
 from lemming.base.jsontext import nearest
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step
-from lemming.capabilities.plans.references import parts_of
+from lemming.capabilities.plans.references import parts_of, references_in
 from lemming.capabilities.plans.referred import all_paths
 from lemming.capabilities.plans.ways import targets, ways_said
 from lemming.org.when import MISSING, field_of, predicate, problems_of
@@ -79,6 +80,12 @@ def about_the_allowed(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator[P
             message = f"a band of {len(step.parallel)}, while one reply may ask {most}"
             hint = "make two bands of it, or raise turn.max_entries in the resume"
             yield Problem(message, pointer=f"{place}/parallel", hint=hint)
+        if member is step and step.each and step.asked and step.at_once > agent.turn.max_entries:
+            message = f"{step.at_once} at once, while one reply may ask {agent.turn.max_entries}"
+            hint = f'"at_once": {agent.turn.max_entries}, or raise turn.max_entries in the resume'
+            yield Problem(message, pointer=f"{place}/at_once", hint=hint)
+        if member.plan and (plan_asked := staff.plan_of(member.plan)) and plan_asked.input:
+            yield from _about_what_is_given(member, plan_asked.input, place)
         if member.default is not None and member.asked in staff.people:
             yield from _about_default(plan, member, step, place, staff)
     for path, pointer in all_paths(plan):
@@ -193,6 +200,24 @@ def _about_arguments(name: str, given: Mapping[str, Any], place: str, staff: Sta
         yield Problem(f'the tool {name} needs "{missing[0]}"', pointer=f"{place}/args", hint=hint)
 
 
+def _about_what_is_given(member: Member, wanted: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    """Yield what a plan that is asked does not take, or needs and is not given, by its `input`."""
+    known = wanted.get("properties", {})
+    for key, value in member.args.items():
+        if key in known:
+            if not any(references_in(value)) and (wrong := misfits(known[key], value)):
+                message = f'{member.plan} does not take this as "{key}": {"; ".join(wrong)}'
+                yield Problem(message, pointer=f"{place}/args/{key}", hint="see input in its plan.json")
+        elif wanted.get("additionalProperties") is False:
+            hint = nearest(key, list(known)) or f"its fields: {', '.join(known) or 'none'}"
+            yield Problem(
+                f'the plan of {member.plan} takes no "{key}"', pointer=f"{place}/args/{key}", hint=hint
+            )
+    if missing := [key for key in wanted.get("required", ()) if key not in (*member.args, "text")]:
+        hint = f'"args": {{"{missing[0]}": ...}}'
+        yield Problem(f'the plan of {member.plan} needs "{missing[0]}"', pointer=f"{place}/args", hint=hint)
+
+
 def _about_reading(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
     if name not in staff.agents:
         hint = nearest(name, list(staff.agents)) or f"agents: {', '.join(sorted(staff.agents))}"
@@ -245,6 +270,8 @@ def _after_default(plan: AgentPlan, member: Member, step: Step) -> set[str]:
     index = plan.steps.index(step)
     every = {way.to for way in ways_said(plan, index)} - {END, FAIL}
     if member is not step:
+        return targets(plan)[step.name]
+    if step.each:
         return targets(plan)[step.name]
     answer: dict[str, Any] = {"text": member.default} if isinstance(member.default, str) else member.default
     if step.choose:

@@ -9,7 +9,7 @@ from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.times.spoken import until_in
 from lemming.capabilities.plans.format import Member, Wait
 from lemming.capabilities.plans.outcomes import schema_for
-from lemming.capabilities.plans.references import context_lines, rendered
+from lemming.capabilities.plans.references import as_text, context_lines, filled, rendered
 from lemming.capabilities.plans.run import Doing
 
 Json = dict[str, Any]
@@ -17,10 +17,12 @@ Json = dict[str, Any]
 
 def request_for(member: Member, doing: Doing, known: Json, at: str) -> Json:
     """Return the payload of the request that a step makes, `at` a moment; why the last try failed too."""
-    text = with_context(rendered(member.task, known), [*context_lines(member.context, known)])
+    given = filled(member.args, known) if member.plan else {}
+    task = rendered(member.task, known) or as_text(given)
+    text = with_context(task, [*context_lines(member.context, known)])
     if doing.reasons:
         text = f"{text}\n\nThe last try was not good enough: {doing.reasons}"
-    payload: Json = {"target": member.asked, "text": text, "step": doing.tag}
+    payload: Json = {**given, "target": member.asked, "text": text, "step": doing.tag}
     if schema := schema_for(member):
         payload["schema"] = schema
     if member.deadline is not None:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.errors import ConfigError, RequestRejected
+from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.capabilities.plans.check import sound_plan
 from lemming.capabilities.plans.format import AgentPlan
 from lemming.capabilities.plans.machine import advance
+from lemming.capabilities.plans.outcomes import plain_answer
 from lemming.capabilities.plans.proposals import followed, plan_of
 from lemming.capabilities.plans.run import Run, run_in, run_key
 from lemming.org.organisation import Organisation
@@ -55,6 +57,9 @@ def _next(plan: AgentPlan, values: Json) -> Json:
         raise ConfigError(
             f"no run of a plan: {error}", where=where, hint="mend it, or remove it: it begins anew"
         ) from error
+    begins_with = plan.input if found is None else None
+    if begins_with is not None and (wrong := misfits(begins_with, plain_answer(request["payload"]))):
+        return _refusal(f"it is not what this plan asks for: {'; '.join(wrong)}")
     proposed = plan_of(request["payload"], plan)
     if proposed is None:
         return advance(plan, run, values).as_json()

@@ -23,6 +23,7 @@ from lemming.capabilities.plans.format import (
     plan_file,
     read_plan,
 )
+from lemming.capabilities.plans.outcomes import OF_THE_ENGINE
 from lemming.capabilities.plans.references import OF_AN_ANSWER, ROOTS
 from lemming.capabilities.plans.referred import about_references, fields_in
 from lemming.capabilities.plans.ways import OUT, is_decided, reachable, ways_from, ways_said
@@ -39,9 +40,11 @@ def problems_in(plan: AgentPlan) -> Iterator[Problem]:
         hint = '"steps": [{"name": "first", "ask": "AGENT", "task": "{{start}}"}]'
         yield Problem("found no steps, expected at least one", pointer="/steps", hint=hint)
     yield from _about_names(plan)
+    yield from _about_input(plan)
     for member, step, place in plan.members():
         yield from _about_kind(member, step, place)
         yield from _about_keys(member, place)
+        yield from _about_given(member, place)
         if member.verify:
             yield from _about_verify(member.verify, f"{place}/verify")
         if member.verify and member.verify.by and not member.ask:
@@ -106,10 +109,12 @@ def _about_kind(member: Member, step: Step, place: str) -> Iterator[Problem]:
         if _is_given(member, key) and kind not in kinds and len(found) <= 1:
             what = {"decide": "that only decides", "parallel": "that is a band"}.get(kind, f'with "{kind}"')
             hint = f"take it out; it belongs to steps with {' or '.join(kinds)}"
-            if kind == "parallel":
+            if kind == "parallel" and key != "each":
                 hint = "put it into the members of the band"
             yield Problem(f'"{key}" has no effect in a step {what}', pointer=f"{place}/{key}", hint=hint)
-    if kind in ("ask", "plan") and not member.task:
+    if isinstance(member, Step):
+        yield from _about_each(member, place)
+    if kind in ("ask", "plan") and not (member.task or member.args):
         hint = '"task": "{{start}}" hands the request on as it is'
         yield Problem("found no task, expected what is asked", pointer=place, hint=hint)
     if member.wait:
@@ -123,7 +128,8 @@ _ONLY_FOR = {
     "context": ("ask", "plan"),
     "default": ("ask", "plan"),
     "deadline": ("ask", "plan"),
-    "args": ("tool",),
+    "args": ("plan", "tool"),
+    "each": ("ask", "plan", "tool"),
     "output": ("ask", "plan", "tool"),
     "verify": ("ask", "plan", "tool"),
     "attempts": ("ask", "plan", "tool", "parallel"),
@@ -136,6 +142,34 @@ def _is_given(member: Member, key: str) -> bool:
     return getattr(member, key, None) not in (None, "", [], {}) and (
         key != "attempts" or member.attempts != 1
     )
+
+
+def _about_each(step: Step, place: str) -> Iterator[Problem]:
+    usual = Step(name=step.name)
+    for key in ("at_once", "most", "on_item_failure") if not step.each else ():
+        if getattr(step, key) != getattr(usual, key):
+            yield Problem(
+                f'"{key}" has no effect here', pointer=f"{place}/{key}", hint='it belongs to "each"'
+            )
+    if step.each and step.choose:
+        hint = 'a condition over answer.items in "routes"'
+        yield Problem(
+            '"choose" needs one answer, not one for each item', pointer=f"{place}/choose", hint=hint
+        )
+
+
+def _about_input(plan: AgentPlan) -> Iterator[Problem]:
+    flaw, inside = flaw_of(plan.input) if plan.input is not None else ("", "")
+    if flaw:
+        yield Problem(f"no JSON Schema: {flaw}", pointer=f"/input{inside}", hint="mend the schema")
+
+
+def _about_given(member: Member, place: str) -> Iterator[Problem]:
+    """Yield the fields that a step would give a plan and that say something else in a request."""
+    for key in member.args if member.plan else ():
+        if key in (*OF_THE_ENGINE, "text", "status"):
+            hint = "call it something else"
+            yield Problem(f'"{key}" is a word of requests', pointer=f"{place}/args/{key}", hint=hint)
 
 
 def _about_wait(wait: Wait, place: str) -> Iterator[Problem]:

@@ -39,8 +39,11 @@ def _boxes(step: Step, box: str) -> Iterator[str]:
 
 def _label(member: Member) -> str:
     who = member.asked or member.tool or ("wait" if member.wait else "")
+    each = f"<br>for each of {_quoted(member.each)}" if isinstance(member, Step) and member.each else ""
     checked = f"<br>verified by {member.verify.judge_name}" if member.verify else ""
-    return _quoted(member.name) + (f"<br>{_quoted(who)}" if who else "") + _quoted(checked, is_own=True)
+    return (
+        _quoted(member.name) + (f"<br>{_quoted(who)}" if who else "") + each + _quoted(checked, is_own=True)
+    )
 
 
 def _quoted(text: str, *, is_own: bool = False) -> str:

@@ -121,7 +121,8 @@ class Member:
     plan: str = field(default="", metadata=about("An agent whose brain is another plan."))
     tool: str = field(default="", metadata=about("A tool that the agent may call."))
     args: Json = field(
-        default_factory=dict, metadata=about("The tool's arguments; texts in it are templates.")
+        default_factory=dict,
+        metadata=about("The tool's arguments, or what a plan is given; texts in it are templates."),
     )
     wait: Wait | None = field(default=None, metadata=about("What is waited for."))
     task: str = field(default="", metadata=about("What is asked, a template: {{start}}, {{steps.NAME}}, ..."))
@@ -154,6 +155,23 @@ class Step(Member):
     parallel: list[Member] = field(
         default_factory=list, metadata=about("A band: these are done at once, and all must succeed.")
     )
+    each: str = field(
+        default="",
+        metadata=about("A list, such as steps.NAME.items: the step is done for each item, its {{item}}."),
+    )
+    at_once: int = field(
+        default=8, metadata=about("How many items of `each` are under way at once, at most.", ge=1, le=32)
+    )
+    most: int = field(
+        default=100,
+        metadata=about("A list with more items fails the step: it bounds the cost.", ge=1, le=1000),
+    )
+    on_item_failure: Literal["fail", "keep"] = field(
+        default="fail",
+        metadata=about(
+            'What becomes of the step when one item failed. keep: it goes on, and the item says "failed".'
+        ),
+    )
     retry: Literal["all", "failed_only"] = field(
         default="all",
         metadata=about("What of a band is done again when one of it failed and attempts are left."),
@@ -180,6 +198,11 @@ class Step(Member):
     )
 
     @property
+    def keeps_failures(self) -> bool:
+        """Whether an item of `each` that failed is an answer among the others."""
+        return self.on_item_failure == "keep"
+
+    @property
     def kind(self) -> StepKind:
         """What the step does; that it is one thing only is checked elsewhere."""
         return kind_of(self)
@@ -193,6 +216,10 @@ class AgentPlan:
     steps: list[Step] = field(
         default_factory=list,
         metadata=about("What is done, in this order where nothing else is said.", max_length=MOST_STEPS),
+    )
+    input: Json | None = field(
+        default=None,
+        metadata=about("JSON Schema of a request's fields, start.FIELD: one that does not fit is refused."),
     )
     answer: str = field(
         default="", metadata=about("The answer to the request, a template; default: the last step's answer.")

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from lemming.base.jsontext import compact
 from lemming.capabilities.answers.fitting import Outcome
 from lemming.capabilities.plans.asking import request_for, said_of, wait_for, with_context, withdrawal
+from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
 from lemming.capabilities.plans.known import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
-from lemming.capabilities.plans.outcomes import VERDICT, chosen, of_asking, of_calling, of_verifying
+from lemming.capabilities.plans.outcomes import VERDICT, chosen, of_a_run, of_asking, of_calling, of_verifying
 from lemming.capabilities.plans.references import as_text, filled, rendered
 from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
 from lemming.capabilities.plans.ways import after
@@ -26,8 +27,7 @@ NOT_TOOLS = ("memory_update", "outbox_entries", "reply")
 """What the engine says among the results of tool calls, of other parts of a reply."""
 WORD_ON = "call"
 """The key of a result that is a person's word on an earlier call: `lemming.timeline.repair.unknown`."""
-RUN_LIMIT_BYTES = 200 << 10
-"""A memory may have a little more."""
+RUN_LIMIT_BYTES = 200 << 10  # a memory may have a little more
 
 
 class Reply(NamedTuple):
@@ -79,13 +79,14 @@ class _Turn:
         if not self.run.at and self.run.status == "running":
             self._lead_to(self.plan.steps[0].name if self.plan.steps else END)
         elif not self.run.doing:  # a person has led the run elsewhere, and waits for nobody
+            self.run.items = None
             self.entries += [withdrawal(asked) for asked in self.asked.values() if not asked.get("end")]
         while self.run.status == "running":
             step = self.plan.step(self.run.at)
             if step is None:
                 self._fail(f'the plan has no step "{self.run.at}" any more')
                 return
-            for member in _members(step):
+            for member in members_of(step, self.run):
                 if member.name in self.run.doing:
                     self._take_in(member, self.run.doing[member.name])
             if not self._settle(step):
@@ -96,9 +97,10 @@ class _Turn:
         self.run.answers, self.run.keys, self.run.doing = {}, {}, {}
         self._fail(why)
 
-    def known(self) -> Json:
-        """Return what the run knows now."""
-        return what_is_known(self.plan, self.run, self.values, self.said)
+    def known(self, member: Member | None = None) -> Json:
+        """Return what the run knows now, with the item that the member is done for."""
+        known = what_is_known(self.plan, self.run, self.values, self.said)
+        return known | item_of(member, self.run) if member else known
 
     # --- taking in ----------------------------------------------------------------------------
 
@@ -184,12 +186,12 @@ class _Turn:
 
     def _ask_whether_it_passes(self, member: Member, verify: Verify, doing: Doing) -> None:
         doing.phase = "verifying"
-        known = {**self.known(), "answer": doing.answer}
+        known = {**self.known(member), "answer": doing.answer}
         if verify.tool:
             self._call(doing, verify.tool, verify.args, known)
             return
         doing.tag = f"{doing.tag}/verify"
-        asked_for = rendered(member.task, self.known()) or as_text(filled(member.args, self.known()))
+        asked_for = rendered(member.task, known) or as_text(filled(member.args, known))
         own = rendered(verify.task, known) or "Does this answer do what was asked? Say pass, or fail and why."
         text = with_context(own, [("What was asked", asked_for), ("The answer", as_text(doing.answer))])
         schema = {} if verify.when else {"schema": VERDICT}
@@ -209,7 +211,7 @@ class _Turn:
             outcome = self._answer(Member(name=member.name), doing, verify.ask)
         if outcome is None:
             return
-        why = of_verifying(verify, outcome, self.known())
+        why = of_verifying(verify, outcome, self.known(member))
         if not why:
             doing.phase = "done"
             return
@@ -227,14 +229,26 @@ class _Turn:
         self.run.at, self.run.tries = step.name, 1
         self.run.rounds[step.name] = self.run.rounds.get(step.name, 0) + 1
         self.run.doing = {}
-        for member in _members(step):
+        self._begin_members(step)
+
+    def _begin_members(self, step: Step) -> None:
+        """Begin what is to be done at once; of the items of a list as many as may be."""
+        self.run.items = None
+        try:
+            self.run.items = items_of(step, self.known()) if step.each else None
+        except NoItems as error:
+            self.run.doing[step.name] = Doing(phase="failed", reasons=str(error))
+        self._begin_next(step)
+
+    def _begin_next(self, step: Step) -> None:
+        for member in next_of(step, members_of(step, self.run), self.run.doing):
             self.run.doing[member.name] = Doing(phase="done")
             self._do(member, self.run.doing[member.name])
 
     def _do(self, member: Member, doing: Doing) -> None:
         """Do something, for the first time or again."""
         doing.since, doing.answer = self.tick, None
-        known = self.known()
+        known = self.known(member)
         match kind_of(member):
             case "ask" | "plan":
                 doing.phase, doing.tag = "asked", self._tag(member, doing)
@@ -273,35 +287,40 @@ class _Turn:
     def _settle(self, step: Step) -> bool:
         """Leave a step that is over; return whether the run has come any further."""
         doing = self.run.doing
-        members = _members(step)
-        for member in members:
-            if member.name not in doing:  # the plan was changed meanwhile
-                doing[member.name] = Doing(phase="done")
-                self._do(member, doing[member.name])
-        states = {member.name: doing[member.name] for member in members}
+        if step.each and self.run.items is None and step.name not in doing:
+            self._begin_members(step)
+        self._begin_next(step)  # of its items, or what the plan says since it was changed
+        members = members_of(step, self.run)
+        states = {member.name: doing[member.name] for member in members if member.name in doing}
         if any(each.phase not in ("done", "failed") for each in states.values()):
             return False
         failed = {name: each for name, each in states.items() if each.phase == "failed"}
         if failed and step.parallel and self.run.tries < step.attempts:
             self._again(step, failed)
             return False
-        for member in members:
-            if (answer := states[member.name].answer) is not None and not failed:
-                self._keep(member, answer)
-        if not failed and kind_of(step) not in ("decide", "wait"):
-            self.run.previous = step.name
-        if failed:
+        if failed and not (step.keeps_failures and self.run.items):
             why = "; ".join(f"{name}: {each.reasons}" for name, each in failed.items())
             self._lead_to(step.on_failure, why=why)
             return True
-        if step.parallel:
-            self._keep(step, {name: each.answer or {} for name, each in states.items()})
+        self._keep_answers(step, members, states)
+        if kind_of(step) not in ("decide", "wait"):
+            self.run.previous = step.name
         self._lead_to(self._way_out(step))
         return True
 
+    def _keep_answers(self, step: Step, members: list[Member], states: Mapping[str, Doing]) -> None:
+        if step.each and self.run.items is not None:
+            self._keep(step, answer_of(members, states))
+            return
+        for member in members:
+            if (answer := states[member.name].answer) is not None:
+                self._keep(member, answer)
+        if step.parallel:
+            self._keep(step, {name: each.answer or {} for name, each in states.items()})
+
     def _again(self, step: Step, failed: Mapping[str, Doing]) -> None:
         self.run.tries += 1
-        for member in _members(step):
+        for member in members_of(step, self.run):
             if step.retry == "all" or member.name in failed:
                 doing = self.run.doing[member.name]
                 reasons = doing.reasons if member.name in failed else ""
@@ -350,13 +369,8 @@ class _Turn:
 
     def _end(self) -> None:
         self._close("done")
-        last = self.run.answers.get(self.run.previous)
-        is_one = isinstance(last, dict) and isinstance(last.get("text"), str)
-        payload = dict(last) if is_one and isinstance(last, dict) else {"text": as_text(last)}
-        if self.plan.answer:
-            payload = {"text": rendered(self.plan.answer, self.known())}
-        payload.pop("status", None)
-        self._respond(payload)
+        last = of_a_run(self.run.answers.get(self.run.previous))
+        self._respond({"text": rendered(self.plan.answer, self.known())} if self.plan.answer else last)
 
     def _fail(self, why: str) -> None:
         self.run.why = why[:REASONS_CHARS]
@@ -370,7 +384,7 @@ class _Turn:
         self.calls = []
 
     def _close(self, status: Any) -> None:
-        self.run.status, self.run.ended, self.run.doing = status, self.tick, {}
+        self.run.status, self.run.ended, self.run.doing, self.run.items = status, self.tick, {}, None
 
     # --- saying -------------------------------------------------------------------------------
 
@@ -380,12 +394,7 @@ class _Turn:
         wanted = agents_referred_to(self.plan)
         if told := {agent: said for agent, said in self.said.items() if agent in wanted}:
             kept = (self.values.get("memory") or {}).get(ANSWERS_KEY)
-            memories.append(
-                {"key": ANSWERS_KEY, "value": {**(kept if isinstance(kept, dict) else {}), **told}}
-            )
+            answers = {**kept, **told} if isinstance(kept, dict) else told
+            memories.append({"key": ANSWERS_KEY, "value": answers})
         where = self.run.at if self.run.status == "running" else self.run.status
         return Reply(self.entries, self.calls, memories, f"run {self.run.request}: {where}")
-
-
-def _members(step: Step) -> list[Member]:
-    return [*step.parallel] or [step]

@@ -7,6 +7,7 @@ from typing import Any
 
 from lemming.capabilities.answers.fitting import Outcome, bare_word, fields_in, fitting
 from lemming.capabilities.plans.format import Choice, Member, Step, Verify
+from lemming.capabilities.plans.references import as_text
 from lemming.org import when
 
 Json = dict[str, Any]
@@ -47,6 +48,13 @@ def plain_answer(payload: Mapping[str, Any]) -> Json:
     """
     own = {key: value for key, value in payload.items() if key not in OF_THE_ENGINE}
     return {**fields_in(own.get("text")), **own}
+
+
+def of_a_run(last: Any) -> Json:
+    """Return the payload of the answer that a run gives whose last step came to this."""
+    is_one = isinstance(last, dict) and isinstance(last.get("text"), str)
+    answer = dict(last) if is_one else {"text": as_text(last)}
+    return {key: value for key, value in answer.items() if key != "status"}
 
 
 def of_calling(member: Member, result: Mapping[str, Any]) -> Outcome:

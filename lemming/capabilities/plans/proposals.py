@@ -10,6 +10,7 @@ from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import to_line
 from lemming.capabilities.plans.check import problems_in
+from lemming.capabilities.plans.each import in_words
 from lemming.capabilities.plans.format import FAIL, AgentPlan, Choice, Member, Step, kind_of
 from lemming.files.documents import value_of
 from lemming.files.unknown import unknown_keys
@@ -89,11 +90,13 @@ def _line(number: int, step: Step) -> str:
 
 
 def _does(member: Member) -> str:
+    each = in_words(member) if isinstance(member, Step) else ""
     match kind_of(member):
         case "ask" | "plan":
-            return f"asks {member.asked}: {member.task}"
+            given = f" with {to_line(member.args)}" if member.args else ""
+            return f"asks {member.asked}{each}: {member.task}{given}"
         case "tool":
-            return f"calls {member.tool} with {to_line(member.args)}"
+            return f"calls {member.tool}{each} with {to_line(member.args)}"
         case "wait":
             return "waits"
         case _:

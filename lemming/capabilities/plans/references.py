@@ -25,6 +25,8 @@ ROOTS = {
 }
 OF_AN_ANSWER = {"answer": "the answer that was given"}
 """What conditions and the tasks of verifiers may refer to besides."""
+OF_AN_ITEM = {"item": "the item that the step is done for", "number": "which of the items it is, from 1"}
+"""What a step with `each` may refer to besides."""
 
 _REFERENCE = re.compile(r"\{\{([^{}]*)\}\}")
 _NEED_A_NAME = ("steps", "keys", "memory", "last", "context")
@@ -91,7 +93,7 @@ def filled(template: Any, known: Mapping[str, Any]) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as a task shows it: the text of an answer, one line a member of a band, else JSON.
+    """Return a value as a task shows it: the text of an answer, those of a band or of items, else JSON.
 
     >>> as_text({"ada": {"text": "yes"}, "bob": {"text": "no"}})
     'ada: yes\\n\\nbob: no'
@@ -105,10 +107,11 @@ def as_text(value: Any) -> str:
     if isinstance(value.get("text"), str):
         age = value.get("age_ticks")
         return f"{value['text']} ({age} ticks ago)" if isinstance(age, int) else str(value["text"])
-    if value and all(
-        isinstance(each, Mapping) and isinstance(each.get("text"), str) for each in value.values()
-    ):
-        return "\n\n".join(f"{name}: {as_text(each)}" for name, each in value.items())
+    items = value.get("items")
+    is_of_items = len(value) == 1 and isinstance(items, list)
+    parts = dict(enumerate(items, start=1)) if is_of_items and isinstance(items, list) else value
+    if parts and all(isinstance(it, Mapping) and isinstance(it.get("text"), str) for it in parts.values()):
+        return "\n\n".join(f"{name}: {as_text(each)}" for name, each in parts.items())
     return to_line(dict(value))
 
 

@@ -8,7 +8,14 @@ from lemming.base.errors import Problem
 from lemming.base.jsontext import nearest
 from lemming.capabilities.plans.format import AgentPlan, Member, Step
 from lemming.capabilities.plans.outcomes import schema_for
-from lemming.capabilities.plans.references import OF_AN_ANSWER, ROOTS, needs_a_name, parts_of, references_in
+from lemming.capabilities.plans.references import (
+    OF_AN_ANSWER,
+    OF_AN_ITEM,
+    ROOTS,
+    needs_a_name,
+    parts_of,
+    references_in,
+)
 from lemming.capabilities.plans.ways import reachable
 from lemming.org import when
 
@@ -51,6 +58,8 @@ def _paths_of(member: Member, place: str) -> Iterator[tuple[str, str]]:
     yield from ((path, f"{place}/task") for path in references_in(member.task))
     yield from ((path, f"{place}/args") for path in references_in(member.args))
     yield from ((path, f"{place}/context/{index}") for index, path in enumerate(member.context))
+    if isinstance(member, Step) and member.each:
+        yield member.each, f"{place}/each"
     if member.wait:
         yield from ((path, f"{place}/wait/time") for path in references_in(member.wait.time))
 
@@ -82,6 +91,9 @@ def _about_path(
 ) -> Iterator[Problem]:
     root, name = parts_of(path)
     roots = {**ROOTS, **OF_AN_ANSWER} if is_after else ROOTS
+    own = at[2] if at else None
+    if isinstance(own, Step) and own.each and "/routes/" not in pointer and not pointer.endswith("/each"):
+        roots = {**roots, **OF_AN_ITEM}
     if root not in roots:
         hint = nearest(root, list(roots)) or f"there are {', '.join(roots)}"
         if root in {member.name for member, _, _ in plan.members()}:
@@ -113,7 +125,11 @@ def _outside_of_closed(plan: AgentPlan, path: str, own: Member | None) -> tuple[
         member, inside = (named[0] if named else None), below[1:]
     elif root != "answer":
         return None
-    if member is None or not inside or member.output is None or getattr(member, "parallel", None):
+    if member is None or not inside or getattr(member, "parallel", None):
+        return None
+    if isinstance(member, Step) and member.each and (root == "steps" or own is None):
+        return (inside[0], ["items"]) if inside[0] != "items" else None
+    if member.output is None:
         return None
     schema = schema_for(member) or {}
     fields = [*schema.get("properties", {}), "text"]

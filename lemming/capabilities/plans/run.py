@@ -40,7 +40,8 @@ class Doing:
 class Run:
     """One run. `at` is the step under way, `previous` the one before.
 
-    `rounds` counts how often each step was begun, `tries` how often the band under way was.
+    `rounds` counts how often each step was begun, `tries` how often the band under way was. `items`: those
+    for each of which the step under way is done; None where it is not.
     """
 
     request: str
@@ -56,6 +57,7 @@ class Run:
     doing: dict[str, Doing] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)
     keys: dict[str, Any] = field(default_factory=dict)
+    items: list[Any] | None = None
 
     @property
     def steps_begun(self) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 from lemming.agents import survey_agents
 from lemming.base.errors import ConfigError
 from lemming.capabilities.plans.asking import said_of
-from lemming.capabilities.plans.format import AgentPlan, Member, is_planner, kind_of, read_plan
+from lemming.capabilities.plans.each import in_words
+from lemming.capabilities.plans.format import AgentPlan, Member, Step, is_planner, kind_of, read_plan
 from lemming.capabilities.plans.run import PREFIX, Doing, Run, run_in
 from lemming.capabilities.requests.now import requests_now
 from lemming.memory import read_memories
@@ -119,11 +120,12 @@ def does(member: Member) -> str:
     >>> does(Member(name="a", ask="ada"))
     'asks ada'
     """
+    each = in_words(member) if isinstance(member, Step) else ""
     match kind_of(member):
         case "ask" | "plan":
-            return f"asks {member.asked}"
+            return f"asks {member.asked}{each}"
         case "tool":
-            return f"calls {member.tool}"
+            return f"calls {member.tool}{each}"
         case "wait":
             wait = member.wait
             assert wait, "that makes it a wait"
