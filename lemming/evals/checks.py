@@ -12,7 +12,7 @@ from lemming.agents import survey_agents
 from lemming.base.errors import ContractError, ProviderError, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.base.patterns.expressions import expression
-from lemming.capabilities.judges.judge import VERDICT_SCHEMA, Judge, question, verdict_in
+from lemming.capabilities.judges.judge import Judge, question, verdict_in
 from lemming.capabilities.judges.settings import judge_named
 from lemming.capabilities.requests.now import requests_now
 from lemming.evals.run import Ran
@@ -35,6 +35,7 @@ from lemming.org import when
 from lemming.org.models import ModelEntry
 from lemming.providers import Request, require_reply
 from lemming.service.command import run_command
+from lemming.turn.verdict import VERDICT_SCHEMA
 
 FILE_LIMIT_BYTES = 64 << 20
 NAMED = 3

@@ -39,7 +39,7 @@ MODELS: dict[str, Any] = {
 JUDGED = {"strategy": "reflexion", "options": {"model": "dear", "rubric": "Is it long?"}}
 SCRIPT = [
     {"agent": "bad", "reply": "no", "input_tokens": 12_347, "output_tokens": 11},
-    {"contains": "Judge the draft", "reply": {"good": False, "why": "longer"}, "input_tokens": 997},
+    {"contains": "Judge the draft", "reply": {"passes": False, "reason": "longer"}, "input_tokens": 997},
     {"agent": "steps", "step": 0, "reply": say("more", tool_calls=[{"tool": "list_agents", "args": {}}])},
     {"reply": say("hello"), "input_tokens": 1_237, "output_tokens": 171},
 ]

@@ -42,7 +42,7 @@ def strategies(base: Path, org: dict[str, Any]) -> None:
         {"contains": "Sum up", "reply": remembers("all is seen")},
     ]
     drafts = [
-        {"contains": "Judge the draft", "reply": {"good": False, "why": "longer"}},
+        {"contains": "Judge the draft", "reply": {"passes": False, "reason": "longer"}},
         {"contains": "A critic wants", "reply": remembers("a better one")},
         {"agent": "gus", "contains": "Now write it", "reply": remembers("written")},
         {"agent": "gus", "reply": "a sketch"},

@@ -94,7 +94,7 @@ def test_what_is_spent_on_the_way_is_counted_before_each_call(base: Path) -> Non
     script = [
         {"agent": "bad", "reply": "no"},
         {"agent": "steps", "reply": look},
-        {"contains": "Judge the draft", "reply": {"good": False, "why": "longer"}},
+        {"contains": "Judge the draft", "reply": {"passes": False, "reason": "longer"}},
         *HELLO,
     ]
     agents = [

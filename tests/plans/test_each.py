@@ -96,8 +96,8 @@ def test_an_answer_is_passed_or_sent_back_item_by_item() -> None:
     run.turn()
     assert run.open == ["bob", "bob"]
     assert "Is it about Rome?" in run.text_for("bob")
-    run.answer("bob", verdict="fail", reasons="too short")
-    run.answer("bob", verdict="pass")
+    run.answer("bob", passes=False, reason="too short")
+    run.answer("bob", passes=True)
     run.turn()
     assert run.open == ["ada"]
     assert run.text_for("ada").endswith("The last try was not good enough: too short")

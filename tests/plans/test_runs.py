@@ -136,8 +136,8 @@ def test_a_verifier_sends_it_back_with_reasons_and_then_passes_it() -> None:
     run.answer("ada", "one")
     run.turn()
     assert "The answer:\none" in run.text_for("bob")
-    assert run.asked[-1]["payload"]["schema"]["required"] == ["verdict"]
-    run.answer("bob", verdict="fail", reasons="too short")
+    assert run.asked[-1]["payload"]["schema"]["required"] == ["passes"]
+    run.answer("bob", passes=False, reason="too short")
     run.turn()
     assert run.text_for("ada").endswith("The last try was not good enough: too short")
     run.answer("ada", "two")

@@ -16,8 +16,8 @@ from lemming.memory import load_memory
 from lemming.testing import resume, say
 
 STRATEGIES = ["plan_execute", "reflexion"]
-GOOD = {"contains": "Judge the draft", "reply": {"good": True, "why": ""}}
-BAD = {"contains": "Judge the draft", "reply": {"good": False, "why": "too short"}}
+GOOD = {"contains": "Judge the draft", "reply": {"passes": True, "reason": ""}}
+BAD = {"contains": "Judge the draft", "reply": {"passes": False, "reason": "too short"}}
 PLAN = {"contains": "First make a plan", "reply": {"goal": "see", "steps": ["look", "tell"]}}
 ASKS_ANN = calls(("ask_ann", {"message": "how many?"}))
 HANDS_ON = calls(("hand_to_bob", {"message": "yours"}))
@@ -123,7 +123,7 @@ def test_a_draft_may_hand_its_request_on_and_nobody_judges(base: Path) -> None:
 
 def test_a_revision_that_asks_keeps_the_draft_back_until_there_is_an_answer(base: Path) -> None:
     script = [
-        {"contains": "it is 7 indeed", "reply": {"good": True, "why": ""}},
+        {"contains": "it is 7 indeed", "reply": {"passes": True, "reason": ""}},
         BAD,
         {"contains": '"output": "it is 7"', "reply": say("it is 7 indeed", kind="response")},
         {"contains": "A critic wants", "reply": ASKS_ANN},

@@ -19,13 +19,14 @@ from lemming.strategies import Steps, Turn, strategy
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 LIST = {"tool": "file_list", "args": {}}
+AGAIN = {"reply": say("again", tool_calls=[LIST])}
 PLAN = {"contains": "First make a plan", "reply": {"goal": "see", "steps": ["look", "tell"]}}
 STEPS = [
     {"contains": "take step 1,", "reply": say("looked")},
     {"contains": "take step 2,", "reply": say("told")},
     {"contains": "Sum up", "reply": say("the end")},
 ]
-BAD = {"contains": "Judge the draft", "reply": {"good": False, "why": "too short"}}
+BAD = {"contains": "Judge the draft", "reply": {"passes": False, "reason": "too short"}}
 BETTER = {"contains": "A critic wants", "reply": say("a longer one")}
 DRAFT = {"reply": say("short")}
 
@@ -116,7 +117,7 @@ def test_a_draft_is_judged_and_revised_and_only_the_last_text_leaves(base: Path)
 
 
 def test_a_good_draft_ends_the_rounds(base: Path) -> None:
-    good = {"contains": "Judge the draft", "reply": {"good": True, "why": ""}}
+    good = {"contains": "Judge the draft", "reply": {"passes": True, "reason": ""}}
     turn = turn_of(base, good, DRAFT, strategy="reflexion", options={"rounds": 3})
     assert (turn.calls, texts(base)) == (2, ["short"])
 
@@ -291,9 +292,13 @@ def test_polling_that_gives_something_else_goes_on(base: Path) -> None:
     ("end", "more", "turn"),
     [
         ("done", [], {}),
-        ("repeats", [{"reply": say("again", tool_calls=[LIST])}], {}),
-        ("step_limit", [{"reply": say("again", tool_calls=[LIST])}], {"max_steps": 2}),
-        ("deadline", [{"reply": say("again", tool_calls=[LIST])}], {"deadline_s": 1e-9}),
+        ("repeats", [AGAIN], {}),
+        ("step_limit", [AGAIN], {"max_steps": 2}),
+        (
+            "deadline",
+            [*({"step": it, **AGAIN} for it in (0, 1)), {**AGAIN, "delay_s": 600}],
+            {"deadline_s": 1},
+        ),
         ("bad_reply", [{"reply": "no contract"}], {}),
         ("no_answer", [{"error": "RequestRejected"}], {}),
     ],
@@ -301,7 +306,7 @@ def test_polling_that_gives_something_else_goes_on(base: Path) -> None:
 def test_each_strategy_comes_to_each_end_and_replay_agrees(
     base: Path, name: str, end: str, more: list[dict[str, Any]], turn: dict[str, Any]
 ) -> None:
-    good = {"contains": "Judge the draft", "reply": {"good": True, "why": ""}}
+    good = {"contains": "Judge the draft", "reply": {"passes": True, "reason": ""}}
     last = [*STEPS, DRAFT] if end == "done" else []
     plan = [PLAN] if end != "no_answer" else []
     report = turn_of(base, good, *plan, *more, *last, strategy=name, **turn)

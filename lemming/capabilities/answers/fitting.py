@@ -85,6 +85,9 @@ def _as_listed(answer: Json, schema: Json) -> Json:
     for name, field in properties.items():
         said = answer.get("text") if name == alone and name not in answer else answer.get(name)
         first = _first_word(said) if name not in answer else None
+        if isinstance(field, dict) and field.get("type") == "boolean" and isinstance(said, str):
+            found = [it for word in (said, first or "") if (it := yes_or_no(word)) is not None]
+            listed |= {name: found[0]} if found else {}
         values = field.get("enum") if isinstance(field, dict) else None
         for value in values if isinstance(values, list) and isinstance(said, str) else ():
             if isinstance(value, str) and bare_word(value) in (bare_word(str(said)), first):
@@ -115,6 +118,17 @@ def _without_nulls(value: Any, schema: Any, whole: Json) -> Any:
         for key, it in value.items()
         if it is not None or key in needed
     }
+
+
+def yes_or_no(word: str) -> bool | None:
+    """Return what a word says that stands for true or false; None for any other.
+
+    >>> yes_or_no("Pass."), yes_or_no("no"), yes_or_no("perhaps")
+    (True, False, None)
+    """
+    return {"true": True, "yes": True, "pass": True, "false": False, "no": False, "fail": False}.get(
+        bare_word(word)
+    )
 
 
 def bare_word(word: str) -> str:

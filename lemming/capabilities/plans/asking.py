@@ -7,8 +7,8 @@ from typing import Any
 
 from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.times.spoken import until_in
-from lemming.capabilities.plans.format import Member, Wait
-from lemming.capabilities.plans.outcomes import schema_for
+from lemming.capabilities.plans.format import Member, Verify, Wait
+from lemming.capabilities.plans.outcomes import VERDICT, schema_for
 from lemming.capabilities.plans.references import as_text, context_lines, filled, rendered
 from lemming.capabilities.plans.run import Doing
 
@@ -32,6 +32,16 @@ def request_for(member: Member, doing: Doing, known: Json, at: str) -> Json:
     if member.verify and (judge := member.verify.judge):
         payload["verify"] = judge.as_json()
     return payload
+
+
+def verification_for(member: Member, verify: Verify, doing: Doing, known: Json) -> Json:
+    """Return the payload of the request by which somebody is asked whether an answer passes."""
+    asked_for = rendered(member.task, known) or as_text(filled(member.args, known))
+    task = rendered(verify.task, known)
+    task = task or "Does this answer do what was asked? Say whether it passes, and why not."
+    text = with_context(task, [("What was asked", asked_for), ("The answer", as_text(doing.answer))])
+    schema = {} if verify.when else {"schema": VERDICT}
+    return {"target": verify.ask, "text": text, "step": doing.tag, **schema}
 
 
 def withdrawal(asked: Mapping[str, Any]) -> Json:

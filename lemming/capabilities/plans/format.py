@@ -50,9 +50,7 @@ class Verify(JudgedBy):
     )
     when: Json | None = field(
         default=None,
-        metadata=about(
-            'What must hold of its answer. Default: an agent says "verdict": "pass"; a tool works.'
-        ),
+        metadata=about('What must hold of its answer. Default: an agent says "passes": true; a tool works.'),
     )
     attempts: int = field(
         default=2, metadata=about("How often the step is done in all until it passes.", ge=1, le=20)

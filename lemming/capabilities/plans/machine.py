@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from lemming.base.jsontext import compact
 from lemming.capabilities.answers.fitting import Outcome
-from lemming.capabilities.plans.asking import request_for, said_of, wait_for, with_context, withdrawal
+from lemming.capabilities.plans.asking import request_for, said_of, verification_for, wait_for, withdrawal
 from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
 from lemming.capabilities.plans.known import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
-from lemming.capabilities.plans.outcomes import VERDICT, chosen, of_a_run, of_asking, of_calling, of_verifying
+from lemming.capabilities.plans.outcomes import chosen, of_a_run, of_asking, of_calling, of_verifying
 from lemming.capabilities.plans.references import as_text, filled, rendered
 from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
 from lemming.capabilities.plans.ways import after
@@ -191,11 +191,7 @@ class _Turn:
             self._call(doing, verify.tool, verify.args, known)
             return
         doing.tag = f"{doing.tag}/verify"
-        asked_for = rendered(member.task, known) or as_text(filled(member.args, known))
-        own = rendered(verify.task, known) or "Does this answer do what was asked? Say pass, or fail and why."
-        text = with_context(own, [("What was asked", asked_for), ("The answer", as_text(doing.answer))])
-        schema = {} if verify.when else {"schema": VERDICT}
-        self._ask({"target": verify.ask, "text": text, "step": doing.tag, **schema})
+        self._ask(verification_for(member, verify, doing, known))
 
     def _take_in_verdict(self, member: Member, doing: Doing) -> None:
         verify = member.verify

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.capabilities.answers.fitting import Outcome, bare_word, fields_in, fitting
+from lemming.capabilities.answers.fitting import Outcome, bare_word, fields_in, fitting, yes_or_no
 from lemming.capabilities.plans.format import Choice, Member, Step, Verify
 from lemming.capabilities.plans.references import as_text
 from lemming.org import when
+from lemming.turn.verdict import VERDICT_SCHEMA
 
 Json = dict[str, Any]
 
@@ -19,14 +20,8 @@ OF_THE_ENGINE = frozenset(
     }
 )  # fmt: skip
 """Keys of a payload that say where an entry belongs, and nothing of what was answered."""
-VERDICT: Json = {
-    "type": "object",
-    "properties": {
-        "verdict": {"type": "string", "enum": ["pass", "fail"]},
-        "reasons": {"type": "string", "description": "What is wrong with it, if it fails."},
-    },
-    "required": ["verdict"],
-}
+VERDICT: Json = {**VERDICT_SCHEMA, "required": ["passes"], "additionalProperties": True}
+"""What who verifies a step answers: beside a text, and without a reason where it passes."""
 
 
 def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> Outcome:
@@ -102,15 +97,14 @@ def of_verifying(verify: Verify, outcome: Outcome, known: Mapping[str, Any]) -> 
     if answer is None:
         return outcome.why
     text = str(answer.get("text") or "").strip()
-    reasons = str(answer.get("reasons") or text)
+    reasons = str(answer.get("reason") or text)
     if verify.when is not None:
         return "" if when.holds(verify.when, {**known, "answer": answer}) else reasons or "not passed"
     if verify.tool:
         return ""
-    first_word = next(iter(text.split()), "")
-    match bare_word(str(answer.get("verdict", first_word))):
-        case "pass":
-            return ""
-        case "fail":
-            return reasons.removeprefix("fail").lstrip(" :.,") or "no reasons were given"
+    passes = answer.get("passes", yes_or_no(next(iter(text.split()), "")))
+    if passes is True:
+        return ""
+    if passes is False:
+        return reasons.removeprefix("fail").lstrip(" :.,") or "no reason was given"
     return f"it was neither passed nor failed: {text[:500]}"

@@ -19,17 +19,9 @@ from lemming.files.fitting import Misfit, about
 from lemming.journal.report import End
 from lemming.providers import Message
 from lemming.turn.strategy import Step, Steps, Turn
+from lemming.turn.verdict import VERDICT_FORM, VERDICT_SCHEMA
 
-VERDICT_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"good": {"type": "boolean"}, "why": {"type": "string"}},
-    "required": ["good", "why"],
-    "additionalProperties": False,
-}
-ASK_FOR_VERDICT = (
-    'Judge the draft. Reply with one JSON object and nothing else:\n{"good": true or false, "why": "what is '
-    'to be better, if anything"}'
-)
+ASK_FOR_VERDICT = f"Judge the draft. Reply with one JSON object and nothing else:\n{VERDICT_FORM}"
 NOTHING_LEAVES_YET = (
     "A critic reads your reply before it leaves, and may ask for a better one. Of several replies only the "
     "entries of the last one leave: write them whole each time."
@@ -150,7 +142,7 @@ def _why_not(turn: Turn, draft: TurnReply) -> Generator[Step, Any, str]:
     found = yield from turn.value(
         _judging(turn, draft), VERDICT_SCHEMA, turn.given.get("model", options.model)
     )
-    return "" if found["good"] else quoted(found["why"].strip() or "it is not good")[:WHY_CHARS]
+    return "" if found["passes"] else quoted(found["reason"].strip() or "it is not good")[:WHY_CHARS]
 
 
 def _judged_by_command(turn: Turn, command: list[str], text: str) -> Generator[Step, Any, str]:
