@@ -1,19 +1,38 @@
-"""The files that `context` of a resume names, where `*` in a name stands for whatever files are there."""
+"""What an agent's prompts show of files: those that `context` names, and memories of others that are granted.
+
+`*` in a name stands for whatever is there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from lemming.access.grants import Place, resolve
-from lemming.access.open import scan_folder
+from lemming.access.grants import Place, kept_at, resolve
+from lemming.access.open import read_raw, read_text, scan_folder
+from lemming.base import paths
 from lemming.base.errors import ToolError
+from lemming.base.jsontext import to_line
+from lemming.memory import decode_memory, list_memories
 from lemming.org.resume import Agent, ContextFile
 
 MOST = 64
 """How many files one pattern may stand for."""
+GRANT = re.compile(r"(?P<owner>[^/*]+)/(?P<key>[^/]+)")
+"""How `permissions.read_memories` names memories."""
+KEPT_BY_TOOLS = ("state.", "cache.")
+"""What a pattern does not stand for: memories that functions keep for themselves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOfAnother(ContextFile):
+    """A memory of another agent that a grant shows."""
+
+    owner: str
+    key: str
 
 
 def is_pattern(item: ContextFile) -> bool:
@@ -38,15 +57,62 @@ def folder_looked_into(agent: Agent, base: Path, item: ContextFile) -> Place:
     return place
 
 
+def place_of_item(agent: Agent, base: Path, item: ContextFile) -> Place:
+    """Return where something lies that prompts show. Raises `PermissionDenied`, and `ToolError`."""
+    if isinstance(item, MemoryOfAnother):  # by a grant of its own
+        return kept_at(base, item.file, caller="permissions.read_memories")
+    return resolve(agent, base, item.file, "read", caller="context")
+
+
+def text_of_item(agent: Agent, base: Path, item: ContextFile, staged: Mapping[str, bytes]) -> str:
+    """Return the text of something that prompts show, as this turn sees it: of a memory its value.
+
+    Raises `PermissionDenied`, `ToolError`, and `CorruptState` for a memory that a person broke.
+    """
+    place = place_of_item(agent, base, item)
+    if not isinstance(item, MemoryOfAnother):
+        return read_text(place, staged)
+    value = decode_memory(read_raw(place, staged), item.file)
+    return value if isinstance(value, str) else to_line(value)
+
+
+def folders_of_memories(agent: Agent) -> Iterator[str]:
+    """Yield the folders in which memories lie that an agent is granted."""
+    owners = (found["owner"] for it in agent.permissions.read_memories if (found := GRANT.fullmatch(it)))
+    yield from (paths.memory_folder(owner) for owner in dict.fromkeys(owners) if owner != agent.name)
+
+
+def granted_memories(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> Iterator[MemoryOfAnother]:
+    """Yield the memories of others that are there, grant by grant, by key."""
+    for grant in agent.permissions.read_memories:
+        found = GRANT.fullmatch(grant)
+        if found is None or (owner := found["owner"]) == agent.name:
+            continue
+        folder = f"{paths.memory_folder(owner)}/"
+        written = {it[len(folder) : -len(".json")] for it in staged if it.startswith(folder)}
+        is_one, pattern = "*" not in grant, found["key"]
+        for key in sorted(written.union(list_memories(base, owner))):
+            if fnmatchcase(key, pattern) and (is_one or not key.startswith(KEPT_BY_TOOLS)):
+                label, file = f"memory {key} of {owner}", paths.memory_file(owner, key)
+                yield MemoryOfAnother(file=file, label=label, owner=owner, key=key)
+
+
 def with_context_found(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> Agent:
-    """Return the agent with the files that are there in the place of its patterns, by name.
+    """Return the agent with the files that are there in the place of its patterns, by name, and memories.
 
     Names that begin with a dot, and folders, are left out. Raises `PermissionDenied`, and `ToolError` for a
     pattern whose folder is not there, or that fits too many.
     """
-    if not any(map(is_pattern, agent.context)):
+    if not (agent.permissions.read_memories or any(map(is_pattern, agent.context))):
         return agent
-    return replace(agent, context=[it for item in agent.context for it in _found(agent, base, item, staged)])
+    files = [it for item in agent.context for it in _found(agent, base, item, staged)]
+    memories = dict.fromkeys(granted_memories(agent, base, staged))
+    if len(memories) > MOST:
+        raise ToolError(
+            f"permissions.read_memories fits {len(memories)} memories; at most {MOST} are put into a prompt",
+            hint="name those that are needed",
+        )
+    return replace(agent, context=[*files, *memories])
 
 
 def _found(agent: Agent, base: Path, item: ContextFile, staged: Mapping[str, bytes]) -> list[ContextFile]:

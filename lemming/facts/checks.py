@@ -14,6 +14,7 @@ from lemming.access.open import read_allowed_text
 from lemming.agents import (
     RESUME_LIMIT_BYTES,
     Agent,
+    ContextFile,
     FileAccess,
     agent_folders,
     nearest_agent,
@@ -322,12 +323,17 @@ def _about_files(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem
 def _about_context(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem]:
     for index, item in enumerate(agent.context):
         try:
-            for it in with_context_found(replace(agent, context=[item]), Path(base), {}).context:
+            for it in with_context_found(_bare(agent, item), Path(base), {}).context:
                 read_allowed_text(agent, Path(base), it.file)
         except ToolError as error:
             yield place.problem(
                 f"/context/{index}/file", f"{error.message}; every turn would fail", error.hint
             )
+
+
+def _bare(agent: Agent, item: ContextFile) -> Agent:
+    """Return an agent whose prompts show this file, and nothing besides."""
+    return replace(agent, context=[item], permissions=replace(agent.permissions, read_memories=[]))
 
 
 def _warning(file: str, pointer: str, message: str, hint: str) -> Problem:

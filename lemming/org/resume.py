@@ -56,6 +56,10 @@ class AgentPermissions:
         ),
     )
     file_access: FileAccess = field(default_factory=FileAccess)
+    read_memories: list[str] = field(
+        default_factory=list,
+        metadata=about('Memories of others that its prompts show, as AGENT/KEY: "planner/goal", "desk/*".'),
+    )
     may_be_absent: bool = field(
         default=False,
         metadata=about("Whether agents and tools that are named here may be absent: for what comes later."),

@@ -13,8 +13,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from lemming.access.context_files import folder_looked_into, is_pattern, with_context_found
-from lemming.access.grants import resolve
+from lemming.access.context_files import (
+    folder_looked_into,
+    folders_of_memories,
+    granted_memories,
+    is_pattern,
+    place_of_item,
+    with_context_found,
+)
 from lemming.agents import Agent, ContextFile
 from lemming.base import paths
 from lemming.base.errors import PermissionDenied, ToolError
@@ -137,6 +143,9 @@ def context_files(base: Path, agents: Collection[Agent]) -> list[str]:
     found = set[str]()
     for agent in agents:
         found.update(read_by_keys(agent))
+        found.update(f"{folder}/" for folder in folders_of_memories(agent))
+        found.update(it.file for it in granted_memories(agent, base, {}))
+        agent = replace(agent, permissions=replace(agent.permissions, read_memories=[]))
         for item in agent.context:
             try:
                 if is_pattern(item):
@@ -151,7 +160,7 @@ def context_files(base: Path, agents: Collection[Agent]) -> list[str]:
 
 
 def _key(agent: Agent, base: Path, item: ContextFile) -> str:
-    return resolve(agent, base, item.file, "read", caller="context").key
+    return place_of_item(agent, base, item).key
 
 
 def _stamp(path: str) -> _Stamp:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.access.context_files import read_for
+from lemming.access.context_files import folders_of_memories, read_for
 from lemming.access.grants import resolve
 from lemming.agents import Agent
 from lemming.base.errors import ToolError
@@ -197,6 +197,8 @@ def touch_of(
     for tool in toolset.allowed(agent, settings).values():
         touch.reads.update(_located(home, tool.reads(agent, settings)))
         touch.writes.update(_located(home, tool.writes(agent, settings)))
+    for folder in folders_of_memories(agent):
+        touch.reads[(*home, *components(folder))] = "permissions.read_memories"
     read = [(read_for(item), f"context {item.file}") for item in agent.context]
     for file, why in looked_at.read.items():
         touch.reads[(*home, *components(file))] = why

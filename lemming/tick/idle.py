@@ -13,8 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from lemming.access.context_files import folder_looked_into, is_pattern, with_context_found
-from lemming.access.grants import Place, resolve
+from lemming.access.context_files import (
+    folder_looked_into,
+    folders_of_memories,
+    is_pattern,
+    place_of_item,
+    with_context_found,
+)
+from lemming.access.grants import Place, kept_at
 from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.errors import CorruptState, ToolError
@@ -150,8 +156,10 @@ class IdleAgents:
     def _places_of_context(self, agent: Agent) -> Iterator[Place]:
         for item in filter(is_pattern, agent.context):
             yield folder_looked_into(agent, self._base, item)
+        for folder in folders_of_memories(agent):
+            yield kept_at(self._base, folder, caller="permissions.read_memories")
         for item in with_context_found(agent, self._base, {}).context:
-            yield resolve(agent, self._base, item.file, "read", caller="context")
+            yield place_of_item(agent, self._base, item)
 
 
 def _always_asking(survey: Survey, config: Config) -> frozenset[str]:

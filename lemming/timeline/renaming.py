@@ -24,7 +24,7 @@ from lemming.service.unfinished_rename import begin_rename, end_rename
 
 LIMIT_BYTES = 1 << 20
 LOG_LIMIT_BYTES = 1 << 30
-LISTS = ("read_outboxes", "create_agent_allowed")
+LISTS = ("read_outboxes", "read_memories", "create_agent_allowed")
 
 
 def rename(base: OrgPath, old: str, new: str) -> list[str]:
@@ -151,7 +151,14 @@ def _renamed(plain: Any, old: str, new: str, *, is_own: bool) -> Any:
 def _in_list(key: str, value: Any, old: str, new: str) -> Any:
     if key not in LISTS or not isinstance(value, list):
         return value
-    return [new if name == old else name for name in value]
+    return [_instead(name, old, new) for name in value]
+
+
+def _instead(name: Any, old: str, new: str) -> Any:
+    """Return a name with the new one in its place: alone, or before the key of a memory."""
+    if isinstance(name, str) and name.startswith(f"{old}/"):
+        return f"{new}{name[len(old) :]}"
+    return new if name == old else name
 
 
 def _replaced(text: str, old: str, new: str) -> str:
@@ -160,7 +167,12 @@ def _replaced(text: str, old: str, new: str) -> str:
     text = _creator_in(text, old, new)
     text = re.sub(rf"{re.escape(was)}(\s*:)", rf"{now}\g<1>", text, count=1)
     lists = "|".join(LISTS)
-    return re.sub(rf'"(?:{lists})"\s*:\s*\[[^\]]*\]', lambda found: found[0].replace(was, now), text)
+    beginning = f"{was[:-1]}/", f"{now[:-1]}/"
+    return re.sub(
+        rf'"(?:{lists})"\s*:\s*\[[^\]]*\]',
+        lambda found: found[0].replace(was, now).replace(*beginning),
+        text,
+    )
 
 
 def _creator_in(text: str, old: str, new: str) -> str:

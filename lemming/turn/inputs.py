@@ -12,9 +12,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from lemming.access.context_files import with_context_found
-from lemming.access.grants import resolve
-from lemming.access.open import read_text
+from lemming.access.context_files import place_of_item, text_of_item, with_context_found
 from lemming.agents import Agent, AgentCredits, ContextFile, OwnFolders
 from lemming.base.clock import parse_timestamp
 from lemming.base.errors import OutOfCredits, Problem, name_of
@@ -239,7 +237,7 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
     there = with_context_found(agent, org.base, held)
     texts, shown = [], []
     for item in there.context:
-        text = read_text(resolve(agent, org.base, item.file, "read", caller="context"), held)
+        text = text_of_item(agent, org.base, item, held)
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     moment = Moment(now, there, entry, state, held)
@@ -293,7 +291,7 @@ def _fingerprint(
 ) -> dict[str, Any]:
     """Return the fingerprint of what the turn reads beside its inbox."""
     context = {
-        resolve(agent, base, item.file, "read", caller="context").key: sha256(
+        place_of_item(agent, base, item).key: sha256(
             (text if item.take == "all" else line).encode()
         ).hexdigest()
         for item, text, (_, line) in zip(agent.context, texts, shown, strict=True)

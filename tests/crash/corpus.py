@@ -139,7 +139,7 @@ def idle(base: Path, org: dict[str, Any]) -> None:
         base,
         resume("ada", schedule={"run_every_n_ticks": 2}),
         resume("bob", schedule={"wake": "changed"}, permissions={"read_outboxes": ["ada"]}),
-        resume("cyd", schedule={"wake": "changed"}, permissions={"read_outboxes": []}),
+        resume("cyd", schedule={"wake": "changed"}, permissions={"read_memories": ["ada/*", "bob/last"]}),
         org=org,
         script=[{"reply": remembers("seen")}],
     )

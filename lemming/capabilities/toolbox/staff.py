@@ -163,6 +163,7 @@ def _require_creatable(context: ToolContext, created: Agent) -> None:
         created.name == "human"
         or permissions.file_access != own.permissions.file_access
         or created.context
+        or permissions.read_memories
         or created.model.fallback
         or created.plain.get("gates") != own.plain.get("gates")
     ):

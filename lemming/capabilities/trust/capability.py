@@ -11,7 +11,9 @@ from functools import cached_property
 from itertools import compress
 from typing import Any
 
+from lemming.access.context_files import MemoryOfAnother, place_of_item
 from lemming.access.grants import resolve
+from lemming.access.open import read_raw
 from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.contract import ToolCall
@@ -29,7 +31,8 @@ from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.records import Record, ToolFinished
 from lemming.mail.tasks import Ended
-from lemming.memory import read_memories
+from lemming.memory import decode_record, read_memories
+from lemming.memory import trust_in as word_in
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, Org
 from lemming.org.organisation import Organisation, OrgPath
@@ -207,6 +210,7 @@ class Tracker:
     def __init__(self, moment: Moment) -> None:
         now, agent = moment.now, moment.agent
         self._now, self._agent, self._entry = now, agent, moment.model
+        self._held = moment.held
         self._authors = now.own(authors_in)
         self._order = self._authors.order
         self._marks = Marks(now.org, self._authors, moment.held)
@@ -265,7 +269,16 @@ class Tracker:
     def _files_of_context(self) -> Iterator[Part]:
         """Yield how far each context file is trusted, in their order."""
         for item in self._agent.context:
-            yield self._file(item.file, "context")
+            if isinstance(item, MemoryOfAnother):
+                yield self._memory_of(item)
+            else:
+                yield self._file(item.file, "context")
+
+    def _memory_of(self, item: MemoryOfAnother) -> Part:
+        """Return how far a memory of another agent is trusted, which may be one of this very tick."""
+        place = place_of_item(self._agent, self._now.org.base, item)
+        word = word_in(decode_record(read_raw(place, self._held), item.file))
+        return Part(self._order.known(word) if word else AGENT, item.file)
 
     def _of_files(self, seen: Seen) -> Iterator[Part]:
         """Yield how far other files are trusted that the turn is shown, or is told by."""

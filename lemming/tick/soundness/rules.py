@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lemming.access.context_files import GRANT
 from lemming.access.grants import why_no_grant
 from lemming.agents import Agent, nearest_agent
 from lemming.base import paths
@@ -74,6 +75,13 @@ def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
             yield Wrong(at, f'"{name}" is no name', 'names of agents, or "*" alone for all')
         elif other := meant(name, known.names):
             yield Wrong(at, f'there is no agent "{name}"', f'did you mean "{other}"?')
+    for index, grant in enumerate(permissions.read_memories):
+        at, found = f"/permissions/read_memories/{index}", GRANT.fullmatch(grant)
+        if found is None:
+            yield Wrong(at, f'"{grant}" names no memory', 'AGENT/KEY, such as "planner/goal" or "planner/*"')
+        elif found["owner"] not in known.names and not permissions.may_be_absent:
+            hint = nearest(found["owner"], sorted(known.names)) or _LATER
+            yield Wrong(at, f'there is no agent "{found["owner"]}"', hint)
     files = permissions.file_access
     for key, grants in (("allow_read", files.allow_read), ("allow_write", files.allow_write)):
         for index, grant in enumerate(grants):

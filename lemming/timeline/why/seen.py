@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
@@ -28,6 +29,7 @@ from lemming.timeline.why.things import (
 from lemming.timeline.why.writings import Moment, Writings
 from lemming.tools import shipped_tools
 
+MEMORY_FILE = re.compile(r"agents/([^/]+)/memory/([^/]+)\.json")
 CUT_SHORT = ("deadline", "out_of_credits", "paused")
 COMPARED_CHARS = 2000  # what tools give of a long file is cut
 
@@ -104,8 +106,13 @@ def _seen_memory(
 
 def _seen_file(writings: Writings, turn: TurnRecord, path: str, shown: str, is_brief: bool) -> Thing:
     thing = Thing("file", path, shown, path)
+    if granted := MEMORY_FILE.fullmatch(path):
+        owner, key = granted[1], granted[2]
+        thing = Thing("memory", f"{owner}/memory/{key}", shown, path, owner)
 
     def is_same(content: bytes) -> bool:
+        if granted:
+            return is_brief or shown.strip() in quoted(memory_text(content, path))
         return is_brief or shown.strip() in quoted(content.decode("utf-8", "replace"))
 
     return _by_turn_or_hand(writings, turn, thing, is_same)

@@ -134,7 +134,8 @@ def _context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
     resume = turn.started.resume if turn.started else {}
     for item in resume.get("context", []):
         label = item.get("label") or PurePosixPath(item["file"]).name
-        yield place_of(turn.agent, item["file"]), label
+        is_memory = "owner" in item  # of another agent, by a grant
+        yield item["file"] if is_memory else place_of(turn.agent, item["file"]), label
 
 
 def _brief_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]) -> Shown:
