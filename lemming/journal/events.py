@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from lemming.base.errors import LemmingError, Problem
 from lemming.journal.report import TickReport
@@ -50,7 +50,8 @@ class Event:
 
 
 Observer = Callable[[Event], None]
-"""Is told every event, one at a time. What it raises ends the run."""
+"""Is told every event, one at a time. What it raises ends the run, unless a plugin brings it."""
+Hears = TypeVar("Hears", bound=Observer)
 
 
 _OBSERVERS = "raised_by_an_observer"
@@ -58,6 +59,17 @@ _OBSERVERS = "raised_by_an_observer"
 
 def ignore(_: Event) -> None:
     """Take no notice of an event."""
+
+
+def observer(function: Hears) -> Hears:
+    """Have a function be told what happens in organisations that name its module as a plugin: docs/events.md.
+
+    What it raises is told of, and it hears nothing more in that tick; the run goes on.
+    """
+    from lemming.plugins.registry import register
+
+    register("observer", function.__name__, function, defined_by=function, shipped={})
+    return function
 
 
 def tell(event: Event, observers: Iterable[Observer]) -> None:

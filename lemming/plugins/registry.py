@@ -30,7 +30,7 @@ MARK = "__lemming_tool__"
 EVERYBODY = ""
 """Stands in the place of a plugin's name for what every organisation has."""
 
-Kind = Literal["tool", "provider", "strategy", "check", "capability"]
+Kind = Literal["tool", "provider", "strategy", "check", "capability", "observer"]
 V = TypeVar("V")
 
 

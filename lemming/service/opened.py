@@ -13,6 +13,7 @@ from lemming.base.errors import LemmingError, NotTrusted
 from lemming.journal.events import Observer
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation
+from lemming.service.own_observers import own_observers
 from lemming.service.unfinished_rename import require_no_rename
 from lemming.tick.counter import load_tick
 from lemming.tick.runtime import Runtime, open_org
@@ -69,7 +70,7 @@ def observers_of(runtime: Runtime, config: Config) -> list[Observer]:
         from lemming.service.alerts import Alerts
 
         observers.append(runtime.org.own(Alerts).under(runtime, config.org, _waiting_for_people).hear)
-    return observers
+    return [*observers, *own_observers(runtime, tuple(config.org.plugins))]
 
 
 def _waiting_for_people(org: Organisation) -> Iterable[tuple[str, dict[str, Any]]]:

@@ -131,10 +131,11 @@ class _Recent:
         """Return the quantiles by model and by tool."""
         answers: dict[str, list[int]] = defaultdict(list)
         calls: dict[str, list[int]] = defaultdict(list)
-        used, errors = Counter[tuple[str, str]](), Counter[str]()
+        used, errors, ends = Counter[tuple[str, str]](), Counter[str](), Counter[tuple[str, str]]()
         for durations in self._newest():
             used.update(durations.used)
             errors.update(durations.errors)
+            ends.update(durations.ends)
             for kept, found in ((answers, durations.answers), (calls, durations.calls)):
                 for name, took in found:
                     kept[name].append(took)
@@ -148,6 +149,12 @@ class _Recent:
             "gauge",
             f"Calls of tools and of the team {span}, by how they ended.",
             [({"tool": tool, "outcome": end}, count) for (tool, end), count in sorted(used.items())],
+        )
+        yield Family(
+            "lemming_recent_turns",
+            "gauge",
+            f"Turns that were taken {span}, by status and by how they ended (docs/strategies.md).",
+            [({"status": status, "end": end}, count) for (status, end), count in sorted(ends.items())],
         )
         yield Family(
             "lemming_recent_errors",
@@ -173,7 +180,8 @@ class _Recent:
 class _Durations:
     """How long the answers of one tick took, by model, and its calls of tools, by tool; in milliseconds.
 
-    `used`: how calls of tools and of the team ended; `errors`: the codes of what ended turns.
+    `used`: how calls of tools and of the team ended; `errors`: the codes of what ended turns; `ends`: the
+    status of each turn that was taken, and how it ended.
     """
 
     def __init__(self, org: Organisation, tick: int) -> None:
@@ -181,6 +189,7 @@ class _Durations:
         self.calls: list[tuple[str, int]] = []
         self.used: list[tuple[str, str]] = []
         self.errors: list[str] = []
+        self.ends: list[tuple[str, str]] = []
         for record in read_journal(org, tick):
             match record:
                 case ModelReplied():
@@ -189,6 +198,8 @@ class _Durations:
                     self.calls.append((record.tool, record.duration_ms))
                 case TurnEnded():
                     self.used += [(it["tool"], it.get("outcome") or "") for it in record.report.tools]
+                    if record.report.status != "skipped":
+                        self.ends.append((record.report.status, record.report.end or record.report.status))
                     self.errors += [code_of(record.report.error)] if record.report.error else []
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lemming.cli import run
 from lemming.engine import run_once
-from lemming.journal.events import Event, ModelAsked, TickBegins, TickEnds
+from lemming.journal.events import Event, ModelAsked, ProblemFound, TickBegins, TickEnds
 from lemming.journal.file import read_journal
 from lemming.journal.records import ModelReplied, Record, ToolFinished, TurnEnded, TurnSkipped, TurnStarted
+from lemming.plugins.registry import unregister
 from lemming.testing import Crash, FrozenClock, make_org, resume, say
 
 WRITES = {"tool": "file_write", "args": {"path": "a.txt", "content": "by ada"}}
@@ -102,3 +108,51 @@ def test_what_an_observer_raises_ends_the_run_and_the_next_one_goes_on(org: Path
     assert sum(isinstance(event, ModelAsked) for event in asked) == 2, (
         "the answer that was told is not paid for again"
     )
+
+
+PLUGIN = """
+from lemming.journal.events import observer
+from lemming.journal.records import ModelReplied
+
+HEARD = []
+
+@observer
+def listens(event):
+    HEARD.append(event.kind)
+
+@observer
+def breaks(event):
+    if isinstance(event, ModelReplied):
+        raise ValueError("no more")
+"""
+
+
+@pytest.fixture
+def hears(org: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What an observer of a plugin hears, beside another one that raises."""
+    (tmp_path / "of_my_own.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = json.loads((org / "config/org.json").read_text()) if (org / "config/org.json").exists() else {}
+    (org / "config/org.json").write_text(json.dumps({**settings, "plugins": ["of_my_own"]}))
+    yield importlib.import_module("of_my_own").HEARD
+    for name in ("listens", "breaks"):
+        unregister("observer", name)
+    del sys.modules["of_my_own"]
+
+
+def test_what_a_plugins_observer_raises_is_told_once_and_ends_nothing(org: Path, hears: list[str]) -> None:
+    told: list[Event] = []
+    report = run_once(org, notify=told.append)
+    assert [turn.status for turn in report.turns] == ["done", "done"]
+    (problem,) = [event.problem for event in told if isinstance(event, ProblemFound)]
+    assert problem.message == "the observer breaks broke at model_replied: ValueError: no more"
+    assert problem.where.endswith("of_my_own.py:14")
+    assert hears.count("turn_committed") == 2
+    assert hears.count("model_replied") == sum(isinstance(event, ModelReplied) for event in told)
+
+
+def test_a_replay_tells_a_plugins_observer_nothing(org: Path, hears: list[str]) -> None:
+    run_once(org)
+    hears.clear()
+    assert run(["-C", str(org), "replay"]) == 0
+    assert hears == []

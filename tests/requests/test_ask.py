@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +263,53 @@ def test_chat_is_a_conversation(org: Path, lemming: Lemming, monkeypatch: pytest
     ran = lemming("chat", "bob", "--conversation", "ferry")
     assert (ran.status, ran.out) == (0, "At nine.\nAt ten.\n")
     assert {it.conversation for it in requests_now(org).requests} == {"ferry"}
+
+
+def test_a_line_that_is_piped_is_never_a_command(
+    org: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("/pause bob\n"))
+    write_script(org, [{"agent": "bob", "contains": "/pause bob", "reply": say("What is that?")}])
+    ran = lemming("chat", "bob")
+    assert (ran.status, ran.out) == (0, "What is that?\n")
+
+
+def _until_asked(terminal: int) -> bytes:
+    """Return what a program writes on a terminal up to where it asks for the next line."""
+    said = b""
+    while not said.endswith(b"> "):
+        said += os.read(terminal, 4096)
+    return said
+
+
+def test_a_line_that_is_typed_may_be_a_command(org: Path) -> None:
+    import pty
+
+    write_script(org, [{"agent": "bob", "contains": "/nine or ten", "reply": say("At nine.")}])
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "lemming", "-C", str(org), "chat", "bob"]
+    running = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True)
+    os.close(theirs)
+    said = b""
+    for line in (
+        b"/nonsense\n",
+        b"/chat ada\n",
+        b"/cost '\n",
+        b"//nine or ten?\n",
+        b"/status\n",
+        b"\x04",
+    ):
+        said += _until_asked(ours)
+        os.write(ours, line)
+    with suppress(OSError):  # the other end is closed: it has ended
+        while piece := os.read(ours, 4096):
+            said += piece
+    os.close(ours)
+    assert running.wait(60) == 0, said
+    for part in (b"nonsense", b"this is a chat already", b"close what is quoted", b"At nine.", b"CREDITS"):
+        assert part in said, (part, said)
 
 
 def test_ctrl_c_leaves_it_open_and_says_how_to_come_back(org: Path) -> None:

@@ -83,6 +83,9 @@ def test_failures_and_refused_calls_of_the_newest_ticks_are_counted(base: Path) 
     }
     assert calls == {("ask_bob", "refused"): 1}
     assert families["lemming_recent_errors"] == [({"code": "LMG-401"}, 1)]
+    ends = {(labels["status"], labels["end"]): count for labels, count in families["lemming_recent_turns"]}
+    assert ends["failed", "bad_reply"] == 1
+    assert sum(ends.values()) == 2
 
 
 def test_totals_go_on_when_journals_are_gone(ran: Path, tmp_path: Path) -> None:
