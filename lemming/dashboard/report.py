@@ -194,6 +194,7 @@ class _Gathering:
     def _each_tick(self) -> None:
         """Write the ticks, newest first: once there is no room for all, a line a turn, then nothing."""
         is_whole, entries = True, self._entries_by_tick()
+        self._room["ticks"] += sum(max(0, self._room[kind]) for kind in ("feed", "threads"))  # left over
         for number in reversed(self._ticks):
             self._progress(f"tick {number}")
             values, files = self._tick(number, is_whole=is_whole)

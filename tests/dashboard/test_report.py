@@ -110,6 +110,8 @@ def test_what_is_left_out_is_said(org: Path, tmp_path: Path, capsys: pytest.Capt
 def test_turns_are_told_in_short_once_there_is_much(
     org: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for kind in ("feed", "threads"):  # what they leave is for ticks
+        monkeypatch.setitem(ROOM, kind, 0.0)
     monkeypatch.setitem(ROOM, "ticks", 0.0001)
     made = write_report(Organisation(org), tmp_path / "out")
     assert "all of tick 3 and those before but the strip" in made.left_out

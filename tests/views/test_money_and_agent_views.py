@@ -9,17 +9,20 @@ import pytest
 from looked_at import newsdesk
 
 from lemming.base.errors import UsageError
+from lemming.base.jsontext import to_line
 from lemming.engine import run_once
 from lemming.facts.costs import costs_by
 from lemming.facts.typed_text import problems_of_text, raw_text
 from lemming.facts.views import view
 from lemming.facts.views.agent import agent
+from lemming.facts.views.glances import NAMELESS
 from lemming.facts.views.money import money
 from lemming.facts.views.past import past
 from lemming.facts.views.why import why
 from lemming.messages import send
 from lemming.org.organisation import Organisation
-from lemming.testing import FrozenClock, make_org, resume
+from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.testing import FrozenClock, make_org, resume, say
 
 
 def test_columns_add_up_to_what_the_ledgers_say(desk: Path) -> None:
@@ -54,6 +57,24 @@ def test_only_those_who_spent_most_are_named(base: Path) -> None:
     run_once(base, clock=FrozenClock())
     (column,) = money(base)["columns"]
     assert column["agents"]["credits"] == {**dict.fromkeys(names[:7], 1.0), "": 2.0}
+
+
+class Nameless(Backend):
+    """A model that does not say what it is called."""
+
+    keeps_deadline = True
+    can_be_down = False
+
+    def complete(self, request: Request) -> Reply:
+        return Reply(text=to_line(say("hello")))
+
+
+def test_what_a_model_without_a_name_costs_counts(base: Path) -> None:
+    register_provider("nameless", Nameless)
+    make_org(base, resume("ada", model={"key": "it"}), models={"it": {"provider": "nameless"}})
+    run_once(base, clock=FrozenClock())
+    (column,) = money(base)["columns"]
+    assert (column["credits"], column["models"]["credits"]) == (1.0, {NAMELESS: 1.0})
 
 
 def test_what_may_be_spent_stands_beside_it(base: Path) -> None:

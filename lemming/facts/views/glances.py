@@ -21,6 +21,7 @@ from lemming.journal.file import raw_journal
 from lemming.org.organisation import Organisation
 
 KEPT = 2000
+NAMELESS = "(a model without a name)"
 _STRING = rb'"((?:[^"\\]|\\.)*)"'
 _TURN = re.compile(rb'\{"type":"turn_started","epoch":\d+,"agent":"([^"]*)","entries":\[([^\]]*)\]')
 _END = re.compile(
@@ -180,10 +181,10 @@ def _between(lines: list[bytes]) -> dict[str, Any]:
 def _spent_in(line: bytes) -> Spent | None:
     """Return what a turn's last record says that it cost; None where no model was asked."""
     model, found = _MODEL.search(line), _SPENT.search(line)
-    if not (model and found and int(found[1])):
+    if not (found and int(found[1])):
         return None
     dollars = None if found[3] == b"null" else float(found[3])
-    name: str = parse(b'"%b"' % model[1])
+    name: str = parse(b'"%b"' % model[1]) if model else NAMELESS
     return Spent(name, int(found[1]), float(found[2]), dollars, int(found[4]), int(found[5]))
 
 

@@ -24,12 +24,14 @@
       ${shown === "turns" ? html`<${Turns} value=${value} />` : null}</section>`;
   }
 
+  const PLAINLY = { due: "its turn comes in the next tick", news: "something new came for it, so its turn comes in the next tick", not_due: "it waits for its time", person: "a person speaks for it", channel: "a channel speaks for it", paused: "it takes no turns until it is resumed" };
+
   // How it is: what it does now, the last failure, its last words, when it is due, what it has spent.
   function Now({ value }) {
     const now = value.now, money = value.money, failed = value.turns.find((turn) => turn.status === "failed");
-    const isTrouble = now.text && now.state !== "not_due";
+    const isTrouble = now.text && now.state !== "not_due", doing = isTrouble ? now.text : PLAINLY[now.state];
     return html`<section class="now card" aria-label="how it is">
-      <p class="doing"><span class="pill ${now.state}">${STATES[now.state] || now.state}</span>${isTrouble ? html`<span class="reason">${now.text}</span>` : null}${now.since ? html`<small><${Ago} at=${now.since} since /></small>` : null}
+      <p class="doing"><span class="pill ${now.state}">${STATES[now.state] || now.state}</span>${doing ? html`<span class="reason">${doing}</span>` : null}${now.since ? html`<small><${Ago} at=${now.since} since /></small>` : null}
         ${now.state === "waits" ? html`<a href=${Lemming.link("waiting")}>what waits</a>` : null}</p>
       <dl>${now.last ? html`<dt>last words</dt><dd dir="auto"><q>${now.last.text}</q> <small><a href=${Lemming.link("why", { target: now.last.file })}>why?</a> · <${Ago} at=${now.last.at} /></small></dd>` : null}
         ${now.next ? html`<dt>next</dt><dd>${now.next_at ? html`<${Ago} at=${now.next_at} />` : now.next}</dd>` : null}
@@ -56,8 +58,10 @@
     [["model", "temperature"], "Temperature", "number"], [["schedule", "run_every_n_ticks"], "A turn every so many ticks", "number"], [["credits", "max_credits"], "Credits it may spend", "number"],
   ];
 
+  const Values = (props) => html`<${Fields} fields=${FIELDS} ...${props} />`;
+
   function Resume({ value, page }) {
-    return html`<${Editor} saved=${value.resume} page=${page} label=${`the resume of ${value.name}`} fields=${(props) => html`<${Fields} fields=${FIELDS} ...${props} />`}
+    return html`<${Editor} key=${value.resume.file} saved=${value.resume} page=${page} label=${`the resume of ${value.name}`} fields=${Values}
       counts="It is checked as \`lemming validate\` does and counts from the agent's next turn." />`;
   }
 
@@ -68,7 +72,7 @@
     if (prompt.why_not) return html`<${Empty} title="No prompt">${prompt.why_not}<//>`;
     const size = prompt.messages.reduce((sum, message) => sum + message.content.length, 0);
     return html`<p class="note">What ${prompt.model} would be sent now, for tick ${prompt.tick}: ${amount(size)} characters.${prompt.waits_for.length ? ` In its turn, plus what ${prompt.waits_for.join(", ")} will write before it.` : ""}</p>
-      ${prompt.messages.map((message) => html`<div class="prompt-message"><h5>${message.role}</h5><pre class="tall" tabindex="0" dir="auto">${message.content}</pre></div>`)}`;
+      ${prompt.messages.map((message) => html`<div class="prompt-message"><h3 class="role">${message.role}</h3><pre class="tall" tabindex="0" dir="auto">${message.content}</pre></div>`)}`;
   }
 
   function Memory({ value }) {

@@ -14,7 +14,8 @@
     ended: "done", not_due: "not due", nothing_new: "idle", person: "person", channel: "channel",
   };
 
-  function Agents({ value, params, header }) {
+  // The head counts what waits for all people, or for the one who looks: of several it is nobody's own count.
+  function Agents({ value, params, header, page }) {
     const search = useRef(0);
     const kept = { group: params.group, sort: params.sort };
     const isFew = value.lately.length > 0 || (value.total <= FEW && !params.group && !params.find);
@@ -45,7 +46,7 @@
         ${isFew ? null : html`<select aria-label="in which order" value=${params.sort || ""} onChange=${(event) => Lemming.go("agents", { ...kept, find: params.find, sort: event.target.value })}>${SORTS.map(([sort, name]) => html`<option value=${sort}>${name}</option>`)}</select>`}
         <span class="count" aria-live="polite">${amount(value.total)} ${value.total === 1 ? "agent" : "agents"}</span></div>
       ${value.total ? html`<div role="table" aria-label="agents" aria-rowcount=${value.total + 1}><div class="row heads" role="row">${["Agent", "Now", isFew ? "Last words" : "Why, or last words", "Next", "Credits"].map((name, place) => html`<span role="columnheader" class=${["", "", "words", "next", "money"][place]}>${name}</span>`)}</div><${Rows} role="rowgroup" label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${height}
-        wanted=${wanted} row=${(each) => html`<${Row} agent=${each} waiting=${header.waiting} />`} /></div>`
+        wanted=${wanted} row=${(each) => html`<${Row} agent=${each} waiting=${value.counts.people === 1 || page.person === each.name ? header.waiting : 0} />`} /></div>`
         : html`<${Empty} title="No agents here">${params.find || params.group ? "None is like that." : "lemming agents new NAME makes one."}<//>`}
       ${value.lately.length ? html`<h3>What was said last <small><a href=${Lemming.link("feed")}>all of it</a></small></h3><ol class="lately">${value.lately.map((entry) => html`<li key=${entry.identity}><${Agent} name=${entry.agent} />${entry.to.length ? html`<span class="faint">→ ${entry.to.join(", ")}</span>` : null} <span class="what">${entry.text || entry.says}</span> <span class="when"><a href=${Lemming.link("why", { target: entry.file })} aria-label=${`why? What ${entry.agent} said in tick ${entry.tick}`}>why?</a> · <${Ago} at=${entry.at} /></span></li>`)}</ol>` : null}
       ${value.capabilities.length ? html`<ul class="cards capabilities" aria-label="what capabilities say">${value.capabilities.map((each) => html`<${Said} said=${each} />`)}</ul>` : null}

@@ -2,16 +2,17 @@
 // The map: who reads, asks and hands on to whom; an arrow is as thick as what went along it.
 (function () {
   const { html } = Lemming;
-  const { useState } = Lemming.hooks;
+  const { useState, useLayoutEffect } = Lemming.hooks;
   const { Empty, amount, hue } = Lemming.ui;
   const { useWidth } = Lemming.charts;
 
   const BOX = { width: 132, height: 56 };
-  const GAP = { columns: { x: 226, y: 96 }, circle: { x: 210, y: 104 } };
+  const GAP = { columns: { x: 226, y: 96 }, circle: { x: 210, y: 104 }, large: { x: 132, y: 72 } };
   const LEAST_SCALE = 0.72, MOST_SCALE = 1.2; // names can still be read, and look like names elsewhere
   const KINDS = { reads: "is read by", asks: "asks", hands: "hands on to" };
   const SPEAKS = { person: "a person speaks for it", channel: "a channel", model: "a model", broken: "its resume is broken" };
-  const wide = (traffic) => 1 + Math.min(5, Math.log2(1 + traffic) * 0.7);
+  const wide = (traffic) => 1 + Math.min(4, Math.log2(1 + traffic) * 0.55);
+  const MANY = 12; // of so many boxes, what one reads of everybody is pale until it is pointed at
 
   function Map_({ value, params, page }) {
     const [held, hold] = useState("");
@@ -30,13 +31,13 @@
           ${["1", "10", "100", "1000"].map((each) => html`<option>${each}</option>`)}</select> ticks</label>`}</div>
       <${Drawing} value=${value} held=${held} hold=${hold} />
       <div class="key map-key">${Object.entries(KINDS).map(([kind, name]) => html`<span class=${kind}><svg width="34" height="12" aria-hidden="true"><path class="arrow ${kind}" d="M2 6H26" stroke-width="2" /><path class="head ${kind}" d="M26 2L33 6L26 10Z" /></svg>${name}</span>`)}
-        <span><svg width="34" height="12" aria-hidden="true"><path class="arrow reads" d="M2 6H32" stroke-width="6" /></svg>thicker: more went that way</span>
+        <span><svg width="34" height="12" aria-hidden="true"><path class="arrow reads" d="M2 6H32" stroke-width="6" /></svg>thicker: more went that way; in the colour of who wrote</span>
         <span><svg width="34" height="12" aria-hidden="true"><path class="arrow reads unused" d="M2 6H32" stroke-width="1" /></svg>may, and nothing went</span></div>
       <details class="others"><summary>${amount(value.arrows.length)} ${value.arrows.length === 1 ? "way" : "ways"}, in words</summary><ul class="list">${value.arrows.slice(0, 300).map((arrow) => html`<li>${arrow.from} ${KINDS[arrow.kind]} ${arrow.to}: ${arrow.traffic || "nothing yet"}</li>`)}</ul></details></section>`;
   }
 
   function Drawing({ value, held, hold }) {
-    const gap = GAP[value.form] || GAP.columns;
+    const isLarge = value.nodes.length > MANY, gap = value.form === "circle" ? (isLarge ? GAP.large : GAP.circle) : GAP.columns;
     const place = new Map(value.nodes.map((node) => [node.name, { x: node.x * gap.x, y: node.y * gap.y }]));
     const xs = value.nodes.map((node) => node.x * gap.x), ys = value.nodes.map((node) => node.y * gap.y);
     const ways = value.form === "circle" ? bentWays(value.arrows, place) : routed(value.arrows, place);
@@ -47,26 +48,30 @@
     const touches = (arrow) => !held || arrow.from === held || arrow.to === held;
     const near = new Set(held ? value.arrows.filter(touches).flatMap((arrow) => [arrow.from, arrow.to]).concat(held) : []);
     const [frame, width] = useWidth(0);
+    useLayoutEffect(() => {
+      const shown = frame.current; // where it is wider than the screen, its middle is what is in sight
+      if (shown.scrollWidth > shown.clientWidth) shown.scrollTop = (shown.scrollHeight - shown.clientHeight) / 2;
+    }, [width, value.agent, value.nodes.length]);
     const scale = width ? Math.min(MOST_SCALE, Math.max(LEAST_SCALE, (width - 2) / size.x)) : 1;
     return html`<div class="drawing" ref=${frame} tabindex="0" role="region" aria-label="map of the agents; it may be wider than the screen"><svg viewBox=${`${box.x} ${box.y} ${size.x} ${size.y}`} width=${size.x * scale} height=${size.y * scale}
         role="group" aria-label=${`${value.nodes.length} agents and ${value.arrows.length} ways between them`}>
-      ${[...ways].sort((one, other) => touches(one.arrow) - touches(other.arrow)).map((way) => html`<${Way} key=${way.arrow.from + way.arrow.kind + way.arrow.to} way=${way} held=${held} isDim=${!touches(way.arrow)} isHeld=${Boolean(held) && touches(way.arrow)} />`)}
+      ${[...ways].sort((one, other) => touches(one.arrow) - touches(other.arrow)).map((way) => html`<${Way} key=${way.arrow.from + way.arrow.kind + way.arrow.to} way=${way} held=${held} isPale=${way.arrow.is_wide && (!way.arrow.traffic || isLarge)} isDim=${!touches(way.arrow)} isHeld=${Boolean(held) && touches(way.arrow)} />`)}
       ${value.nodes.map((node) => html`<${Box} key=${node.name} node=${node} at=${place.get(node.name)} isDim=${Boolean(held) && !near.has(node.name)} isMiddle=${node.name === value.agent} hold=${hold} />`)}</svg></div>`;
   }
 
-  function Way({ way, held, isDim, isHeld }) {
+  function Way({ way, held, isPale, isDim, isHeld }) {
     const { arrow, path, tip, begin } = way;
     const told = `${arrow.from} ${KINDS[arrow.kind]} ${arrow.to}: ${arrow.traffic ? amount(arrow.traffic) : "nothing yet"}`;
     const looks = `${arrow.kind}${arrow.traffic ? "" : " unused"}`;
     const thick = wide(arrow.traffic), far = arrow.to === held ? begin : tip;
-    return html`<g class="way ${looks}${arrow.is_wide && !arrow.traffic ? " wide" : ""}${isDim ? " dim" : ""}${isHeld ? " held" : ""}" role="img" aria-label=${told}><title>${told}</title><path class="reach" d=${path} />
+    return html`<g class="way ${looks}${isPale ? " wide" : ""}${isDim ? " dim" : ""}${isHeld ? " held" : ""}" style=${{ "--hue": String(hue(arrow.from)) }} role="img" aria-label=${told}><title>${told}</title><path class="reach" d=${path} />
       <path class="arrow ${looks}" d=${path} stroke-width=${thick} /><path class="head ${looks}" d="M-9 -5L0 0L-9 5Z" transform=${`translate(${tip.x} ${tip.y}) rotate(${tip.turn}) scale(${0.9 + thick / 12})`} />
       ${isHeld && arrow.traffic ? html`<text class="traffic" x=${far.x + (far.side || 0) * 14} y=${far.y - 6} text-anchor="middle">${amount(arrow.traffic)}</text>` : null}</g>`;
   }
 
   // --- in columns: through the gaps between boxes, never behind one ---
 
-  const LANE = 6;
+  const LANE = 7;
 
   // The ways of arrows between columns: from one side of a box through a gap of every column on the way to a side of the
   // other. Arrows that share a gap, or a side of a box, lie beside each other in the order in which they come.

@@ -97,5 +97,10 @@
       <button class="primary" disabled=${action.isBusy || !folder.trim()}>Fork from tick ${at}</button><button type="button" class="plain" onClick=${() => open(false)}>not now</button><${Failure} error=${action.error} /></form>`;
   }
 
-  Lemming.part("past", { title: "History", key: "h", render: Past });
+  // Where two cannot be compared, one can still be looked at.
+  function One({ params }) {
+    return html`<p class="tools"><a class="button" href=${Lemming.link("past", { new: params.new || params.old, agent: params.agent })}>Only one tick</a></p>`;
+  }
+
+  Lemming.part("past", { title: "History", key: "h", render: Past, ask: One });
 })();

@@ -35,7 +35,7 @@
     const gates = plain && Array.isArray(plain.gates) ? plain.gates : [];
     const put = (next) => change(withGates(text, plain, next));
     return html`<div class="groups"><${Fields} fields=${[[["purpose"], "What it is for", "text"]]} text=${text} change=${change} />
-      <h4>Gates <small>asked in this order</small></h4>
+      <h3>Gates <small>asked in this order</small></h3>
       ${gates.map((gate, place) => html`<fieldset key=${place} class="group"><legend>${sentence(gate)}</legend>
         <${Fields} text=${text} change=${change} label=${`gate ${place + 1}`} fields=${[[["gates", place, "at"], "Stands at", PLACES], [["gates", place, "then"], "Then", DEEDS], [["gates", place, "tool"], "Tool", "text"], ...["credits", "dollars", "calls"].map((key) => [["gates", place, key], `Limit: ${key}`, "number"]), [["gates", place, "because"], "Because", "text"]]} />
         ${change ? html`<button type="button" class="plain" onClick=${() => put(gates.filter((_, other) => other !== place))}>Take this gate out</button>` : null}</fieldset>`)}

@@ -51,7 +51,7 @@
     return html`<li class="thing" data-line tabindex="0"><p class="from"><${Name} thing=${thing} />
         ${place ? html`<a class="aside" href=${Lemming.link("tick", place)}>tick ${place.number}</a>` : null}
         ${thing.remark ? html`<span class="trust ${thing.by}">${thing.remark}</span>` : null}${thing.is_new ? null : html`<small>known already</small>`}</p>
-      ${thing.text ? html`<p class="said clamp" tabindex="0" dir="auto">${thing.text.slice(0, 1200)}${thing.chars > 1200 ? html` <small>… ${amount(thing.chars)} characters</small>` : null}</p>` : null}
+      ${thing.text ? html`<p class=${"said clamp" + (thing.what === "file" ? " of-file" : "")} tabindex="0" dir="auto">${thing.text.slice(0, 1200)}${thing.chars > 1200 ? html` <small>… ${amount(thing.chars)} characters</small>` : null}</p>` : null}
       ${found.turn ? html`<${Turn} turn=${found.turn} isOpen=${isOpen} />`
         : thing.cut && place && (thing.path || thing.what === "entry") ? html`<button class="plain" disabled=${action.isBusy} onClick=${further}>${thing.cut === "told" ? "its turn stands elsewhere in this tree; show it here" : "further back"}</button>` : null}
       <${Failure} error=${action.error} /></li>`;
