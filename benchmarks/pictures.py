@@ -1,4 +1,4 @@
-"""Makes the pictures of the README: the terminal of a real run of its first block, and the page after it.
+"""Makes the README's picture of a terminal: a real run of its first block.
 
 python -m benchmarks.pictures docs/pictures
 """
@@ -11,22 +11,15 @@ import os
 import pty
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import termios
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from playwright.sync_api import ViewportSize
 
 REPOSITORY = Path(__file__).parent.parent
 ROWS_AND_COLUMNS = (50, 100)
 CHARACTER_PX, LINE_PX, MARGIN_PX = 7.8, 18, 14
-CHROMIUM = "chromium-headless-shell"
-PAGE_PX: ViewportSize = {"width": 1180, "height": 590}
 _STYLE = re.compile(r"\x1b\[(\d*)m")
 _CLASSES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y"}
 _CSS = """text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; white-space: pre; }
@@ -35,10 +28,9 @@ text { fill: #d7dce2 } rect { fill: #15191e } .p { fill: #7cc7ff } .b { font-wei
 
 
 def main() -> None:
-    """Run the block and write the pictures into the folder that is named."""
+    """Run the block and write the picture into the folder that is named."""
     folder = Path(sys.argv[1])
     (folder / "desk.svg").write_text(svg(recorded(first_commands(REPOSITORY / "README.md"))))
-    (folder / "page.png").write_bytes(page())
 
 
 def first_commands(page: Path) -> list[str]:
@@ -99,25 +91,6 @@ def text_of(picture: str) -> list[str]:
         html.unescape(re.sub(r"<[^>]*>", "", line))
         for line in re.findall(r"<text [^>]*>(.*?)</text>", picture)
     ]
-
-
-def page() -> bytes:
-    """Return what `lemming dash` shows of the desk after two ticks; needs a headless Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    from lemming.cli import run
-    from lemming.dashboard.serving import page_of
-
-    with TemporaryDirectory(prefix="lemming-picture-") as folder, sync_playwright() as browsers:
-        run(["init", f"{folder}/desk", "--template", "desk", "--quiet"])
-        for _ in range(2):
-            run(["-C", f"{folder}/desk", "run-once", "--quiet"])
-        chromium = browsers.chromium.launch(executable_path=shutil.which(CHROMIUM), args=["--no-sandbox"])
-        shown = chromium.new_page(viewport=PAGE_PX, color_scheme="dark")
-        with page_of(Path(folder, "desk"), port=0) as address:
-            shown.goto(address)
-            shown.get_by_text("Ready to send").first.wait_for()
-            return shown.screenshot()
 
 
 def svg(lines: list[str]) -> str:

@@ -35,7 +35,7 @@ from lemming.org.organisation import Organisation
 Json = dict[str, Any]
 
 LOOK_S = 1.0
-WAITING_SHOWN = 6
+WAITING_SHOWN, TROUBLES_SHOWN = 6, 3
 PRINTED_LINES = 60
 _STATES: dict[str, Style] = {
     "working": "green", "failing": "red", "broken": "red", "interrupted": "red", "waits": "yellow",
@@ -122,7 +122,7 @@ _NOTHING: Json = {
 def lines_of(shown: Json, width: int, lines: int) -> list[str]:
     """Return a screen: the head, what waits, the agents, and with the rest of the lines what was said."""
     screen = [*_head(shown["header"], width), *_waiting(shown["waiting"]["items"], width)]
-    room = max(lines - len(screen) - 4, 4)
+    room = max(lines - len(screen) - 5, 4)
     agents, entries = shown["agents"], shown["feed"]["entries"]
     most = min(len(agents["rows"]), max(room // 2, room - 1 - len(entries)))
     rest = agents["total"] - most
@@ -131,7 +131,8 @@ def lines_of(shown: Json, width: int, lines: int) -> list[str]:
     )
     screen += [painted(_fit(told, width), "bold"), painted(_columns(width), "dim")]
     screen += [_agent(row, width) for row in agents["rows"][:most]]
-    screen += ["", painted("SAID", "bold")]
+    screen += ["", painted(_fit("SAID, newest first; older: lemming outbox NAME", width), "bold")]
+    screen += [painted(f"  {'tick':>6}  {'who':<16} {'kind':<9} text"[:width], "dim")]
     screen += [_entry(entry, width) for entry in entries[: max(lines - len(screen), 1)]]
     return screen[:lines]
 
@@ -153,8 +154,10 @@ def _head(header: Json, width: int) -> Iterator[str]:
     troubles = header["troubles"]
     parts.append(counted(len(troubles), "trouble") if troubles else "well")
     yield _fit(" · ".join(parts), width)
-    for trouble in troubles[:3]:
+    for trouble in troubles[:TROUBLES_SHOWN]:
         yield painted("  " + _fit(f"{trouble['about']}: {trouble['text']}", width - 2), "red")
+    if len(troubles) > TROUBLES_SHOWN:
+        yield painted(f"  and {len(troubles) - TROUBLES_SHOWN} more: lemming status", "dim")
     yield ""
 
 
