@@ -10,7 +10,7 @@
     const last = value.next_tick - 1;
     const isTwo = value.old != null, now = value.new ?? last;
     const go = (more) => Lemming.go("past", { ...params, ...more });
-    const byHand = page.is_report ? null : html`<span class="by-agent"><${AgentField} label="only files of one agent" placeholder="only one agent's files" value=${value.agent} change=${(agent) => (agent === "" || value.agent !== agent) && go({ agent })} /></span>`;
+    const byHand = page.is_report ? null : html`<${OfAgent} agent=${value.agent} choose=${(agent) => go({ agent })} />`;
     return html`<section class="past">
       <div class="scrub card"><${Slider} label=${isTwo ? "from after tick" : "tick"} value=${isTwo ? value.old : now} last=${last} choose=${(at) => go(isTwo ? { old: String(at) } : { new: String(at) })} />
         ${isTwo ? html`<${Slider} label="to after tick" value=${now} last=${last} choose=${(at) => go({ new: String(at) })} />` : null}
@@ -21,6 +21,13 @@
       <h3>${isTwo ? `What is different after tick ${now} than after tick ${value.old}` : `What tick ${now} changed`}${value.agent ? ` in ${value.agent}'s folder` : ""}</h3>
       ${value.remark ? html`<p class="note">${value.remark}</p>` : null}
       ${value.files.length ? html`<${Files} key=${`${value.old} ${value.new} ${value.agent}`} value=${value} />` : html`<${Empty} title=${isTwo ? "Nothing is different" : "This tick changed no file"}>${isTwo ? "The files are alike." : "Who had a turn had nothing to write, or nobody had one."}<//>`}</section>`;
+  }
+
+  // Whose files: it asks once a name stands there, not at each letter.
+  function OfAgent({ agent, choose }) {
+    const [typed, set] = useState(agent);
+    useEffect(() => set(agent), [agent]);
+    return html`<span class="by-agent" onChange=${() => choose(typed)}><${AgentField} label="only files of one agent" placeholder="only one agent's files" value=${typed} change=${set} /></span>`;
   }
 
   // A range with its number beside it; it asks once it has rested.
