@@ -15,6 +15,7 @@ from lemming.evals.rehearsal.again import tally
 from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
 from lemming.facts.reach import reaches
 from lemming.facts.typed_text import SETTINGS, editable, problems_of_text
+from lemming.facts.views.sentences import said_of_payload, text_said
 from lemming.org.config import config_with, load_config
 from lemming.org.organisation import Organisation
 
@@ -82,6 +83,7 @@ def _differences(found: Rehearsed) -> Json:
             "agent": it.agent,
             "kind": it.kind,
             "change": it.change,
+            "says": _says(it.after or it.before),
             "diff": it.diff[:DIFF_CHARS],
         }
         for it in found.entries[:SHOWN]
@@ -94,3 +96,11 @@ def _differences(found: Rehearsed) -> Json:
         "files": [it.path for it in found.files[:SHOWN]],
         "is_alike": found.is_alike,
     }
+
+
+def _says(said: Json | None) -> str:
+    """Return in a sentence what an entry says that has no text of its author's; empty for one that has."""
+    payload = (said or {}).get("payload", {})
+    if isinstance(payload.get("text"), str) and "call" not in payload:
+        return ""
+    return text_said(payload) or said_of_payload(payload)

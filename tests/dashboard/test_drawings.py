@@ -101,7 +101,7 @@ def test_history_says_what_was_said_and_remembered(browser: Any, hall: str) -> N
         playwright.expect(tab.locator(".whose")).to_have_count(48)
         tab.fill(".by-agent input", "big")
         tab.keyboard.press("Enter")
-        tab.wait_for_selector("h3:has-text(\"in big's folder\")")
+        tab.wait_for_selector('h3:has-text("in big\'s folder")')
         tab.goto(f"{tab.url.partition('#')[0]}#/past?old=1&new=2")
         tab.wait_for_selector("h3:has-text('after tick 2 than after tick 1')")
         assert "files that the engine keeps" in tab.inner_text(".kept summary")

@@ -88,7 +88,9 @@ def test_a_gate_is_tried_before_it_is_saved_with_what_it_costs(browser: Any, org
         tab.wait_for_selector(".tried:has-text('would have been different')")
         shown = tab.inner_text(".tried")
     assert "other files: agents/writer/workspace" in shown or "shared/letters/okafor.txt" in shown
-    assert "tick 2, writer: ended waits: waits for human, now" in shown
+    assert "wants to write shared/letters/okafor.txt" in shown
+    assert "would not have been written" in shown
+    assert "tick 2, writer: ended waits: waits for human, and would have ended step limit" in shown
     assert tree(org, without=()) == before
 
 

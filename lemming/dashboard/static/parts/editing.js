@@ -79,7 +79,10 @@
   }
 
   const count = (number, noun) => `${amount(number)} ${noun}${number === 1 ? "" : "s"}`;
-  const FEW = 8;
+  const FEW = 8, CHANGES = { new: "would have been written too", gone: "would not have been written", changed: "would have been another one" };
+
+  // How a turn ended, "word: reason", as people say it.
+  const plainly = (end) => (end ? end.replace(/^[a-z_]+/, (word) => word.replace(/_/g, " ")) : "without a turn");
 
   function Tried({ found, go, isBusy }) {
     const span = found.first === found.last ? `tick ${found.first}` : `ticks ${found.first} to ${found.last}`;
@@ -96,9 +99,9 @@
     return html`${found.stopped_by ? html`<p class="wrong">It went no further than tick ${found.last}: ${found.stopped_by}</p>` : null}${caveat}
       ${!found.is_alike ? html`<p><strong>${span}: ${parts.join(", ")} would have been different.</strong></p>` : found.caveat || found.stopped_by ? null : html`<p><strong>${span}: nothing would have been different.</strong></p>`}
       <p class="note">${paid}</p>${held}
-      ${found.entries.map((entry) => html`<div><p class="from"><${Agent} name=${entry.agent} /><span class="kind ${entry.kind}">${entry.kind}</span><span class="faint">tick ${entry.tick}, ${entry.change}</span></p><${Lemming.ui.Diff} text=${entry.diff} /></div>`)}
+      ${found.entries.map((entry) => html`<div><p class="from"><${Agent} name=${entry.agent} /><span class="kind ${entry.kind}">${entry.kind}</span><span class="faint">tick ${entry.tick}, ${CHANGES[entry.change]}</span></p>${entry.says ? html`<details><summary>${entry.says}</summary><${Lemming.ui.Diff} text=${entry.diff} /></details>` : html`<${Lemming.ui.Diff} text=${entry.diff} />`}</div>`)}
       ${found.left_out ? html`<p class="note">and ${amount(found.left_out)} more entries</p>` : null}
-      ${found.ends.map((end) => html`<p>tick ${end.tick}, ${end.agent}: ended ${end.before || "(no turn)"}, now ${end.after || "(no turn)"}</p>`)}
+      ${found.ends.map((end) => html`<p><a href=${Lemming.link("tick", { number: end.tick, agent: end.agent })}>tick ${end.tick}, ${end.agent}</a>: ended ${plainly(end.before)}, and would have ended ${plainly(end.after)}</p>`)}
       ${found.files.length ? html`<p class="note">other files: ${found.files.join(", ")}</p>` : null}`;
   }
 

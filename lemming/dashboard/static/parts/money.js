@@ -68,7 +68,7 @@
       <div class="table spent" role="group" aria-label="agents, who spent most first"><div class="line heading" aria-hidden="true"><span>Agent</span><span>Credits</span><span>Share of all</span><span>Of what it may</span><span>Dollars</span><span>Tokens</span><span>Turns</span></div>
       ${shown.map((row) => html`<a class="line" data-line key=${row.agent} href=${Lemming.link("agent", { name: row.agent })}><span><${Agent} name=${row.agent} plain /></span>
         <span>${amount(row.credits)}<span class="narrow"> credits</span></span>
-        <span class="share" style=${{ "--hue": String(hue(row.agent)) }}><span class="bar" style=${{ width: (top ? (60 * of(row)) / top : 0) + "%" }}></span>${share(of(row))}</span>
+        <span class="share" style=${{ "--hue": String(hue(row.agent)) }}>${of(row) ? html`<span class="bar" style=${{ width: (60 * of(row)) / top + "%" }}></span>` : null}${share(of(row))}</span>
         <span>${row.max_credits == null ? html`<small>no limit</small>` : html`${amount(row.used_up)} of ${amount(row.max_credits)}<${Meter} value=${row.used_up} max=${row.max_credits} />`}</span>
         <span>${dollars(row.cost_usd, row.unpriced_calls)}</span><span class="faint">${amount(row.input_tokens)} in, ${amount(row.output_tokens)} out</span><span>${amount(row.turns)}</span></a>`)}
       ${many > 0 ? html`<div class="line together"><span>${amount(many)} others together</span><span>${amount(sum("credits"))}</span><span>${share(sum(unit))}</span><span></span><span>${value.total.cost_usd == null ? "–" : dollars(Math.max(0, sum("cost_usd")), sum("unpriced_calls"))}</span><span class="faint">${amount(sum("input_tokens"))} in, ${amount(sum("output_tokens"))} out</span><span>${amount(sum("turns"))}</span></div>` : null}</div>
