@@ -32,7 +32,7 @@
       <dl class="facts">
         <div class="less"><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
         ${header.next_at ? html`<div><dt>next</dt><dd><${Ago} at=${header.next_at} /></dd></div>` : null}
-        <div class=${header.waiting ? "calls" : ""}><dt>waiting for you</dt>
+        <div class=${header.waiting ? "calls" : ""}><dt>waiting<span class="roomy"> for you</span></dt>
           <dd><a href=${Lemming.link("waiting")}>${header.waiting == null ? (header.state === "broken" ? "–" : "…") : header.waiting}</a></dd></div>
         ${header.spent ? html`<${Spent} spent=${header.spent} />` : null}
         <div class=${troubles.length ? "wrong" : ""}><dt>health</dt>

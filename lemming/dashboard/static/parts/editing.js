@@ -127,7 +127,7 @@
       const typed = event.target.value, value = form === "number" ? Number(typed) : typed;
       if (form !== "number" || (typed.trim() && Number.isFinite(value))) change(replaced(text, path, JSON.stringify(value)));
     };
-    return html`<div class="form" role="group" aria-label=${label || "values of the file"}>${there.map(([path, title, form, value]) => html`<label key=${path.join()}><span>${title}</span>${form === "long"
+    return html`<div class="form" role="group" aria-label=${label || "values of the file"}>${there.map(([path, title, form, value]) => html`<label key=${path.join()} class=${"value-" + path[path.length - 1]}><span>${title}</span>${form === "long"
       ? html`<textarea rows="8" readonly=${!change} value=${value} onInput=${set(path, form)}></textarea>`
       : Array.isArray(form) ? html`<select disabled=${!change} value=${value} onChange=${set(path, form)}>${(form.includes(value) ? form : [value, ...form]).map((each) => html`<option value=${each}>${each}</option>`)}</select>`
       : html`<input readonly=${!change} inputmode=${form === "number" ? "decimal" : undefined} value=${String(value)} onInput=${set(path, form)} />`}</label>`)}</div>`;
