@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useState } = Lemming.hooks;
-  const { Ago, Agent, Empty, Failure, Meter, useAction, amount, dollars, STATES } = Lemming.ui;
+  const { Ago, Agent, Empty, Failure, Meter, Words, useAction, amount, dollars, STATES } = Lemming.ui;
   const { Editor, Fields } = Lemming.editing;
 
   const SECTIONS = [["turns", "Turns"], ["resume", "Resume"], ["memory", "Memory"], ["workspace", "Files"], ["prompt", "Next prompt"]];
@@ -31,7 +31,7 @@
     const now = value.now, money = value.money, failed = value.turns.find((turn) => turn.status === "failed");
     const isTrouble = now.text && now.state !== "not_due", doing = isTrouble ? now.text : PLAINLY[now.state];
     return html`<section class="now card" aria-label="how it is">
-      <p class="doing"><span class="pill ${now.state}">${STATES[now.state] || now.state}</span>${doing ? html`<span class="reason">${doing}</span>` : null}${now.since ? html`<small><${Ago} at=${now.since} since /></small>` : null}
+      <p class="doing"><span class="pill ${now.state}">${STATES[now.state] || now.state}</span>${doing ? html`<span class="reason"><${Words} text=${doing} /></span>` : null}${now.since ? html`<small><${Ago} at=${now.since} since /></small>` : null}
         ${now.state === "waits" ? html`<a href=${Lemming.link("waiting")}>what waits</a>` : null}</p>
       <dl>${now.last ? html`<dt>last words</dt><dd dir="auto"><q>${now.last.text}</q> <small><a href=${Lemming.link("why", { target: now.last.file })}>why?</a> · <${Ago} at=${now.last.at} /></small></dd>` : null}
         ${now.next ? html`<dt>next</dt><dd>${now.next_at ? html`<${Ago} at=${now.next_at} />` : now.next}</dd>` : null}
@@ -116,7 +116,7 @@
     const sum = (of) => turns.reduce((total, turn) => total + (of(turn) || 0), 0);
     return html`<a class="line of-agent" data-line href=${Lemming.link("tick", { number: newest.tick, agent: name })}>
       <span>${turns.length > 1 ? `ticks ${oldest.tick}–${newest.tick}` : `tick ${newest.tick}`}</span><span><span class="pill end ${newest.status}">${words(newest.end || newest.status)}</span>${turns.length > 1 ? html` <small>${turns.length}×</small>` : null}</span>
-      <span title=${newest.reason || newest.did}>${newest.reason || newest.did}</span>
+      <span title=${newest.reason || newest.did}><${Words} text=${newest.reason || newest.did} /></span>
       <span>${newest.cost_usd == null ? `${amount(sum((turn) => turn.credits))} cr` : dollars(sum((turn) => turn.cost_usd))}</span><span class="faint">${amount(sum((turn) => turn.tokens))}</span></a>`;
   }
 

@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useRef, useState, useEffect } = Lemming.hooks;
-  const { Ago, Agent, Meter, Empty, Rows, amount } = Lemming.ui;
+  const { Ago, Agent, Meter, Empty, Rows, Words, amount } = Lemming.ui;
   const BLOCK = 50, FEW = 12;
   const GROUPS = { people: "people", waiting: "waiting for you", working: "working", failing: "failing", idle: "idle", paused: "paused" };
   const SORTS = [["", "by what they do"], ["name", "by name"], ["spent", "by what they spent"], ["last", "by their last turn"]];
@@ -82,7 +82,7 @@
       <div class="id" role="cell"><${Agent} name=${agent.name} /><span class="title">${agent.title}</span></div>
       <div class="doing" role="cell">${waitsForYou ? html`<a href=${Lemming.link("waiting")}>${state}</a>` : state}</div>
       <div class="words" role="cell" dir="auto">${agent.state === "person" && waiting ? html`<a href=${Lemming.link("waiting")}>${waiting} ${waiting === 1 ? "thing waits" : "things wait"} for a decision</a>`
-        : TELLS.includes(agent.state) && agent.text ? html`<span class="reason" title=${agent.text}>${agent.text}${since}</span>`
+        : TELLS.includes(agent.state) && agent.text ? html`<span class="reason" title=${agent.text}><${Words} text=${agent.text} />${since}</span>`
         : last ? html`${last.text} <small><a href=${Lemming.link("why", { target: last.file })} aria-label=${`why? What ${agent.name} said last`}>why?</a> · tick ${last.tick}</small>` : html`<i>nothing said yet</i>`}</div>
       <div class="next" role="cell">${agent.next_at ? html`<${Ago} at=${agent.next_at} />` : agent.next || "–"}</div>
       <div class="money" role="cell">${agent.credits == null || agent.state === "person" ? null : html`${amount(agent.credits)}${agent.max_credits == null ? "" : html` <small>of ${amount(agent.max_credits)}</small>`}

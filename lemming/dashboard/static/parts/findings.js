@@ -2,7 +2,7 @@
 // What goes wrong in what the agents do, by rules over files: one card each, with its evidence as links.
 (function () {
   const { html } = Lemming;
-  const { Agent, Empty, amount } = Lemming.ui;
+  const { Agent, Empty, Words, amount } = Lemming.ui;
 
   function Findings({ value, params }) {
     const kinds = [...new Set(value.rows.map((each) => each.kind).concat(params.kind || []))];
@@ -32,7 +32,7 @@
     return html`<li class="card group" data-line tabindex="0">
       <p class="from"><strong>${amount(agents.length)} ${agents.length === 1 ? "agent" : "agents"}</strong><span class="pill waits" title=${kind ? kind.means : ""}>${kind ? kind.title : rows[0].kind}</span><span class="when">since tick ${since}</span></p>
       <p class="said" dir="auto">${rows[0].text}${rows.length > 1 ? html`; <span class="faint">and ${amount(rows.length - 1)} more like it</span>` : null}</p>
-      <p class="note">${rows[0].fix}</p>
+      <p class="note"><${Words} text=${rows[0].fix} /></p>
       <p class="from">${agents.slice(0, 8).map((name) => html`<${Agent} name=${name} />`)}${agents.length > 8 ? html`<span class="faint">and ${amount(agents.length - 8)} more</span>` : null}</p>
       <details><summary>each of the ${amount(rows.length)}</summary><ul class="list">${rows.slice(0, 200).map((row) => html`<li>${row.text} ${row.evidence.slice(0, 3).map((one) => html`<a href=${link(one)}>${one}</a> `)}</li>`)}</ul></details></li>`;
   }
@@ -42,7 +42,7 @@
       <p class="from">${each.agents.map((name) => html`<${Agent} name=${name} />`)}<span class="pill waits" title=${kind ? kind.means : ""}>${kind ? kind.title : each.kind}</span>
         <span class="when">since <a href=${Lemming.link("tick", { number: each.since_tick })}>tick ${each.since_tick}</a></span></p>
       <p class="said" dir="auto">${each.text}</p>
-      <p class="note">${each.fix}</p>
+      <p class="note"><${Words} text=${each.fix} /></p>
       <p class="evidence">${each.evidence.map((one) => html`<a href=${link(one)}>${one}</a>`)}</p>
     </li>`;
   }

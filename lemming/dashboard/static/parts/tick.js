@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useEffect, useRef } = Lemming.hooks;
-  const { Ago, Agent, Empty, useNow, amount, dollars } = Lemming.ui;
+  const { Ago, Agent, Empty, useNow, amount, dollars, Words } = Lemming.ui;
   const { Strip, Bar, Axis, said } = Lemming.charts;
 
   const STATES = { committed: "over", running: "running", interrupted: "interrupted: the next run continues it", quiet: "nobody took a turn" };
@@ -50,7 +50,7 @@
         <span class="who"><${Agent} name=${row.agent} plain /></span>
         <span class="bars"><${Bar} name=${row.agent} bars=${value.timing.bars[row.agent] || []} end=${value.timing.end_ms} now=${passed} /></span>
         <span><span class=${"pill end " + row.status.replace(/ /g, "_")} title=${row.reason}>${ended(row)}</span></span>
-        <span class="did">${did(row)}${row.reason && row.status !== "done" ? html`<span class="reason"> · ${row.reason}</span>` : null}</span></a>`)}
+        <span class="did">${did(row)}${row.reason && row.status !== "done" ? html`<span class="reason">${did(row) ? " · " : ""}<${Words} text=${row.reason} /></span>` : null}</span></a>`)}
       ${value.timing.is_exact ? null : html`<p class="note">${value.engine_starts > 1 ? "The tick was interrupted" : "These answers were recorded before this tick"}: bars show how long each took, one after another.</p>`}
       ${more > 0 || value.first ? html`<p class="buttons">${value.first ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: Math.max(0, value.first - 100) || "" })}>← earlier turns</a>` : null}
         ${more > 0 ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: value.first + value.rows.length })}>${amount(more)} more turns →</a>` : null}</p>` : null}</div>`;
@@ -87,7 +87,7 @@
     const cost = turn.cost_usd == null ? counted(turn.credits, "credit") : `${dollars(turn.cost_usd)}, ${counted(turn.credits, "credit")}`;
     return html`<article class="card whole" aria-label=${`turn of ${turn.agent}`}>
       <p class="from"><${Agent} name=${turn.agent} /><span class="pill end ${turn.status}">${(turn.end || turn.status).replace(/_/g, " ")}</span>
-        ${turn.reason ? html`<span>${turn.reason}</span>` : null}<span class="when">${cost}, ${amount(turn.input_tokens)} tokens in, ${amount(turn.output_tokens)} out, ${said(turn.duration_ms)}${turn.attempts > 1 ? `, begun ${turn.attempts} times` : ""}</span></p>
+        ${turn.reason ? html`<span><${Words} text=${turn.reason} /></span>` : null}<span class="when">${cost}, ${amount(turn.input_tokens)} tokens in, ${amount(turn.output_tokens)} out, ${said(turn.duration_ms)}${turn.attempts > 1 ? `, begun ${turn.attempts} times` : ""}</span></p>
       ${turn.request ? html`<p class="note">for the request <a href=${Lemming.link("feed", { thread: turn.request })}>${turn.request}</a></p>` : null}
       <${Seen} turn=${turn} />
       ${turn.prompt && turn.prompt.length ? html`<${Prompt} turn=${turn} />` : null}
