@@ -34,7 +34,7 @@
       <span class="number">${tick.tick}${tick.quiet_before ? html`<small title="ticks before it in which nobody took a turn"> +${tick.quiet_before} quiet</small>` : null}</span>
       <span><span class="pill end ${badly(tick) ? mark(tick) : "mixed"}">${badly(tick) ? ENDS[mark(tick)] : failures(tick) + " failed"}</span>${tick.starts > 1 ? html` <small>in ${tick.starts} attempts</small>` : null}</span>
       <span class="faint"><${Ago} at=${tick.at} /></span>
-      <span title=${ends}>${tick.problem ? html`<small class="wrong">${tick.problem}</small>` : html`${tick.turns}${tick.turns === tick.planned ? "" : " of " + tick.planned}<span class="narrow"> turns</span>${Object.keys(tick.ends).length > 1 || tick.turns !== tick.planned ? html`<small class="ends"> ${ends}</small>` : html`<small class="ends"> all ${ends.replace(/^\d+ /, "")}</small>`}`}</span>
+      <span title=${ends}>${tick.problem ? html`<small class="wrong">${tick.problem}</small>` : html`${tick.turns}${tick.turns === tick.planned ? "" : " of " + tick.planned}<span class="narrow"> ${tick.turns === 1 ? "turn" : "turns"}</span>${Object.keys(tick.ends).length > 1 || tick.turns !== tick.planned ? html`<small class="ends"> ${ends}</small>` : html`<small class="ends"> all ${ends.replace(/^\d+ /, "")}</small>`}`}</span>
       <span>${amount(tick.entries)}</span>
       <span>${tick.cost_usd == null ? amount(tick.credits) + " cr" : dollars(tick.cost_usd)}</span>
       <span class="faint">${said(tick.duration_ms)}</span></a>`;
