@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +25,17 @@ from lemming.org.organisation import Organisation
 
 Json = dict[str, Any]
 TICKS, SHOWN, DIFF_CHARS = 10, 60, 4000
+LONGEST_S = 120.0
+"""So long a large organisation is tried: whoever waits for it has said nothing about how far."""
 
 
-def try_text(org: Organisation, file: str, text: str, *, is_dry: bool) -> Json:
+def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s: float = LONGEST_S) -> Json:
     """Run the last ticks again with a file as it is typed, and return what would have been different.
 
     With `is_dry` no model is asked: it says how many questions would differ, and what asking them costs at
-    most; where none would, what differs is known already. Raises `UsageError` for a file that may not be
-    tried and a text with a mistake, `NotTrusted` where nobody has agreed to what running this does.
+    most; where none would, what differs is known already. After `longest_s` it goes no further, and says so.
+    Raises `UsageError` for a file that may not be tried and a text with a mistake, `NotTrusted` where nobody
+    has agreed to what running this does.
     """
     file, raw = editable(org, file), encoded(text)
     for problem in problems_of_text(org, file, raw):
@@ -38,10 +45,26 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool) -> Json:
     span = recorded_span(org)
     first = max(span.start, span.stop - TICKS)
     wanted = Wanted(first=first, last=span.stop - 1, files={file: raw}, is_dry=is_dry)
-    with tempfile.TemporaryDirectory(prefix="lemming-try-") as scratch:
-        found = rehearse(org, Path(scratch, "fork"), wanted)
+    with tempfile.TemporaryDirectory(prefix="lemming-try-") as scratch, _stopping_after(longest_s) as stop:
+        found = rehearse(org, Path(scratch, "fork"), wanted, stop=stop)
+    if found.last < wanted.last and not found.stopped_by:
+        why = f"{longest_s:g} seconds were over; `lemming rehearse` goes on as long as it takes"
+        found = replace(found, stopped_by=UsageError(why))
     is_known = not (is_dry and found.asked)
     return {**_cost(found), **(_differences(found) if is_known else {}), "is_dry": not is_known}
+
+
+@contextlib.contextmanager
+def _stopping_after(seconds: float) -> Iterator[threading.Event]:
+    """Give what is set once so many seconds of the block are over."""
+    stop = threading.Event()
+    timer = threading.Timer(seconds, stop.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield stop
+    finally:
+        timer.cancel()
 
 
 def _require_agreement(org: Organisation, file: str, raw: bytes) -> None:

@@ -13,6 +13,7 @@ from lemming.base.errors import NotTrusted, UsageError
 from lemming.base.jsontext import to_line
 from lemming.dashboard.actions import act
 from lemming.dashboard.serving import page_of
+from lemming.dashboard.trying import try_text
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.org.organisation import Organisation
@@ -142,3 +143,13 @@ def test_what_would_run_something_that_nobody_agreed_to_is_not_tried(duo: Path) 
     text = '{"plugins": ["somebody.elses"]}'
     with pytest.raises(NotTrusted, match=r"imports the Python module somebody\.elses"):
         act(Organisation(duo), "try", {"file": "config/org.json", "text": text}, None)
+
+
+def test_trying_a_large_organisation_ends_and_says_how_far_it_came(duo: Path) -> None:
+    org, file = Organisation(duo), "config/models.json"
+    text = (duo / file).read_text()
+    told = try_text(org, file, text.replace("answers.jsonl", "brief.jsonl"), is_dry=True, longest_s=0.0)
+    assert told["last"] < 3
+    assert "seconds were over" in told["stopped_by"]
+    whole = try_text(org, file, text, is_dry=True)
+    assert (whole["last"], whole["stopped_by"], whole["is_alike"]) == (3, "", True)

@@ -85,18 +85,19 @@
   const plainly = (end) => (end ? end.replace(/^[a-z_]+/, (word) => word.replace(/_/g, " ")) : "without a turn");
 
   function Tried({ found, go, isBusy }) {
-    const span = found.first === found.last ? `tick ${found.first}` : `ticks ${found.first} to ${found.last}`;
+    const span = found.last <= found.first ? `tick ${found.first}` : `ticks ${found.first} to ${found.last}`;
+    const stopped = found.stopped_by ? html`<p class="wrong">${found.last < found.first ? "It did not get through one tick" : `It went no further than tick ${found.last}`}: <${Words} text=${found.stopped_by} /></p>` : null;
     const whose = found.asked_of.slice(0, FEW).map(([name, times]) => `${name} ${amount(times)}`).join(", ") + (found.asked_of.length > FEW ? " …" : "");
     const caveat = found.caveat ? html`<p class="wrong"><strong>${found.is_alike ? "That cannot be told" : "Not all of that can be told"}: ${found.caveat}.</strong></p>` : null;
     const held = found.not_made.length ? html`<p class="note">Calls that are not made in a rehearsal: ${found.not_made.join("; ")}</p>` : null;
     if (found.is_dry)
-      return html`<p><strong>${span}: at least ${count(found.asked, "question")} of ${amount(found.asked + found.reused)} would be other ones.</strong> Asking them costs ${found.at_most_usd == null ? "an amount that nobody knows" : `at most ${dollars(found.at_most_usd)}`}.</p>
+      return html`${stopped}<p><strong>${span}: at least ${count(found.asked, "question")} of ${amount(found.asked + found.reused)} would be other ones.</strong> Asking them costs ${found.at_most_usd == null ? "an amount that nobody knows" : `at most ${dollars(found.at_most_usd)}`}.</p>
         <p class="note">questions by agent: ${whose}</p>${caveat}
         <p class="buttons"><button class="primary" disabled=${isBusy} onClick=${go}>Ask them, in a fork that is thrown away</button></p>`;
     const paid = found.asked ? `${count(found.calls, "call")} made${found.cost_usd == null ? "" : `, ${dollars(found.cost_usd)}`}; ${count(found.reused, "answer")} from the record` : "no model had to be asked, so this cost nothing";
     const total = found.entries.length + found.left_out;
     const parts = [total ? `${amount(total)} ${total === 1 ? "entry" : "entries"}` : "", found.ends.length ? `${count(found.ends.length, "turn")}'s end`.replace(/s's end$/, "s' ends") : "", found.files.length ? count(found.files.length, "file") : ""].filter(Boolean);
-    return html`${found.stopped_by ? html`<p class="wrong">It went no further than tick ${found.last}: ${found.stopped_by}</p>` : null}${caveat}
+    return html`${stopped}${caveat}
       ${!found.is_alike ? html`<p><strong>${span}: ${parts.join(", ")} would have been different.</strong></p>` : found.caveat || found.stopped_by ? null : html`<p><strong>${span}: nothing would have been different.</strong></p>`}
       <p class="note">${paid}</p>${held}
       ${found.entries.map((entry) => html`<div><p class="from"><${Agent} name=${entry.agent} /><span class="kind ${entry.kind}">${entry.kind}</span><span class="faint">tick ${entry.tick}, ${CHANGES[entry.change]}</span></p>${entry.says ? html`<details><summary>${entry.says}</summary><${Lemming.ui.Diff} text=${entry.diff} /></details>` : html`<${Lemming.ui.Diff} text=${entry.diff} />`}</div>`)}
