@@ -24,6 +24,9 @@ from typing import Any
 from benchmarks import aged, cold, counts, idle, instructions, memory, overhead, parallel
 from benchmarks.measurement import Measurement, file_system
 from benchmarks.options import Options
+from benchmarks.peers import measuring
+from benchmarks.peers.environments import PEERS
+from benchmarks.peers.table import as_wide_markdown
 from benchmarks.table import as_json, as_markdown
 
 SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
@@ -35,13 +38,15 @@ SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "counts": counts.measure,
     "instructions": instructions.measure,
     "aged": aged.measure,
+    "peers": measuring.measure,
 }
-ON_PURPOSE = {"aged"}  # what takes too long for "everything"
+ON_PURPOSE = {"aged", "peers"}  # what takes too long for "everything"
 MEMORY = Path("/dev/shm")
 RESULTS = Path(__file__).parent / "results.json"
-QUICK = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": ()}
+QUICK = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": (), "kills": 2}
 ON_DISK = {"agents": (100,), "reading": ("one",), "entries": (0,), "ages": ()}
-CHOICES = ("agents", "reading", "entries", "durability", "ages")
+CHOICES = ("agents", "reading", "entries", "durability", "ages", "peers")
+SINGLE = ("rounds", "kills", "environments")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -68,7 +73,7 @@ def _measured(subject: str, options: Options, place: Path) -> list[Measurement]:
     found = [_placed(row, subject, options.file_system) for row in SUBJECTS[subject](options)]
     shutil.rmtree(options.place)
     print(f"## {subject.capitalize()}, on {options.file_system} ({place})\n")
-    print(as_markdown(found), flush=True)
+    print(as_wide_markdown(found) if subject == "peers" else as_markdown(found), flush=True)
     print(f"{subject}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     return found
 
@@ -106,6 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", type=Path, default=MEMORY if MEMORY.is_dir() else None, help="where to measure"
     )
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME")
+    parser.add_argument("--kills", type=int, help="how often the run of each peer is killed")
+    parser.add_argument("--environments", type=Path, help="where peers are installed, and kept")
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser
 
@@ -123,8 +131,8 @@ def _runs(wanted: argparse.Namespace) -> dict[Path, dict[str, dict[str, Any]]]:
 
 def _options(wanted: argparse.Namespace, folder: Path, subject: str) -> Options:
     given = {name: tuple(chosen) for name in CHOICES if (chosen := getattr(wanted, name)) is not None}
-    rounds = {"rounds": wanted.rounds} if wanted.rounds else {}
-    changes: dict[str, Any] = {**(QUICK if wanted.quick else {}), **given, **rounds}
+    single = {name: chosen for name in SINGLE if (chosen := getattr(wanted, name)) is not None}
+    changes: dict[str, Any] = {**(QUICK if wanted.quick else {}), **given, **single}
     return Options(
         place=folder / subject,
         shelf=folder,

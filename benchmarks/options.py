@@ -11,7 +11,7 @@ class Options:
     """The command line, and where to measure.
 
     `place` is an empty folder for one subject, `shelf` one for what several subjects copy; both are on the
-    file system that is measured.
+    file system that is measured. `environments` keeps what the peers need between runs.
     """
 
     place: Path
@@ -24,3 +24,6 @@ class Options:
     durability: tuple[str, ...] = ("off", "tick", "turn")
     ages: tuple[int, ...] = (100, 10_000)
     is_full: bool = False
+    peers: tuple[str, ...] = ()
+    kills: int = 20
+    environments: Path = Path(".venv/peers")
