@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         "subjects",
         nargs="*",
         metavar="subject",
-        help=f"{', '.join(SUBJECTS)}; default: all but {', '.join(ON_PURPOSE)}",
+        help=f"{', '.join(SUBJECTS)}; default: all but {', '.join(sorted(ON_PURPOSE))}",
     )
     parser.add_argument("--quick", action="store_true", help="fewer cases and rounds: under a minute")
     parser.add_argument("--full", action="store_true", help="several factors moved at once")
@@ -111,7 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", type=Path, default=MEMORY if MEMORY.is_dir() else None, help="where to measure"
     )
-    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME")
+    parser.add_argument(
+        "--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME", help=", ".join(PEERS)
+    )
     parser.add_argument("--kills", type=int, help="how often the run of each peer is killed")
     parser.add_argument("--environments", type=Path, help="where peers are installed, and kept")
     parser.add_argument("--results", type=Path, default=RESULTS)

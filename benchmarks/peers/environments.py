@@ -36,7 +36,7 @@ class Peer:
     variant: str = ""
     packages: tuple[str, ...] = ()
     is_floor: bool = False
-    """It takes nothing up after a kill, and its process has the engine in it: memory and start tell nothing."""
+    """It takes nothing up after a kill, and its process holds the engine: memory and start tell nothing."""
 
     def python(self, environments: Path) -> str:
         """Return the interpreter that has its packages, made where there is none yet."""

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -71,7 +72,7 @@ def _add(command: Command, folder: Path, found: Toll) -> None:
         messages = []
     calls = [line.split() for line in _log(folder).read_text().splitlines()]
     given = [(agent, number, mark) for what, agent, number, mark in calls if what == "given"]
-    kept = "\n".join(messages)
+    kept = {message.split()[-1] for message in messages}
     found.repeated += sum(times - 1 for times in Counter(call[:2] for call in given).values())
     found.lost += sum(mark not in kept for _, _, mark in given)
 
@@ -94,12 +95,10 @@ def _start(command: Command, folder: Path) -> subprocess.Popen[str]:
 
 def _ended(process: subprocess.Popen[str], folder: Path) -> Any:
     """Return what a run says at its end."""
-    try:
-        said, _ = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise RuntimeError(f"not at an end after {LIMIT_S} s") from None
+    limit = threading.Timer(LIMIT_S, process.kill)
+    limit.start()
+    said, _ = process.communicate()
+    limit.cancel()
     if process.returncode != 0:
         lines = folder.with_suffix(".errors").read_text().strip().splitlines()
         raise RuntimeError(lines[-1] if lines else f"ended with {process.returncode}")

@@ -44,18 +44,23 @@ class Ready:
 
 
 def measure(options: Options) -> Iterator[Measurement]:
-    """Yield every figure of every side that can be had, subject by subject."""
+    """Yield every figure of every side that can be had; each is told as it comes, for all take long."""
     with silent():
-        sides = {name: found for name in _names(options) if (found := _ready(name, options))}
-        yield from _cpu(sides, options.rounds)
-        for side in sides.values():
-            print(f"peers: {side.case}", file=sys.stderr)
-            yield from _counted(side)
-            if not side.peer.is_floor:
-                yield _peak(side)
-                yield from _killed(side, options.kills)
-            shutil.rmtree(side.place)
-        yield from _starts({name: side for name, side in sides.items() if not side.peer.is_floor}, options)
+        for row in _rows(options):
+            print(f"{row.case}: {row.figure} {row.value:,.4g} {row.unit}", file=sys.stderr)
+            yield row
+
+
+def _rows(options: Options) -> Iterator[Measurement]:
+    sides = {name: found for name in _names(options) if (found := _ready(name, options))}
+    yield from _cpu(sides, options.rounds)
+    for side in sides.values():
+        yield from _counted(side)
+        if not side.peer.is_floor:
+            yield _peak(side)
+            yield from _killed(side, options.kills)
+        shutil.rmtree(side.place)
+    yield from _starts({name: side for name, side in sides.items() if not side.peer.is_floor}, options)
 
 
 def _names(options: Options) -> list[str]:
@@ -67,7 +72,8 @@ def _ready(name: str, options: Options) -> Ready | None:
     peer = PEERS[name]
     try:
         python = peer.python(options.environments.absolute())
-        tried(peer.command(python, options.place / f"{name}-tried"))
+        if peer.packages:
+            tried(peer.command(python, options.place / f"{name}-tried"))
     except LeftOut as error:
         print(f"Left out: {peer.title}: {error}\n")
         return None

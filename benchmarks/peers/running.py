@@ -36,9 +36,7 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None, "opened as a pipe"
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()  # standard input ends, and so does the side
 
     def sweep(self) -> None:
         """Have the garbage of what came before swept away."""
