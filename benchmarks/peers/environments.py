@@ -60,6 +60,7 @@ PEERS = {
     "files_tmp": Peer("`files_tmp`, the floor", "files_tmp", is_floor=True),
     "lemming-off": Peer("LeMMing, durability off", "lemming", "off"),
     "lemming-tick": Peer("LeMMing, durability tick", "lemming", "tick"),
+    "lemming-turn": Peer("LeMMing, durability turn", "lemming", "turn"),
     "langgraph-exit": Peer("LangGraph, SQLite, exit", "langgraph", "exit", LANGGRAPH),
     "langgraph-sync": Peer("LangGraph, SQLite, sync", "langgraph", "sync", LANGGRAPH),
     "autogen": Peer("AutoGen, JSON", "autogen", packages=("autogen-agentchat",)),

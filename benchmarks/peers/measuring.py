@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -55,12 +56,19 @@ def _rows(options: Options) -> Iterator[Measurement]:
     sides = {name: found for name in _names(options) if (found := _ready(name, options))}
     yield from _cpu(sides, options.rounds)
     for side in sides.values():
-        yield from _counted(side)
-        if not side.peer.is_floor:
-            yield _peak(side)
-            yield from _killed(side, options.kills)
+        try:
+            yield from _alone(side, options.kills)
+        except (RuntimeError, subprocess.CalledProcessError) as error:
+            print(f"Not measured to its end: {side.case}: {error}\n")
         shutil.rmtree(side.place)
     yield from _starts({name: side for name, side in sides.items() if not side.peer.is_floor}, options)
+
+
+def _alone(side: Ready, kills: int) -> Iterator[Measurement]:
+    yield from _counted(side)
+    if not side.peer.is_floor:
+        yield _peak(side)
+        yield from _killed(side, kills)
 
 
 def _names(options: Options) -> list[str]:
