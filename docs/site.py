@@ -26,7 +26,8 @@ PAGES = ("README.md", "CHANGELOG.md", "LICENSE", "docs", "examples", "lemming/ag
 RECORDED = ("desk", "research", "watch", "review", "game")
 """The templates whose answers are recorded, so that they run here without a model."""
 PYTHON = {
-    "Running": ("lemming.engine", "lemming.asking", "lemming.building"),
+    "Running": ("lemming.engine", "lemming.asking", "lemming.asking.outcome", "lemming.asking.streams"),
+    "Building and deciding": ("lemming.building", "lemming.building.plans", "lemming.asking.people"),
     "Files": ("lemming.agents", "lemming.messages", "lemming.memory"),
     "Extending": ("lemming.tools", "lemming.providers", "lemming.turn.seams", "lemming.tick.seams"),
     "Testing": ("lemming.testing",),

@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lemming.base.version import __version__
 
 if TYPE_CHECKING:
-    from lemming.asking import AskOutcome, aask, ask
+    from lemming.asking import AskOutcome, NotAnswered, aask, ask, wait_for
+    from lemming.asking.people import answer, approve, deny, waiting
     from lemming.asking.streams import EventStream, stream_ask, stream_ticks
     from lemming.building import Organisation, build
 
 __all__ = [
     "AskOutcome",
     "EventStream",
+    "NotAnswered",
     "Organisation",
     "__version__",
     "aask",
+    "answer",
+    "approve",
     "ask",
     "build",
+    "deny",
     "stream_ask",
     "stream_ticks",
+    "wait_for",
+    "waiting",
 ]
+_HOMES = {
+    **dict.fromkeys(("AskOutcome", "NotAnswered", "aask", "ask", "wait_for"), "lemming.asking"),
+    **dict.fromkeys(("answer", "approve", "deny", "waiting"), "lemming.asking.people"),
+    **dict.fromkeys(("EventStream", "stream_ask", "stream_ticks"), "lemming.asking.streams"),
+    **dict.fromkeys(("Organisation", "build"), "lemming.building"),
+}
+"""Where each name lives: the engine is imported by who asks."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("AskOutcome", "aask", "ask"):  # the engine is imported by who asks
-        from lemming import asking
-
-        return getattr(asking, name)
-    if name in ("EventStream", "stream_ask", "stream_ticks"):
-        from lemming.asking import streams
-
-        return getattr(streams, name)
-    if name in ("Organisation", "build"):
-        from lemming import building
-
-        return getattr(building, name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

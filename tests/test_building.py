@@ -12,7 +12,6 @@ import lemming
 from lemming.agents import load_agent
 from lemming.base.errors import LemmingError
 from lemming.engine import run_once
-from lemming.exchange.one_file import document_of
 from lemming.testing import say, tree, write_script
 from lemming.tools import tool
 
@@ -21,7 +20,6 @@ SCRIPTED = {"provider": "scripted", "tools": "native", "options": {"file": "conf
 
 def word_count(text: str) -> int:
     """Count the words of a text."""
-    import re
 
     return len(re.findall(r"\w+", text))
 
@@ -69,15 +67,3 @@ def test_what_is_wrong_is_told_and_nothing_is_written(tmp_path: Path, agents: An
         lemming.build(tmp_path / "org", agents=agents)
     assert told in f"{caught.value} {caught.value.hint}"
     assert not (tmp_path / "org").exists()
-
-
-def test_the_page_shows_what_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parent.parent / "docs/one-file.md").read_text()
-    (code,) = re.findall(r"```python\n(import lemming.*?)```", page, re.DOTALL)
-    file = tmp_path / "example.py"
-    file.write_text(code)
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    exec(compile(code, str(file), "exec"), names)
-    assert load_agent(names["org"], "clerk").permissions.tools == ["word_count"]
-    assert document_of(b"agents: {a: b}", "x.yaml") == {"agents": {"a": "b"}}

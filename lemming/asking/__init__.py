@@ -17,9 +17,9 @@ from lemming.base.clock import Clock
 from lemming.base.errors import UsageError
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.requests.entries import write_request
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, note_as_read, person_for
-from lemming.capabilities.requests.typed import Json, schema_of, typed_as
+from lemming.capabilities.requests.typed import Json, typed_as, usable
 from lemming.journal.events import Observer, ignore
 from lemming.org.organisation import Organisation
 
@@ -29,6 +29,7 @@ __all__ = [
     "AtWork",
     "NotAnswered",
     "Unanswered",
+    "WaitOptions",
     "aask",
     "ask",
     "holders_at_work",
@@ -37,7 +38,18 @@ __all__ = [
 T = TypeVar("T")
 
 
-class AskOptions(TypedDict, total=False):
+class WaitOptions(TypedDict, total=False):
+    """How an answer is waited for; `ask` tells what each means."""
+
+    timeout_s: float | None
+    watch: bool
+    clock: Clock | None
+    notify: Observer
+    stop: threading.Event | None
+    at_work: Callable[[AtWork], None] | None
+
+
+class AskOptions(WaitOptions, total=False):
     """What may be said of a question beside its text; `ask` tells what each means."""
 
     person: str | None
@@ -45,12 +57,7 @@ class AskOptions(TypedDict, total=False):
     deadline: Expires | None
     schema: Json | None
     budget: float | None
-    timeout_s: float | None
-    watch: bool
-    clock: Clock | None
-    notify: Observer
-    stop: threading.Event | None
-    at_work: Callable[[AtWork], None] | None
+    once: bool
     asked: Callable[[str], None] | None
 
 
@@ -78,13 +85,9 @@ def ask(
     deadline: Expires | None = None,
     schema: Json | None = None,
     budget: float | None = None,
-    timeout_s: float | None = None,
-    watch: bool = False,
-    clock: Clock | None = None,
-    notify: Observer = ignore,
-    stop: threading.Event | None = None,
-    at_work: Callable[[AtWork], None] | None = None,
+    once: bool = False,
     asked: Callable[[str], None] | None = None,
+    **waiting: Unpack[WaitOptions],
 ) -> AskOutcome[Any]:
     """Ask an agent something as a person, run ticks until the answer is there, and return what came of it.
 
@@ -92,6 +95,8 @@ def ask(
     conversation on, whoever holds it is asked. `returns`: a type with fields (pydantic model, dataclass,
     TypedDict), to whose JSON Schema the agent is held, and of which the answer is a value; `schema`: a JSON
     Schema in its place. `deadline`: so many ticks, or a time such as "2h".
+    `once`: what was asked before, in the same words of the same agent and in the same conversation, is not
+    asked again but waited for, so that a program that was killed can be run again as it is.
     `budget`: the credits that it and all that is asked for it may cost. After `timeout_s` seconds, or
     when `stop` is set, the turns under way end and the request stays open. `watch`: observers hear what
     models write as they write it. `at_work` is told who holds the
@@ -102,39 +107,30 @@ def ask(
     base = Organisation.at(org)
     if returns is not None and schema is not None:
         raise UsageError("both a type and a schema say what the answer is", hint="returns=, or schema=")
-    plain, value_of = schema_of(schema) if returns is None else typed_as(returns)
+    plain, value_of = (usable(schema), None) if returns is None else typed_as(returns)
     if not text.strip():
         raise UsageError("nothing to ask", hint='lemming ask AGENT "some text"')
-    timeout_s = _patience(timeout_s)
+    waiting["timeout_s"] = _patience(waiting.get("timeout_s"))
     now = requests_now(base)
     author = person_for(now, person)
     holder = holder_of_conversation(now, author, agent, conversation)
-    entry = write_request(
-        base,
-        now,
-        holder,
-        text,
-        person=author,
-        conversation=conversation,
-        deadline=deadline,
-        schema=plain,
-        budget=budget,
-    )
+    before = _asked_before(now, author, agent, text, conversation) if once else None
+    if before is None:
+        entry = write_request(
+            base,
+            now,
+            holder,
+            text,
+            person=author,
+            conversation=conversation,
+            deadline=deadline,
+            schema=plain,
+            budget=budget,
+        )
+        before = f"{entry.agent}/{entry.tick:08}_{entry.id}"
     if asked:
-        asked(entry.id)
-    identity = f"{entry.agent}/{entry.tick:08}_{entry.id}"
-    outcome = wait_for(
-        base,
-        identity,
-        timeout_s=timeout_s,
-        watch=watch,
-        clock=clock,
-        notify=notify,
-        stop=stop,
-        at_work=at_work,
-    )
-    note_as_read(base, author, outcome.request.answers)
-    return replace(outcome, answer=value_of(outcome.answer)) if outcome.has_answer else outcome
+        asked(before.rpartition("_")[2])
+    return _with_value(base, _wait(base, before, **waiting), value_of)
 
 
 @overload
@@ -168,8 +164,50 @@ async def aask(
         raise
 
 
+@overload
 def wait_for(
     org: str | os.PathLike[str],
+    request: str | AskOutcome[Any],
+    *,
+    returns: type[T],
+    **waiting: Unpack[WaitOptions],
+) -> AskOutcome[T]: ...
+@overload
+def wait_for(
+    org: str | os.PathLike[str],
+    request: str | AskOutcome[Any],
+    *,
+    returns: None = None,
+    **waiting: Unpack[WaitOptions],
+) -> AskOutcome[Any]: ...
+def wait_for(
+    org: str | os.PathLike[str],
+    request: str | AskOutcome[Any],
+    *,
+    returns: type[Any] | None = None,
+    **waiting: Unpack[WaitOptions],
+) -> AskOutcome[Any]:
+    """Wait for the answer to what was asked before: by its outcome, which was open, or its id; see `ask`."""
+    base = Organisation.at(org)
+    value_of = typed_as(returns)[1] if returns is not None else None
+    wanted = request.id if isinstance(request, AskOutcome) else request
+    found = find_request(requests_now(base).requests, wanted)
+    return _with_value(base, _wait(base, found.identity, **waiting), value_of)
+
+
+def _asked_before(now: RequestsNow, person: str, agent: str, text: str, conversation: str) -> str | None:
+    """Return the newest request that asks the same and was not taken back; None where there is none."""
+    wanted = (person, (agent,), text, conversation)
+    found = [
+        it
+        for it in now.requests.by_identity.values()
+        if (it.asker, tuple(it.targets), it.text, it.conversation) == wanted and it.end != "cancelled"
+    ]
+    return max(found, key=lambda it: it.name.tick).identity if found else None
+
+
+def _wait(
+    base: Organisation,
     identity: str,
     *,
     timeout_s: float | None = None,
@@ -179,10 +217,9 @@ def wait_for(
     stop: threading.Event | None = None,
     at_work: Callable[[AtWork], None] | None = None,
 ) -> AskOutcome[Any]:
-    """Run ticks, or wait for who runs them, until a request has ended; see `ask`."""
     timeout_s = _patience(timeout_s)
     ends = time.monotonic() + timeout_s if timeout_s is not None else None
-    waiter = Waiter(Organisation.at(org), identity, Ending(stop or threading.Event()), ends, at_work, watch)
+    waiter = Waiter(base, identity, Ending(stop or threading.Event()), ends, at_work, watch)
     timer = threading.Timer(timeout_s, waiter.stop.set) if timeout_s is not None else None
     try:
         if timer:
@@ -194,6 +231,16 @@ def wait_for(
     finally:
         if timer:
             timer.cancel()
+
+
+def _with_value(
+    base: Organisation, outcome: AskOutcome[Any], value_of: Callable[[Any], Any] | None
+) -> AskOutcome[Any]:
+    """Return an outcome with its answer as a value of the type asked for, once its asker has seen it."""
+    note_as_read(base, outcome.request.asker, outcome.request.answers)
+    if value_of is None or not outcome.has_answer:
+        return outcome
+    return replace(outcome, answer=value_of(outcome.answer))
 
 
 def _patience(timeout_s: float | None) -> float | None:

@@ -7,7 +7,7 @@ import os
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.agents import survey_agents
 from lemming.base.errors import UsageError
@@ -20,6 +20,9 @@ from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.tick.plan import is_for_a_person
 
+if TYPE_CHECKING:
+    from lemming.building.plans import PlanFile
+
 __all__ = ["Organisation", "build", "source_of"]
 Words = Mapping[str, Any]
 
@@ -29,7 +32,7 @@ _HEAD = "from lemming.tools import RecoverableError, ToolContext, tool\n\n\n"
 def build(
     folder: str | os.PathLike[str],
     *,
-    agents: Mapping[str, str | Words],
+    agents: Mapping[str, str | Words | PlanFile],
     models: Mapping[str, Words] | None = None,
     settings: Words | None = None,
     files: Mapping[str, Any] | None = None,
@@ -37,7 +40,8 @@ def build(
     """Make an organisation in a folder, or change the one that is there, and return it.
 
     The words are those of docs/one-file.md, and what they do not name stays as it is. A tool may be a
-    function, whose source is written to `tools/NAME.py`: it brings its own imports along, in its body.
+    function, whose source is written to `tools/NAME.py`: it brings its own imports along, in its body. The
+    word `plan`, or an agent that is one, takes a plan of `lemming.building.plans`.
     Raises `UsageError` and `ConfigError` for what is wrong, with its place, and writes nothing then.
     """
     base = Path(folder).expanduser().absolute()
@@ -58,10 +62,16 @@ def build(
     return org
 
 
-def _with_names(words: str | Words, texts: dict[str, Any]) -> str | dict[str, Any]:
+def _with_names(words: str | Words | PlanFile, texts: dict[str, Any]) -> str | dict[str, Any]:
     """Return an agent's words with the names of functions in their place; their sources go to the files."""
     if isinstance(words, str):
         return words
+    if not isinstance(words, Mapping):  # an agent that is only a plan
+        words = {"plan": words}
+    plan: Any = words.get("plan")
+    if hasattr(plan, "functions"):
+        words = {**words, "plan": plan.as_json()}
+        texts |= {f"tools/{function.__name__}.py": source_of(function) for function in plan.functions}
     tools = words.get("tools", [])
     tools = tools if isinstance(tools, list | tuple) else [tools]
     if not any(map(callable, tools)):

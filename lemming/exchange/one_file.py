@@ -15,7 +15,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lemming.agents import decode_resume
 from lemming.base import paths
@@ -93,16 +93,58 @@ def wanted_of(document: Json, file: str, known: Iterable[str], around: WordDefau
         if part not in PARTS:
             hint = nearest(part, list(PARTS)) or f"keys: {', '.join(PARTS)}"
             raise ConfigError(f'"{part}" is no part of an organisation', where=file, hint=hint)
-    agents = _object(document, "agents", file)
+    agents, plans = _without_plans(_object(document, "agents", file), file, around)
     if "timezone" in _object(document, "settings", file):
         around = around._replace(zone="")
-    resumes, read_by = _resumes(agents, file, {*known}, around)
-    files = dict(_files(_object(document, "files", file), file))
+    resumes, read_by = _resumes(agents, plans, file, {*known}, around)
+    files = dict(_files({**_object(document, "files", file), **plans}, file))
     settings = {IN_PARTS[part]: _object(document, part, file) for part in IN_PARTS if part in document}
     if any(PurePosixPath(path).match(TOOLS) and path.count("/") == 1 for path in files):
         own = settings.setdefault(ORG_FILE, {})
         own.setdefault("tool_files", [TOOLS])
     return OrgPieces(resumes, settings, files, read_by)
+
+
+def _without_plans(agents: Json, file: str, around: WordDefaults) -> tuple[Json, Json]:
+    """Return the agents, and the files of their plans; who has one follows it, where its words say no other.
+
+    So it wakes for persons who ask it, and may call the tools of its plan.
+    """
+    found, files = dict(agents), {}
+    for name, said in agents.items():
+        if not isinstance(said, dict) or "plan" not in said:
+            continue
+        words = dict(said)
+        plan = words.pop("plan")
+        if not isinstance(plan, dict):
+            raise ConfigError("a plan is an object with steps", where=f"{file}: agents.{name}.plan")
+        files[f"agents/{name}/plan.json"] = plan
+        usual: Json = {"does": "No model is asked: plan.json says what is done.", "model": "plan"}
+        if not words.keys() & {"schedule", "cron", "wake", "every"}:
+            usual["wake"] = "addressed"
+        if "permissions" not in words:
+            usual |= {"read": [*around.persons], "tools": _named_in(plan, ("tool",))}
+        found[name] = usual | words
+    return found, files
+
+
+def _named_in(plan: Any, keys: tuple[str, ...]) -> list[str]:
+    """Return whom or what a plan names under these keys of its steps, in their order.
+
+    >>> _named_in({"steps": [{"parallel": [{"ask": "ada"}], "verify": {"ask": "bob"}}]}, ("ask",))
+    ['ada', 'bob']
+    """
+    if isinstance(plan, list):
+        return [*dict.fromkeys(name for item in plan for name in _named_in(item, keys))]
+    if not isinstance(plan, dict):
+        return []
+    own = [plan[key] for key in keys if isinstance(plan.get(key), str) and plan[key]]
+    below = (it for key, value in plan.items() if key not in _NO_STEPS for it in _named_in(value, keys))
+    return [*dict.fromkeys([*own, *below])]
+
+
+_NO_STEPS = ("args", "output", "default", "when", "choose")
+"""Keys of a plan whose values are not the plan's words."""
 
 
 def _object(document: Json, part: str, file: str) -> Json:
@@ -115,11 +157,20 @@ def _object(document: Json, part: str, file: str) -> Json:
 
 
 def _resumes(
-    agents: Json, file: str, known: set[str], around: WordDefaults
+    agents: Json, plans: Json, file: str, known: set[str], around: WordDefaults
 ) -> tuple[dict[str, Json], list[tuple[str, str]]]:
     there = known | agents.keys()
-    asked = {name: _asked(said) for name, said in agents.items()}
-    asked_by = {name: [it for it, names in asked.items() if name in names] for name in there}
+    follows = {path.split("/")[1]: _named_in(plan, ("ask", "plan")) for path, plan in plans.items()}
+    asked = {name: [*_of_team(said, "ask"), *follows.get(name, [])] for name, said in agents.items()}
+    turned_to = {name: [*asked[name], *_of_team(said, "hand_to")] for name, said in agents.items()}
+    passed_on = [
+        (to, person)
+        for name, said in agents.items()
+        for to in _of_team(said, "hand_to")
+        for person in around.persons
+        if {person, "*"} & {*_listed(said.get("read"))}
+    ]  # whose conversation one takes over, one reads
+    asked_by = {name: [it for it, names in turned_to.items() if name in names] for name in there}
     resumes = {}
     for name, said in agents.items():
         place = f"{file}: agents.{name}"
@@ -128,16 +179,18 @@ def _resumes(
         if not isinstance(said, dict | str):
             raise ConfigError("an agent is what it does, or words", where=place, hint='"does: ..."')
         words: Json = {"does": said} if isinstance(said, str) else dict(said)
-        hears = [*dict.fromkeys([*_listed(words.get("read")), *asked[name], *asked_by[name]])]
+        heard = (it for other, it in passed_on if other == name)
+        hears = [*dict.fromkeys([*_listed(words.get("read")), *asked[name], *asked_by[name], *heard])]
         if hears and "*" not in hears:
             words["read"] = hears
         if asked_by[name] and "wake" not in words and "schedule" not in words and "cron" not in words:
             words["wake"] = "addressed"
-        for other in {*_listed(words.get("read")), *asked[name]} - {"*"} - there:
+        for other in {*_listed(words.get("read")), *turned_to[name]} - {"*"} - there:
             hint = nearest(str(other), sorted(there)) or f"agents: {', '.join(sorted(there))}"
             raise ConfigError(f'there is no agent "{other}"', where=place, hint=hint)
         resumes[name] = _decoded(name, words, place, around)
-    outside = [(it, name) for name, names in asked.items() for it in names if it not in agents]
+    outside = [(it, name) for name, names in turned_to.items() for it in names if it not in agents]
+    outside += [(it, person) for it, person in passed_on if it not in agents]
     return resumes, outside
 
 
@@ -153,11 +206,12 @@ def _decoded(name: str, words: Json, place: str, around: WordDefaults) -> Json:
     return plain
 
 
-def _asked(said: Any) -> list[str]:
+def _of_team(said: Any, word: Literal["ask", "hand_to"]) -> list[str]:
+    """Return whom an agent's words let it ask, or hand on to."""
     if not isinstance(said, dict):
         return []
     team = said.get("team") if isinstance(said.get("team"), dict) else {}
-    named = [*_listed(said.get("ask")), *_listed((team or {}).get("ask"))]
+    named = [*_listed(said.get(word)), *_listed((team or {}).get(word))]
     return [it["agent"] if isinstance(it, dict) and "agent" in it else str(it) for it in named]
 
 

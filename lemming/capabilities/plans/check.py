@@ -27,6 +27,7 @@ from lemming.capabilities.plans.outcomes import OF_THE_ENGINE
 from lemming.capabilities.plans.references import OF_AN_ANSWER, ROOTS
 from lemming.capabilities.plans.referred import about_references, fields_in
 from lemming.capabilities.plans.ways import OUT, is_decided, reachable, ways_from, ways_said
+from lemming.files.documents import Document
 from lemming.org import when
 from lemming.org.organisation import Organisation
 
@@ -57,8 +58,12 @@ def problems_in(plan: AgentPlan) -> Iterator[Problem]:
 
 def sound_plan(org: Organisation, agent: str) -> AgentPlan:
     """Return an agent's plan; raise `ConfigError` that lists what is wrong with it, whoever runs it."""
-    document = read_plan(org, agent)
-    problems = placed(problems_in(document.value), plan_file(agent), document.raw)
+    return sound(read_plan(org, agent), plan_file(agent))
+
+
+def sound(document: Document[AgentPlan], file: str) -> AgentPlan:
+    """Return the plan that a file holds; raise `ConfigError` that lists what is wrong with it."""
+    problems = placed(problems_in(document.value), file, document.raw)
     if found := tuple(problem for problem in problems if problem.severity == "error"):
         raise ConfigError(str(found[0]), problems=found)
     return document.value

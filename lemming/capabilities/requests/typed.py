@@ -15,12 +15,12 @@ Reading = tuple[Json, Callable[[Any], Any]]
 MOST_REASONS = 5
 
 
-def schema_of(schema: Json | None) -> tuple[Json | None, Callable[[Any], Any]]:
-    """Return a JSON Schema, of which answers stay as they are. Raises `UsageError` for one of no use."""
+def usable(schema: Json | None) -> Json | None:
+    """Return a JSON Schema as it is. Raises `UsageError` for one of no use."""
     flaw, pointer = flaw_of(schema or {})
     if flaw:
         raise UsageError(f"schema{pointer and ' ' + pointer}: {flaw}", hint="docs/answers.md")
-    return schema, lambda answer: answer
+    return schema
 
 
 def typed_as(wanted: type[Any]) -> Reading:
