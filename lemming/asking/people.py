@@ -10,7 +10,6 @@ from lemming.base.jsontext import to_line
 from lemming.capabilities.approvals.deciding import decide
 from lemming.capabilities.requests.entries import write_answer
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
-from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation
 
 __all__ = ["WaitsForPerson", "answer", "approve", "deny", "waiting"]
@@ -20,12 +19,12 @@ Waits = str | WaitsForPerson
 
 def answer(
     org: str | os.PathLike[str], waits: Waits, text: str = "", *, person: str | None = None, **fields: Any
-) -> OutboxEntry:
-    """Answer what waits for a person, with a text or the fields that it asks for; return the entry.
+) -> str:
+    """Answer what waits for a person, with a text or the fields that it asks for; return the entry's file.
 
     Raises `UsageError` where it has ended, or the answer is not what it asks for. The next tick takes it up.
     """
-    return write_answer(Organisation.at(org), _id(waits), person=person, text=text, fields=fields)
+    return write_answer(Organisation.at(org), _id(waits), person=person, text=text, fields=fields).file
 
 
 def approve(
@@ -34,20 +33,18 @@ def approve(
     *,
     edits: Mapping[str, Any] | None = None,
     person: str | None = None,
-) -> OutboxEntry:
-    """Approve a call that waits, with other arguments by `edits`, or a step of a plan; return the entry.
+) -> str:
+    """Approve a call that waits, with other arguments by `edits`, or a step; return the entry's file.
 
     Raises `UsageError` where nothing waits, or it is decided already.
     """
     edited = [f"{key}={it if isinstance(it, str) else to_line(it)}" for key, it in (edits or {}).items()]
-    return decide(Organisation.at(org), _id(waits), "approve", person=person, edits=edited)
+    return decide(Organisation.at(org), _id(waits), "approve", person=person, edits=edited).file
 
 
-def deny(
-    org: str | os.PathLike[str], waits: Waits, reason: str = "", *, person: str | None = None
-) -> OutboxEntry:
-    """Say no to what `approve` says yes to, and why; return the entry. Raises as `approve`."""
-    return decide(Organisation.at(org), _id(waits), "deny", person=person, text=reason)
+def deny(org: str | os.PathLike[str], waits: Waits, reason: str = "", *, person: str | None = None) -> str:
+    """Say no to what `approve` says yes to, and why; return the entry's file. Raises as `approve`."""
+    return decide(Organisation.at(org), _id(waits), "deny", person=person, text=reason).file
 
 
 def _id(waits: Waits) -> str:

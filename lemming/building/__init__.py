@@ -9,16 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.agents import survey_agents
 from lemming.base.errors import UsageError
-from lemming.base.times.here import zone_here
-from lemming.exchange.applying import changes_of, write
+from lemming.exchange.applying import changes_of, new, there, write
 from lemming.exchange.one_file import wanted_of
-from lemming.exchange.shorthand import WordDefaults
 from lemming.exchange.template import template_files
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
-from lemming.tick.plan import is_for_a_person
 
 if TYPE_CHECKING:
     from lemming.building.plans import PlanFile
@@ -52,12 +48,10 @@ def build(
     template: dict[str, bytes] = {}
     org = Organisation(base)
     if (base / "agents").is_dir():
-        known, config = survey_agents(org).agents, load_config(org)
-        persons = tuple(name for name, agent in known.items() if is_for_a_person(agent, config))
-        names, around = [*known], WordDefaults(persons, "" if config.org.timezone else zone_here())
+        names, around = there(org, load_config(org))
     else:
         template = template_files("empty")
-        names, around = ["human"], WordDefaults(("human",), zone_here())
+        names, around = new()
     write(base, changes_of(base, wanted_of(document, "build()", names, around), template))
     return org
 

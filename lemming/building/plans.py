@@ -20,9 +20,8 @@ from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
 from lemming.capabilities.plans.check import sound
 from lemming.capabilities.plans.drawing import mermaid
-from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Step, plan_in
+from lemming.capabilities.plans.format import END, FAIL, AgentPlan, plan_in, step_keys
 from lemming.capabilities.requests.typed import typed_as
-from lemming.files.fitting import fields_of, key_of
 
 Json = dict[str, Any]
 _FILE = "plan.json"
@@ -106,7 +105,7 @@ Way = str | PlanStep
 Template = str | Known
 start, previous, answer = Known("start"), Known("previous"), Known("answer")
 keys, memory, last, context = Known("keys"), Known("memory"), Known("last"), Known("context")
-_KEYS = [key_of(field) for field in fields_of(Step)]
+_KEYS = step_keys()
 
 
 class StepKeys(TypedDict, total=False):

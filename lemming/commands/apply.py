@@ -13,16 +13,13 @@ import typer
 from lemming.access.trust import Agreement, Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base.errors import ConfigError, DiskError, NotTrusted, UsageError
-from lemming.base.times.here import zone_here
 from lemming.commands.failures import tell_problem
-from lemming.commands.new_agent import surroundings
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org_if_any, is_org
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.exchange.applying import Change, changes_of, write
+from lemming.exchange.applying import Change, changes_of, new, there, write
 from lemming.exchange.one_file import LIMIT_BYTES, OrgPieces, document_of, wanted_of
-from lemming.exchange.shorthand import WordDefaults
 from lemming.exchange.template import template_files
 from lemming.facts.checks import Opened, problems_of_agents, problems_of_config
 from lemming.facts.reach import reaches
@@ -65,10 +62,8 @@ def apply(
     """
     base, template = _into(ctx, folder)
     document = document_of(_content(file), file.name)
-    if template:
-        known, around = ["human"], WordDefaults(("human",), zone_here())
-    else:
-        known, around = _there(Organisation(base))
+    org = Organisation(base)
+    known, around = new() if template else there(org, load_settings(org))
     wanted = wanted_of(document, str(file), known, around)
     changes = changes_of(base, wanted, template)
     brings = _brings(wanted) if changes else []
@@ -106,12 +101,6 @@ def _into(ctx: typer.Context, folder: Path | None) -> tuple[Path, dict[str, byte
         hint = "name another folder, or move it away"
         raise UsageError(f"no organisation, and {there[0]} is there", where=str(base), hint=hint)
     return base, files
-
-
-def _there(org: Organisation) -> tuple[list[str], WordDefaults]:
-    """Return the agents of an organisation, and what one more comes into."""
-    agents, config = survey_agents(org).agents, load_settings(org)
-    return list(agents), surroundings(agents, config)
 
 
 def _content(file: Path) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,15 +13,14 @@ from lemming.base import paths
 from lemming.base.errors import ConfigError, ToolError, UnknownModel, UsageError
 from lemming.base.jsontext import nearest, parse, pretty
 from lemming.base.kinds import MESSAGE_KINDS
-from lemming.base.times.here import zone_here
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_agent, find_org, path_of_agent
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
+from lemming.exchange.applying import surroundings
 from lemming.exchange.shorthand import (
     DEFAULT_CREDITS,
     PLACEHOLDER,
-    WordDefaults,
     default_wake,
     title_of,
     with_words,
@@ -30,7 +28,7 @@ from lemming.exchange.shorthand import (
 from lemming.facts.next_turn import next_turn
 from lemming.facts.sooner import waits_for_its_name
 from lemming.files import fs
-from lemming.org.config import Config, load_config
+from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import PREFIXES
 from lemming.service.add_item import add_to_resume
@@ -163,12 +161,6 @@ def new_agent(
 
 
 READS = ("permissions", "read_outboxes")
-
-
-def surroundings(agents: Mapping[str, Agent], config: Config) -> WordDefaults:
-    """Return what one more agent comes into: the persons, and the zone of an hour that names none."""
-    persons = tuple(name for name, agent in agents.items() if is_for_a_person(agent, config))
-    return WordDefaults(persons, "" if config.org.timezone else zone_here())
 
 
 def _split(words: list[str] | None) -> list[str]:

@@ -6,14 +6,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lemming.agents import RESUME_LIMIT_BYTES, decode_resume
+from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, survey_agents
 from lemming.base import paths
 from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import parse, pretty, to_line
+from lemming.base.times.here import zone_here
 from lemming.exchange.one_file import LIMIT_BYTES, TOOLS, OrgPieces
 from lemming.exchange.putting import with_keys
+from lemming.exchange.shorthand import WordDefaults
 from lemming.files import fs
-from lemming.org.config import ORG_FILE
+from lemming.org.config import ORG_FILE, Config
+from lemming.org.organisation import Organisation
+from lemming.tick.plan import is_for_a_person
 
 Json = dict[str, Any]
 
@@ -24,6 +28,23 @@ class Change(NamedTuple):
     path: str
     content: bytes
     kind: Literal["new", "changed"]
+
+
+def surroundings(agents: Mapping[str, Agent], config: Config) -> WordDefaults:
+    """Return what one more agent comes into: the persons, and the zone of an hour that names none."""
+    persons = tuple(name for name, agent in agents.items() if is_for_a_person(agent, config))
+    return WordDefaults(persons, "" if config.org.timezone else zone_here())
+
+
+def there(org: Organisation, config: Config) -> tuple[list[str], WordDefaults]:
+    """Return the agents of an organisation, and what one more comes into."""
+    agents = survey_agents(org).agents
+    return list(agents), surroundings(agents, config)
+
+
+def new() -> tuple[list[str], WordDefaults]:
+    """Return what `there` does, of an organisation that is yet to be made."""
+    return ["human"], WordDefaults(("human",), zone_here())
 
 
 def changes_of(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -> list[Change]:

@@ -14,7 +14,7 @@ from lemming.base import paths
 from lemming.base.errors import ConfigError
 from lemming.capabilities.judges.settings import JudgedBy, WhoJudges
 from lemming.files.documents import Document, read_text, unreadable
-from lemming.files.fitting import about, keyed
+from lemming.files.fitting import about, fields_of, key_of, keyed
 from lemming.files.refusals import require_about_one_file
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
@@ -247,6 +247,11 @@ class AgentPlan:
         for member, _, place in self.members():
             if member.verify and (said := member.verify.judge):
                 yield member.ask, said, f"{place}/verify"
+
+
+def step_keys() -> list[str]:
+    """Return the keys of a step, in the order of the page."""
+    return [key_of(field) for field in fields_of(Step)]
 
 
 def kind_of(member: Member) -> StepKind:
