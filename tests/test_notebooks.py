@@ -41,9 +41,10 @@ def test_a_tick_is_what_happened_in_it(tmp_path: Path) -> None:
     make_org(tmp_path, resume("ada"), resume("bob"), resume("eve"), script=script)
     report = run_once(tmp_path)
     shown = report._repr_html_()
-    assert "tick 1: 2 done, 2 entries, 1 failed" in shown
+    assert "tick 1: 2 done, entries: 2, 1 failed" in shown
     assert "message: &lt;b&gt;hello&lt;/b&gt;\\u202e" in shown
     assert "report: {&quot;n&quot;: 1}" in shown
+    assert "outbox" not in shown
     assert report.by_status("failed")[0].reason[:20] in shown
     again = recorded_report(tmp_path, 1)
     assert again == run_tick(tmp_path, 1)

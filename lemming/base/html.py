@@ -17,13 +17,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def text(value: Any) -> str:
-    """Return a value as a text that stays one, keeps its direction to itself and tells no secret.
+    """Return a value as a text that stays one, its lines too, keeps its direction and tells no secret.
 
     >>> text("<b>a\\u202eb")
     '<bdi dir="auto">&lt;b&gt;a\\\\u202eb</bdi>'
     """
     plain = redact("" if value is None else str(value))
-    return f'<bdi dir="auto">{escape("".join(map(_seen, plain)))}</bdi>'
+    lines = escape("".join(map(_seen, plain))).replace("\n", "<br>")
+    return f'<bdi dir="auto">{lines}</bdi>'
 
 
 def _seen(letter: str) -> str:

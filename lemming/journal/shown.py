@@ -22,7 +22,7 @@ def tick_as_html(report: TickReport) -> str:
     """Return a line on the tick and a table of its turns; what they wrote is read from the outboxes."""
     totals = report.totals
     ended = "" if report.is_complete else ", stopped half-way"
-    words = f"tick {report.tick}{ended}: {totals['done']} done, {totals['entries']} entries"
+    words = f"tick {report.tick}{ended}: {totals['done']} done, entries: {totals['entries']}"
     if totals["failed"]:
         words += f", {totals['failed']} failed"
     rows = [
@@ -47,7 +47,8 @@ def _happened(base: str, turn: TurnReport) -> Iterator[str]:
         yield from [f"and {more} more"] if more > 0 else []
     for used in turn.tools:
         yield f"called {used['tool']}" + ("" if used["success"] else f", {used.get('outcome', 'failed')}")
-    yield from (f"wrote {file['path']}" for file in turn.files)
+    entries = {entry["file"] for entry in turn.entries}
+    yield from (f"wrote {file['path']}" for file in turn.files if file["path"] not in entries)
     if turn.reason:
         yield turn.reason
 

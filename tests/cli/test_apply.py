@@ -263,3 +263,22 @@ def test_an_export_leaves_out_what_is_no_text_and_what_was_said_and_writes_over_
     assert there.read_text() == "mine"
     assert lemming("export", "org", "--output", str(tmp_path / "new.yaml")).status == 0
     assert (tmp_path / "new.yaml").read_text().startswith("agents:")
+
+
+def test_an_agent_that_is_a_plan_brings_what_belongs_to_it(tmp_path: Path, bare: Lemming) -> None:
+    plan = {"steps": [{"name": "a", "ask": "ada", "task": "{{start}}"}, {"name": "b", "tool": "file_list"}]}
+    idea, base = tmp_path / "idea.json", tmp_path / "org"
+    idea.write_text(json.dumps({"agents": {"desk": {"plan": plan}, "ada": "You answer."}}))
+    assert bare("apply", str(idea), str(base), "--yes").status == 0
+    desk, ada = load_agent(base, "desk"), load_agent(base, "ada")
+    assert (desk.model.key, desk.schedule.wake) == ("plan", "addressed")
+    assert (desk.permissions.read_outboxes, desk.permissions.tools) == (["human", "ada"], ["file_list"])
+    assert (ada.permissions.read_outboxes, ada.schedule.wake) == (["desk"], "addressed")
+    assert json.loads((base / "agents/desk/plan.json").read_text()) == plan
+    assert bare("-C", str(base), "validate").status == 0
+    before = without_what_is_ours(base)
+    assert bare("-C", str(base), "apply", str(idea)).status == 0
+    assert without_what_is_ours(base) == before
+    idea.write_text(json.dumps({"agents": {"desk": {"plan": "first"}}}))
+    refused = bare("apply", str(idea), str(tmp_path / "other"), "--yes")
+    assert "agents.desk.plan" in refused.err
