@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, dataclass_transform, get_args
 
 from lemming.base.errors import Outcome, code_of
 from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Json, Place, Price
@@ -117,11 +117,20 @@ NOT_IN_EVERY_LINE = (
     "reason", "error", "model", "tools", "written_ahead", "remarks", "notes", "duration_ms", *MAY_SAY_NOTHING,
 )  # fmt: skip
 """Those that are left out of a journal's line where they are empty or 0, as mostly all of them are."""
-_MAY_SAY_NOTHING, _NOT_IN_EVERY_LINE = frozenset(MAY_SAY_NOTHING), frozenset(NOT_IN_EVERY_LINE)
 
 
-@dataclass(kw_only=True)  # made for every turn, and a frozen one takes three times as long
-class TurnReport:
+@dataclass_transform(kw_only_default=True)
+class _Facts:
+    """A value that holds what it was made of. A field that was left out is as its class has it."""
+
+    def __init__(self, **fields: Any) -> None:  # a dataclass takes four times as long
+        self.__dict__ = fields
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
+
+
+class TurnReport(_Facts):
     """What became of one agent in one tick.
 
     done: the turn's effects are on disk. waiting: they are, and tool results wait for the agent's next
@@ -142,13 +151,13 @@ class TurnReport:
     reason: str = ""
     error: str = ""
     model: str = ""
-    entries: list[EntryWritten] = field(default_factory=list)
-    tools: list[ToolUsed] = field(default_factory=list)
-    memory: list[str] = field(default_factory=list)
-    files: list[FileWritten] = field(default_factory=list)
-    removed: list[Place] = field(default_factory=list)
-    written_ahead: list[Place] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    entries: list[EntryWritten] = []  # noqa: RUF012
+    tools: list[ToolUsed] = []  # noqa: RUF012
+    memory: list[str] = []  # noqa: RUF012
+    files: list[FileWritten] = []  # noqa: RUF012
+    removed: list[Place] = []  # noqa: RUF012
+    written_ahead: list[Place] = []  # noqa: RUF012
+    remarks: list[str] = []  # noqa: RUF012
     notes: str = ""
     calls: Count = 0
     credits: Amount = 0.0
@@ -157,22 +166,28 @@ class TurnReport:
     output_tokens: Count = 0
     duration_ms: int = 0
     request: str = ""
-    trust: Json = field(default_factory=dict)
-    verdicts: list[VerdictJson] = field(default_factory=list)
+    trust: Json = {}  # noqa: RUF012
+    verdicts: list[VerdictJson] = []  # noqa: RUF012
     judged: Judged | None = None
     lost: LostJson | None = None
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TurnReport) and other.as_json() == self.as_json()
+
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""
-        return self._without(_MAY_SAY_NOTHING)
+        return self._without(MAY_SAY_NOTHING)
 
     def for_line(self) -> dict[str, Any]:
         """Return what a journal's line holds of the report: without what is empty or 0."""
-        return self._without(_NOT_IN_EVERY_LINE)
+        return self._without(NOT_IN_EVERY_LINE)
 
-    def _without(self, where_empty: frozenset[str]) -> dict[str, Any]:
+    def _without(self, where_empty: tuple[str, ...]) -> dict[str, Any]:
         """Return JSON without those of these keys that say nothing, and with the code of an error."""
-        plain = {key: value for key, value in vars(self).items() if value or key not in where_empty}
+        plain = {**_LEFT_OUT, **vars(self)}
+        for key in where_empty:
+            if not plain[key]:
+                del plain[key]
         plain["end"] = self.end or USUAL_ENDS[self.status]
         if self.error:
             plain["code"] = code_of(self.error)
@@ -181,7 +196,10 @@ class TurnReport:
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> TurnReport:
         """Return the report that a journal record describes; other keys of the record are passed over."""
-        return cls(**{key: plain[key] for key in cls.__dataclass_fields__ if key in plain})
+        return cls(**{key: plain[key] for key in cls.__annotations__ if key in plain})
+
+
+_LEFT_OUT = {key: getattr(TurnReport, key, "") for key in TurnReport.__annotations__}
 
 
 class Reason(NamedTuple):

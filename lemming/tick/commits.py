@@ -10,7 +10,7 @@ files meanwhile is shown what is held.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.base import paths
@@ -177,5 +177,6 @@ class Commits:
 def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:
     """Return the outcome of a turn that failed at the very end; some of its files may be there."""
     reason = f"its files could not all be written: {error}"
-    report = replace(outcome.report, status="failed", reason=reason, error="DiskError", entries=[])
+    failed = {"status": "failed", "reason": reason, "error": "DiskError", "entries": []}
+    report = TurnReport(**{**vars(outcome.report), **failed})
     return TurnOutcome(report, outcome.state_if_unwritten(), outcome.state_if_unwritten)

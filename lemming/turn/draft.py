@@ -51,13 +51,21 @@ class Draft:
     the turn has to end now, whatever its strategy. `left`: what it leaves for the next turn.
     """
 
+    seams = PLAIN_LINE  # until the turn is taken
+    accepted = in_vain = shown = 0
+    lost = NONE_LOST
+    notes = left = ""
+    over: End | None = None
+    stopped_by: LemmingError | None = None
+    is_handed_on = False
+    misfit = ""  # why the answer in the last reply is not what was asked for
+    only_asks = False  # it asks persons for something, and nothing was shown to anybody
+    asks_persons = False  # because a question was stopped
+
     def __init__(self, inputs: TurnInputs, source: Answers) -> None:
         self.inputs, self.source, self.task = inputs, source, inputs.task
-        self.seams = PLAIN_LINE  # until the turn is taken
         self.answers: list[Answer] = []
         self.aside: dict[str, list[Answer]] = {}  # of these, those to questions of capabilities
-        self.accepted = self.in_vain = 0
-        self.lost = NONE_LOST
         # What it writes.
         self.entries: list[OutboxEntry] = []
         self.staged: dict[str, FileEffect] = {}
@@ -67,27 +75,18 @@ class Draft:
         # What its calls gave.
         self.results: list[dict[str, Any]] = []
         self.calls: list[str] = []  # of the results, what the backend calls them
-        self.shown = 0
         self.untold: set[int] = set()
         self.used: list[ToolUsed] = []
         self.outside: list[dict[str, Any]] = []
         self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
         # What is said of it.
         self.remarks: list[str] = []
-        self.notes = self.left = ""
         self.verdicts: list[dict[str, Any]] = []
         self.noted: dict[str, Any] = {}  # by capabilities, as fields of its report
-        # How it ends.
-        self.over: End | None = None
-        self.stopped_by: LemmingError | None = None
         # Where it asks, or was asked.
         self.asked: dict[str, int] = {}  # entries that ask, with the number of the result
         self.held: dict[str, dict[str, Any]] = {}  # what capabilities keep until an entry is answered
-        self.is_handed_on = False
-        self.misfit = ""  # why the answer in the last reply is not what was asked for
         self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
-        self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
-        self.asks_persons = False  # because a question was stopped
 
     @property
     def unshown(self) -> list[dict[str, Any]]:
