@@ -240,10 +240,11 @@ def provider_names(plugins: Sequence[str] | None = None) -> list[str]:
 
     With `plugins`, those of an organisation that names these plugins; so it is with the functions below.
     """
-    return list(_providers(plugins))
+    return list(providers_of(plugins))
 
 
-def _providers(plugins: Sequence[str] | None) -> Offered[type[LLMProvider]]:
+def providers_of(plugins: Sequence[str] | None) -> Offered[type[LLMProvider]]:
+    """Return the providers by name: the very same value as long as nobody registers another."""
     return offered("provider", None if plugins is None else tuple(plugins), _with_shipped)
 
 
@@ -255,7 +256,7 @@ def provider_class(name: str, plugins: Sequence[str] | None = None) -> type[LLMP
     """Return the class registered under a name; raise `UnknownModel` with the nearest name."""
     if why := missing_for_provider(name):
         raise UnknownModel(why, where=_MODELS_FILE, hint="install lemming-engine again")
-    providers = _providers(plugins)
+    providers = providers_of(plugins)
     if name in providers:
         return providers[name]
     names = list(providers)
@@ -267,7 +268,7 @@ def is_person(name: str, plugins: Sequence[str] | None = None) -> bool:
     """Return whether the provider stands for a person, so that no call is ever made."""
     if name in _BUILT_IN:  # not loaded for the question
         return name == "human"
-    found = _providers(plugins).get(name)
+    found = providers_of(plugins).get(name)
     return found is not None and found.is_person
 
 
@@ -275,7 +276,7 @@ def is_channel(name: str, plugins: Sequence[str] | None = None) -> bool:
     """Return whether the provider stands for a channel, so that no call is ever made."""
     if name in _BUILT_IN:  # not loaded for the question
         return name in CHANNELS
-    found = _providers(plugins).get(name)
+    found = providers_of(plugins).get(name)
     return found is not None and found.is_channel
 
 

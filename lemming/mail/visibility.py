@@ -352,8 +352,8 @@ class View:
 
     def _find_late(self) -> list[EntryName]:
         """Return what ticks say was shown and was not, in order: it came late by hand, or was unreadable."""
-        outboxes = (self.mail.past(self.reader), *(names for names, _ in self._past))
-        if not (self._unusable or any(names.by_hand for names in outboxes)):
+        own = self.mail.past(self.reader)
+        if not (self._unusable or own.by_hand or any(names.by_hand for names, _ in self._past)):
             return []
         by_hand = (name for names, _ in self._past for name in names.by_hand if name.author != self.reader)
         unusable = (name for name in self._unusable if name.is_derived and self._is_there(name))

@@ -123,7 +123,6 @@ def _state_after(
     """Return the agent's state after the turn."""
     inputs, counts = draft.inputs, is_applied(status)
     holds_all = counts or is_maybe_written
-    passed_on = [draft.passed_on[place] for place in draft.passed_on if holds_all or place in draft.settled]
     state = state_after_spending(inputs, draft.answers, used, status)
     state.end = "" if end == USUAL_ENDS[status] else end
     if draft.lost.calls:
@@ -146,7 +145,9 @@ def _state_after(
         amends(state, status, end)
     if draft.aside:
         state.aside = _spent_aside(draft)
-    state.passed_on = round(state.passed_on + sum(passed_on), 6)
+    if draft.passed_on:
+        gone = [it for place, it in draft.passed_on.items() if holds_all or place in draft.settled]
+        state.passed_on = round(state.passed_on + sum(gone), 6)
     if state.soft_cap_warned or inputs.warned:
         state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
     return state

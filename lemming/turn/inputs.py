@@ -35,7 +35,7 @@ from lemming.turn.moments import Moment, Showing
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.places import ToShow
-from lemming.turn.prepared import Prepared, prepared_for
+from lemming.turn.prepared import Prepared, Uses, prepared_for
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.serving import serving_of
 from lemming.turn.values import TurnInputs
@@ -241,7 +241,7 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     moment = Moment(now, there, entry, state, held)
-    prepared, habits = prepared_for(moment), habits_of(agent, config)
+    prepared, (_, habits) = prepared_for(moment), org.own(Uses).of(there, config)
     files, wake, tasks = prepared.finds(memories), habits.wake, None
     view = now.mail.view(agent, state.read)
     if habits.is_asked:

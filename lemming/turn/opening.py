@@ -19,7 +19,7 @@ from lemming.mail.visibility import Mail
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation
-from lemming.providers import LLMProvider, Message, make_provider, provider_class
+from lemming.providers import LLMProvider, Message, make_provider, provider_class, providers_of
 from lemming.tools import Tool
 from lemming.tools.toolset import Toolset
 from lemming.turn.actions import STEPS, action_schema, actions_of
@@ -133,14 +133,14 @@ class Openings:
         `forms`: those of the turn's entries; `turn_tools`: of tools, those that follow from the resume.
         """
         plugins = now.config.org.plugins
-        provider = provider_class(entry.provider, plugins)
-        basis = agent, now.config, now.toolset, provider
+        basis = agent, now.config, now.toolset, providers_of(plugins)
         known = self._known.get(agent.name)
         if known and all(map(is_, known.basis, basis)) and (known.added, known.forms) == (added, forms):
             return known
         if len(self._known) >= OPENINGS_REMEMBERED:
             self._known.clear()
             self._abilities.clear()
+        provider = provider_class(entry.provider, plugins)
         how = entry.tools, entry.prompt, entry.images
         key = provider, entry.provider, how, compact(entry.options), tuple(plugins)
         if key not in self._abilities:

@@ -15,7 +15,7 @@ from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
-from lemming.org.uses import habits_of, named_by
+from lemming.org.uses import Habits, habits_of, named_by
 from lemming.plugins.capabilities import capability, in_order
 from lemming.plugins.shipped import ASKED_FOR, REQUESTS, SHIPPED
 from lemming.tools import Tool
@@ -130,7 +130,7 @@ class Prepared:
 
     def sections(self) -> tuple[str, ...]:
         """Return the sections that stand after the agent's instructions."""
-        return tuple(section for it in self._all for section in it.sections() if section)
+        return tuple([section for it in self._all for section in it.sections() if section])
 
     def forms(self, task: Task | None, asked: Sequence[OutboxEntry]) -> Sequence[Form]:
         """Return the forms of the entries that the turn writes."""
@@ -199,20 +199,21 @@ def asked_nothing(survey: Survey, config: Config) -> set[str]:
     return {name for agent, names in found if not habits_of(agent, config).is_asked for name in names}
 
 
-class _Named:
-    """The capabilities that agents name, as long as their resumes and the settings are the very same."""
+class Uses:
+    """What agents use and how they take turns, as long as resumes and settings are the very same."""
 
     def __init__(self, _: Organisation) -> None:
-        self._known: dict[str, tuple[Agent, Config, frozenset[str]]] = {}
+        self._known: dict[str, tuple[Agent, Config, frozenset[str], Habits]] = {}
 
-    def by(self, agent: Agent, config: Config) -> frozenset[str]:
-        """Return what `named_by` does."""
+    def of(self, agent: Agent, config: Config) -> tuple[frozenset[str], Habits]:
+        """Return what `named_by` and `habits_of` do."""
         known = self._known.get(agent.name)
         if known is None or known[0] is not agent or known[1] is not config:
             if len(self._known) >= AGENTS_REMEMBERED:
                 self._known.clear()
-            known = self._known[agent.name] = agent, config, frozenset(named_by(agent, config))
-        return known[2]
+            names, habits = frozenset(named_by(agent, config)), habits_of(agent, config)
+            known = self._known[agent.name] = agent, config, names, habits
+        return known[2:]
 
 
 def prepared_for(moment: Moment) -> Prepared:
@@ -221,7 +222,7 @@ def prepared_for(moment: Moment) -> Prepared:
     Those take part that resume and settings use, and those that ship of which the agent's ledger keeps
     something: of one that does not, what it kept lies there until it is named again.
     """
-    names = moment.now.org.own(_Named).by(moment.agent, moment.now.config)
+    names, _ = moment.now.org.own(Uses).of(moment.agent, moment.now.config)
     if moment.state.kept:
         names = names | (moment.state.kept.keys() & SHIPPED.keys())
     for begun in moment.state.requests:
@@ -244,6 +245,6 @@ def _prepared(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
 
 def call_lookouts_of(now: Surroundings, inputs: TurnInputs) -> tuple[CallLookout, ...]:
     """Return who looks at a turn's calls, by what is in use now; raise `ConfigError` for what is not here."""
-    names, plugins = now.org.own(_Named).by(inputs.agent, now.config), now.config.org.plugins
+    (names, _), plugins = now.org.own(Uses).of(inputs.agent, now.config), now.config.org.plugins
     found = (capability(it, plugins).looks_at_calls(now, inputs) for it in in_order(names, plugins))
     return tuple(it for it in found if it is not None)

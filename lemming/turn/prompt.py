@@ -241,7 +241,7 @@ def full_situation(seen: Seen) -> Lines:
     lines: list[str] = []
     for section in above:
         lines += shown(section, opens, closes)
-    lines += ("# Now", f"It is tick {seen.tick}.", *seen.time, "")
+    lines += (f"# Now\nIt is tick {seen.tick}.", *seen.time, "")
     for warning in seen.warnings:
         lines += (f"WARNING: {warning}", "")
     for section in below:

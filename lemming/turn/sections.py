@@ -27,4 +27,4 @@ def of_entries(title: str, entries: Iterable[OutboxEntry], labels: Labels) -> Se
 def shown(section: Section, opens: str, closes: str) -> Sequence[str]:
     """Return the lines of a section as the prompt shows it; the marks open and close what others wrote."""
     title, lines, _, when_empty = section
-    return (f"# {title}", opens, *lines, closes, "") if lines else (f"# {title}", f"({when_empty})", "")
+    return (f"# {title}", opens, *lines, f"{closes}\n") if lines else (f"# {title}\n({when_empty})\n",)
