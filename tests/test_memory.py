@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_the_effect_writes_nothing_and_equals_what_saving_writes(tmp_path: Path)
 def test_the_effect_of_a_reply_is_the_same_and_a_large_one_is_refused_too() -> None:
     now = "2025-12-08T10:30:00.000Z"
     effect = memory_effect("planner", "goals", {"a": 1}, now, is_from_reply=True)
-    assert effect._replace(says=None) == memory_effect("planner", "goals", {"a": 1}, now)
+    assert replace(effect, says=None) == memory_effect("planner", "goals", {"a": 1}, now)
     assert effect.says == json.loads(effect.content)
     with pytest.raises(ToolError, match=f'memory "goals": .*larger than {MEMORY_LIMIT_BYTES} bytes'):
         memory_effect("planner", "goals", "x" * MEMORY_LIMIT_BYTES, now, is_from_reply=True)
@@ -103,7 +104,7 @@ def test_a_value_that_is_changed_after_it_was_saved_stays_as_it_was_saved(tmp_pa
 def test_a_value_that_was_read_from_json_needs_no_reading_back(value: Any) -> None:
     found = parse(compact(value))
     kept = memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z", is_from_reply=True)
-    assert kept._replace(says=None) == memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z")
+    assert replace(kept, says=None) == memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z")
 
 
 @pytest.mark.parametrize(

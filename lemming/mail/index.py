@@ -12,7 +12,7 @@ import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -267,7 +267,7 @@ class EntryIndex:
         strays: list[str] = []
         if len(listing.names) > len(names.all):
             strays = [file_name for file_name in listing.names if not paths.ENTRY_FILE.match(file_name)]
-        self._outboxes[author] = _Outbox(path, listing._replace(names=[]), names, strays)
+        self._outboxes[author] = _Outbox(path, replace(listing, names=[]), names, strays)
         return names
 
     def _in_doubt(self, path: str, names: Names) -> list[EntryName]:

@@ -124,7 +124,7 @@ class Watch:
         if listing is not before:
             fold = _fold(listing.names)
             if not keeps_names and listing is not ABSENT:
-                listing = listing._replace(names=[])
+                listing = replace(listing, names=[])
             self._folders[folder] = listing, fold
         is_there = listing is not ABSENT
         self._note(path, listing.identity if is_there else _stamp(path), listing.is_settled or not is_there)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from lemming.turn.values import Answer
 if TYPE_CHECKING:
     from lemming.turn.places import Found
 
-_facts_of = attrgetter(*Answer._fields)
+_facts_of = attrgetter(*(it.name for it in fields(Answer)))
 
 
 def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
@@ -27,7 +28,7 @@ def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
         failure = recorded_failure(record.error, record.message)
         failure.verdicts, failure.at, failure.lost = record.verdicts, record.at, record.lost
         raise failure
-    return Answer._make(_facts_of(record))
+    return Answer(*_facts_of(record))
 
 
 def record_of(agent: str, index: int, call: ToolCall, result: ToolResult, took_ms: int) -> ToolFinished:

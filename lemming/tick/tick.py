@@ -270,7 +270,7 @@ class Tick:
             problem = Problem(f"not written again: {why}", place, severity="warning", code="LMG-601")
             self.runtime.tell(problem, name)
         effects = tuple(effect for effect in outcome.effects if effect.place not in refused)
-        return outcome._replace(effects=effects)
+        return replace(outcome, effects=effects)
 
     def write_again(self, agent_names: Iterable[str]) -> None:
         """Write what committed turns of these agents wrote, where it is not there; nothing else happens."""

@@ -277,7 +277,7 @@ class EngineTool(Tool):
             state = read_state(org, agent_name)
             amend_state(org, agent_name, replace(state, passed_on=state.passed_on + result.passed_on))
         for effect in result.effects:
-            apply_effect(org.base, effect._replace(content=redact_content(effect.content)))
+            apply_effect(org.base, replace(effect, content=redact_content(effect.content)))
         return result
 
     @property

@@ -149,7 +149,7 @@ def _without_secrets(result: ToolResult) -> ToolResult:
     if not (result.effects or result.entries):
         return result
     effects = tuple(
-        effect if effect.removes else effect._replace(content=redact_content(effect.content))
+        effect if effect.removes else replace(effect, content=redact_content(effect.content))
         for effect in result.effects
     )
     entries = tuple(

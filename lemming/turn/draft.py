@@ -51,11 +51,8 @@ class Draft:
     the turn has to end now, whatever its strategy. `left`: what it leaves for the next turn.
     """
 
-    seams = PLAIN_LINE  # until the turn is taken
-    accepted = in_vain = shown = 0
-    lost = NONE_LOST
+    in_vain = 0
     notes = left = ""
-    over: End | None = None
     stopped_by: LemmingError | None = None
     is_handed_on = False
     misfit = ""  # why the answer in the last reply is not what was asked for
@@ -64,6 +61,10 @@ class Draft:
 
     def __init__(self, inputs: TurnInputs, source: Answers) -> None:
         self.inputs, self.source, self.task = inputs, source, inputs.task
+        self.seams = PLAIN_LINE  # until the turn is taken
+        self.accepted = self.shown = 0
+        self.over: End | None = None
+        self.lost = NONE_LOST
         self.answers: list[Answer] = []
         self.aside: dict[str, list[Answer]] = {}  # of these, those to questions of capabilities
         # What it writes.

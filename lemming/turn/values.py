@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lemming.agents import Agent, AgentCredits
 from lemming.base.contract import ToolCall
@@ -54,7 +53,8 @@ class TurnInputs:
     """Why no model can be asked any more, if so."""
 
 
-class Answer(NamedTuple):
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Answer:
     """A model's reply as the journal keeps it: the text, when it came, what it used."""
 
     text: str
@@ -71,7 +71,7 @@ class Answer(NamedTuple):
     calls: Sequence[dict[str, Any]] = ()
     kept: Any = None
     verdicts: Sequence[dict[str, Any]] = ()
-    lost: Mapping[str, Any] = MappingProxyType({})
+    lost: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Answers(Protocol):
@@ -113,7 +113,8 @@ class Answers(Protocol):
         ...
 
 
-class TurnOutcome(NamedTuple):
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class TurnOutcome:
     """What a turn came to: the report, the files to write in this order, and the agent's next state.
 
     `state_if_unwritten` works out the state to keep instead if the files turn out not to be writable.

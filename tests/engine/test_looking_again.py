@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ def test_a_name_that_came_in_the_instant_of_a_write_is_seen_a_minute_later(tmp_p
     if noted is None or not noted.is_settled:
         pytest.skip("stamps do not tell every change here: the folder is listed at every look")
     assert list_again(str(folder), noted) is noted
-    later = noted._replace(listed_s=noted.listed_s - LISTED_AGAIN_AFTER_S)
+    later = replace(noted, listed_s=noted.listed_s - LISTED_AGAIN_AFTER_S)
     assert list_again(str(folder), later).names == ["dropped", "first", "second"]
 
 

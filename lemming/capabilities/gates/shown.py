@@ -55,7 +55,7 @@ class InGates:
 
     def inbox(self, inbox: Inbox) -> Inbox:
         """Return an inbox as it may be shown."""
-        return inbox._replace(unread=[*map(self.entry, inbox.unread)], known=[*map(self.entry, inbox.known)])
+        return replace(inbox, unread=[*map(self.entry, inbox.unread)], known=[*map(self.entry, inbox.known)])
 
     def task(self, task: Task) -> Task:
         """Return what a turn is for as it may be shown."""

@@ -109,10 +109,10 @@ class TurnTrust:
         kind = _kind_of(effect)
         if kind == "memory" and self.order.is_low(self.word):
             plain = {**parse(effect.content), "trust": self.word}
-            return effect._replace(content=pretty(plain), says=plain)
+            return replace(effect, content=pretty(plain), says=plain)
         if kind == "outbox":
             plain = parse(effect.content)
-            return effect._replace(content=pretty({**plain, "tags": self._tags(plain["tags"])}))
+            return replace(effect, content=pretty({**plain, "tags": self._tags(plain["tags"])}))
         return effect
 
     def _mark_for(self, effect: FileEffect) -> FileEffect | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ def recall_inbox(inbox: Inbox, room: int) -> tuple[Inbox, int]:
     kept = {entry.identity for entry in newest(said, room)}
     known = [entry for entry in inbox.known if entry.identity in kept]
     own = [entry for entry in inbox.own if entry.identity in kept]
-    return inbox._replace(known=known, own=own), len(said) - len(known) - len(own)
+    return replace(inbox, known=known, own=own), len(said) - len(known) - len(own)
 
 
 class Recalled(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -94,4 +95,4 @@ def moved_inside(base: Path, effect: FileEffect) -> FileEffect:
         return effect
     root = Path(f"{base}/{OUTSIDE}{effect.root}")
     fs.make_root(root)
-    return effect._replace(root=str(root))
+    return replace(effect, root=str(root))
