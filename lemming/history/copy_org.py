@@ -160,7 +160,7 @@ def _harmless(text: str) -> dict[str, Any] | str:
             for call in reply.tool_calls
             if any(map(_is_within, shipped_tools([call.tool])))
         ],
-        "memory_updates": [update._asdict() for update in reply.memory_updates],
+        "memory_updates": [{"key": it.key, "value": it.value} for it in reply.memory_updates],
         "notes": reply.notes,
     }
 

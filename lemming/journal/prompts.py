@@ -148,8 +148,7 @@ class PromptWriter:
         places: list[int] = []
         spelled_out: list[str] = []
         for line in lines:
-            is_long = len(line) >= SHORTEST_LINE
-            if is_long and (place := place_of(line)):
+            if place := place_of(line):
                 if spelled_out:
                     parts.append("\n".join(spelled_out))
                     spelled_out = []
@@ -159,7 +158,7 @@ class PromptWriter:
                 parts.append(places)
                 places = []
             spelled_out.append(line)
-            if is_long:
+            if len(line) >= SHORTEST_LINE:
                 new += _long_lines(line)
         return [*parts, places or "\n".join(spelled_out)], new
 

@@ -87,8 +87,9 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         _results_told, state.results, prepared, labels
     )
     offered = ToShow(task, inbox, asked, memories, context, tell)
-    task, inbox, asked, memories, context, tell = prepared.looks(offered)
-    shown = prepared.shows(Showing(task, inbox, memories, tell(task), labels))
+    offered = prepared.looks(offered)
+    task, asked, memories, context = offered.task, offered.asked, offered.memories, offered.context
+    shown = prepared.shows(Showing(task, offered.inbox, memories, offered.tell(task), labels))
     task, inbox = shown.task, shown.inbox
     added = prepared.sections()
     opening = now.org.own(Openings).of(

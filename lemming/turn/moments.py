@@ -6,8 +6,7 @@ The moments themselves: `lemming.turn.seams`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.agents import Agent
@@ -35,7 +34,8 @@ Keeps = Callable[[EntryName], bool]
 """Says of an entry that it stays."""
 
 
-class Moment(NamedTuple):
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Moment:
     """A turn as it is put together: the organisation as the tick found it, and where the agent stands.
 
     `settings` is what `config/org.json` says of the capability that is asked, `own` what the resume does,
@@ -47,12 +47,13 @@ class Moment(NamedTuple):
     agent: Agent
     model: ModelEntry
     state: AgentState
-    held: Mapping[str, bytes] = MappingProxyType({})
+    held: Mapping[str, bytes] = field(default_factory=dict)
     settings: Any = None
     own: Any = None
 
 
-class Showing(NamedTuple):
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Showing:
     """What a turn is to be shown, before it is put into a prompt; gates have let it pass.
 
     `left_out`: so many entries that were said before are not shown. `before`: sections, title and text, that

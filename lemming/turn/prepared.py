@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent, Survey
@@ -238,7 +239,7 @@ def _prepared(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
     for name in in_order(names, plugins):
         asked: Capability = capability(name, plugins)
         said = {"settings": asked.settings_in(config), "own": asked.settings_of(moment.agent)}
-        if (prepared := asked.prepare(moment._replace(**said))) is not None:
+        if (prepared := asked.prepare(replace(moment, **said))) is not None:
             found[name] = prepared
     return found
 

@@ -8,6 +8,7 @@ whatever its strategy, as long as that depends on nothing but what it is sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lemming.base.contract import MemoryUpdate, ToolCall, TurnReply, object_in
@@ -25,7 +26,8 @@ from lemming.turn.values import Answer
 REPLY_CHARS_QUOTED = 4000
 
 
-class Ask(NamedTuple):
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Ask:
     """A question to a model, the agent's own unless `model` is a key of `config/models.json`.
 
     `schema`: the JSON Schema of the answer, for backends that can keep to one; None: the contract's; empty:
@@ -37,7 +39,8 @@ class Ask(NamedTuple):
     schema: dict[str, Any] | None = None
 
 
-class Act(NamedTuple):
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Act:
     """A reply whose entries are written, whose tools are called and whose memories are kept.
 
     `has_seen`: whether whoever gave it was shown the results so far; else they are still to be shown.

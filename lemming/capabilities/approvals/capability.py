@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lemming.base.errors import Problem
@@ -157,7 +158,7 @@ class ApprovalsPreparation(Preparation):
         form, at = self.moment.model.prompt, self.moment.now.at
         self._decided, to_come = decided_in(shown.task, shown.results, form, at)
         kept = [result for place, result in enumerate(shown.results) if place not in to_come]
-        return shown._replace(results=kept)
+        return replace(shown, results=kept)
 
     def given(self) -> Json:
         """Return whom the turn may ask about what, and what was decided."""

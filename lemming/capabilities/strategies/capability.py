@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -57,8 +58,8 @@ class StrategyPreparation(Preparation):
         self._shown, values = shown, shown.memories.values
         if self.moment.agent.turn.strategy == "plan_execute":
             told = {key: value for key, value in values.items() if not _PLAN.fullmatch(key)}
-            shown = shown._replace(memories=shown.memories._replace(values=told))
-        return shown._replace(also_memories=[*shown.also_memories, *values])
+            shown = replace(shown, memories=shown.memories._replace(values=told))
+        return replace(shown, also_memories=[*shown.also_memories, *values])
 
     def given(self) -> Json:
         """Return what the strategy is, and what it needs; raise `ConfigError` for a wrong one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from itertools import compress
 from typing import Any
@@ -231,7 +232,7 @@ class Tracker:
             return offered
         self._files_left = self._clean.files([*self._files_of_context()])
         left = self._clean.left(offered, task, self._agent.name, self._words)
-        return left._replace(context=[*compress(offered.context, self._files_left)])
+        return replace(left, context=[*compress(offered.context, self._files_left)])
 
     def track(self, seen: Seen, shown: Showing) -> Json:
         """Return what the journal says of how far the turn is trusted, and have the prompt say it too."""

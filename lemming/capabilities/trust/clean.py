@@ -41,7 +41,8 @@ class CleanTurn:
         """Return what is left to be shown, its files but as they are."""
         thread = [it for it in task.thread if self._passes("entry", self._authors.of_entry(it), it.identity)]
         passed = task._replace(thread=thread, asked=[*map(self._ended, task.asked)])
-        return offered._replace(
+        return replace(
+            offered,
             task=passed,
             memories=self._memories(offered.memories, own, memory_words),
             tell=lambda last: [*map(self._result, offered.tell(last))],

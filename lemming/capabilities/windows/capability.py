@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from lemming.agents import Agent
@@ -69,18 +70,19 @@ class WindowPreparation(Preparation):
         is_summed_up = self._window.strategy == "summary"
         if is_summed_up:  # the one that counts is shown beside them
             values = {key: it for key, it in shown.memories.values.items() if not key.startswith(PREFIX)}
-            memories, shown = shown.memories, shown._replace(memories=shown.memories._replace(values=values))
+            memories, shown = shown.memories, replace(shown, memories=shown.memories._replace(values=values))
         if task is None:
             inbox, left_out = recall_inbox(shown.inbox, room)
-            return shown._replace(inbox=inbox, left_out=left_out)
+            return replace(shown, inbox=inbox, left_out=left_out)
         key = summary_key(task) if is_summed_up and self.moment.model.prompt == "full" else ""
         if not key or key in {PurePosixPath(it.file).name.removesuffix(".json") for it in memories.problems}:
             kept = newest(task.thread, room)
-            return shown._replace(task=task._replace(thread=kept), left_out=len(task.thread) - len(kept))
+            return replace(shown, task=task._replace(thread=kept), left_out=len(task.thread) - len(kept))
         value = memories.values.get(key)
         found = recall_conversation(self.moment.agent, task.thread, key, value, room, shown.labels)
         self._recap = dict(found.recap)
-        return shown._replace(
+        return replace(
+            shown,
             task=task._replace(thread=found.thread),
             left_out=found.left_out,
             before=[summary_section(found.summary)] if found.summary else [],
