@@ -15,8 +15,11 @@ from connected import call, configure, known, org_with, server
 from lemming.base.errors import ConfigError
 from lemming.base.redaction import refresh
 from lemming.engine import run_once
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, journal_lines
 from lemming.timeline.replay.replay import replay
+from lemming.tools import toolset_of
 
 
 def run(base: Path) -> None:
@@ -181,6 +184,22 @@ def test_hints_of_a_server_count_only_where_a_person_trusts_them(tmp_path: Path)
         for tick in (1, 2)
     }
     assert announced == {1: [0, 1], 2: [1]}  # a call that may be repeated needs no word before it
+
+
+def test_calls_of_a_server_run_at_once_only_where_they_may_be_repeated(tmp_path: Path) -> None:
+    calls = [call("mcp.mis.add", a=1, b=it) for it in range(3)]
+    base = org_with(tmp_path, {"mis": server(tools=["a*"], parallel=True)}, *calls)
+    run(base)
+
+    def at_once() -> dict[str, bool]:
+        known = toolset_of(load_config(base).org, Organisation.at(base))
+        return {name: known.find(f"mcp.mis.{name}").parallel for name in ("add", "append")}
+
+    assert at_once() == {"add": False, "append": False}
+    configure(base, {"mis": server(tools=["a*"], parallel=True, trust_hints=True)})
+    run(base)
+    assert at_once() == {"add": True, "append": False}
+    assert outcomes(base, 2) == [("ok", "1"), ("ok", "2"), ("ok", "3")]
 
 
 @pytest.mark.crash
