@@ -15,7 +15,10 @@ from lemming.commands.screen import counted, show, show_json, show_table, tell, 
 from lemming.facts.costs import Cost, Costs, costs_by
 
 GROUPS = ("agent", "model", "request", "tick", "day")
-COLUMNS = ("turns", "calls", "credits", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens")
+COLUMNS = (
+    "turns", "calls", "credits", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens",
+    "cached_tokens",
+)  # fmt: skip
 
 
 def cost(
@@ -111,12 +114,13 @@ def _show(found: Costs) -> None:
 
 
 def _cells(row: Cost) -> list[str]:
+    cached = f" ({row.cached_tokens:,} cached)" if row.cached_tokens else ""
     return [
         str(row.turns),
         str(row.calls),
         _in_digits(row.credits),
         said_in_dollars(row),
-        f"{row.input_tokens:,} in, {row.output_tokens:,} out",
+        f"{row.input_tokens:,} in{cached}, {row.output_tokens:,} out",
     ]
 
 

@@ -30,7 +30,10 @@ _DIGITS = 60  # more than amounts and their sums have
 
 
 class Cost(NamedTuple):
-    """An amount that was spent. `cost_usd` has no calls of unknown price; `unpriced_calls` are so many."""
+    """An amount that was spent. `cost_usd` has no calls of unknown price; `unpriced_calls` are so many.
+
+    `cached_tokens`: of the input, those that providers had in their caches, as far as journals tell.
+    """
 
     turns: int = 0
     calls: int = 0
@@ -39,6 +42,7 @@ class Cost(NamedTuple):
     unpriced_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
 
     def plus(self, other: Cost) -> Cost:
         """Return both together."""
@@ -51,6 +55,7 @@ class Cost(NamedTuple):
             self.unpriced_calls + other.unpriced_calls,
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
         )
 
     def without(self, part: Cost) -> Cost:
@@ -264,7 +269,8 @@ def _of_state(state: AgentState | LedgerSpent) -> Cost:
 def _of_call(call: CallSpent) -> Cost:
     dollars = None if call.cost_usd is None else _exact(call.cost_usd)
     is_unpriced = int(dollars is None)
-    return Cost(0, 1, _exact(call.credits), dollars, is_unpriced, call.input_tokens, call.output_tokens)
+    tokens = call.input_tokens, call.output_tokens, call.cached_tokens
+    return Cost(0, 1, _exact(call.credits), dollars, is_unpriced, *tokens)
 
 
 def _exact(amount: float) -> Decimal:

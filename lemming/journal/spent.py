@@ -39,13 +39,17 @@ def quiet(_: str) -> None:
 
 
 class CallSpent(NamedTuple):
-    """What one answer of a model cost. `model`: the key of `config/models.json` that it was asked by."""
+    """What one answer of a model cost. `model`: the key of `config/models.json` that it was asked by.
+
+    `cached_tokens`: of the input, what the provider had in its cache.
+    """
 
     model: str
     credits: float
     cost_usd: float | None
     input_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
 
 
 class LedgerSpent(NamedTuple):
@@ -252,7 +256,7 @@ class SpentReader:
             case "model_replied":
                 found.turns[plain["agent"]].settle(plain)
                 key = plain.get("key") or self._keys.get(plain["agent"]) or plain.get("model", "")
-                tokens = plain["input_tokens"], plain["output_tokens"]
+                tokens = plain["input_tokens"], plain["output_tokens"], plain.get("cached_tokens", 0)
                 spent = CallSpent(key, plain["credits"], plain.get("cost_usd"), *tokens)
                 found.turns[plain["agent"]].calls.append(spent)
 

@@ -25,6 +25,7 @@ from lemming.journal.events import Event
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied
+from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, make_org, resume, say
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
@@ -259,3 +260,23 @@ def test_what_was_not_meant_is_refused(base: Path, lemming: Lemming, words: tupl
     ran = lemming("cost", *words)
     assert ran.status == 2
     assert 'did you mean "model"?' in ran.err or "two forms" in ran.err
+
+
+class Caches(Backend):
+    """A provider that has most of each prompt in its cache."""
+
+    keeps_deadline, can_be_down = True, False
+
+    def complete(self, request: Request) -> Reply:
+        """Answer."""
+        return Reply(json.dumps(say("hi")), 1000, 10, cached_tokens=800)
+
+
+def test_what_providers_had_in_their_caches_is_told(base: Path, lemming: Lemming) -> None:
+    register_provider("caches", Caches)
+    make_org(base, resume("ada", model={"key": "kept"}), models={"kept": {"provider": "caches"}})
+    run_once(base, clock=FrozenClock())
+    run_once(base, clock=FrozenClock())
+    assert "2,000 in (1,600 cached), 20 out" in lemming("cost").out
+    assert lemming("cost", "--json").objects[0]["cached_tokens"] == 1600
+    assert lemming("cost", "--csv").out.splitlines()[0].endswith(",cached_tokens")
