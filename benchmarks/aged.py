@@ -13,7 +13,7 @@ from benchmarks.measurement import Measurement
 from benchmarks.options import Options
 from benchmarks.orgs import NEVER, SENTENCE, agent_names, forget_models, make, write_resumes
 from benchmarks.processes import PYTHON, YARDSTICK, lemming, run
-from benchmarks.targets import AT_ONCE
+from benchmarks.targets import AT_ONCE, CHECKING
 from lemming.base.jsontext import pretty
 from lemming.engine import run_forever
 from lemming.facts.views import VIEWS
@@ -22,7 +22,7 @@ from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
 
 ENTRIES_A_TURN = 10
-CHECKING = ("validate", "validate --all", "doctor", "verify", "verify --all", "replay {middle}")
+LONG = ("validate --all", "verify --all", "replay {middle}")
 READERS = {"prompt a00000": ", who reads all", "prompt a00001": ", who reads one"}
 ONE_A_TICK = {"run_every_n_ticks": 1}
 
@@ -53,9 +53,9 @@ def measure(options: Options) -> Iterator[Measurement]:
     }
     for words in AT_ONCE:  # some keep what they find: as where somebody has looked before
         run(lemming(base, *words.format(**named).split()), any_status=True)
-    for words in (*AT_ONCE, *CHECKING):
+    for words in (*AT_ONCE, *CHECKING, *LONG):
         case = f"{about}: {words.format(**named)}{READERS.get(words, '')}"
-        target = f"at once: {words}" if words in AT_ONCE else ""
+        target = f"at once: {words}" if words in (*AT_ONCE, *CHECKING) else ""
         yield _timed(base, words.format(**named), case, options.rounds, target)
     for name in VIEWS:
         yield _viewed(base, name, f"{about}: the page's {name}", named["entry_file"], options.rounds)

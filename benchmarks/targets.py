@@ -63,9 +63,18 @@ AT_ONCE = (
 )  # fmt: skip
 """Commands that look, which answer in a second however old and large an organisation is."""
 
+CHECKING = {
+    "status --check": 1000, "findings": 1000, "validate": 1000, "doctor": 1000, "verify --newest 100": 1000,
+    "verify": 6000, "check": 8000, "check --newest 100": 2000,
+}  # fmt: skip
+"""Commands that say what is wrong, each with the CPU in ms that it may take; the long ones show a bar."""
+
 TARGETS |= {
     f"at once: {words}": Target(
         f"CPU of `{words}`, 1,000 agents, 10,000 ticks, 100,000 entries, in ms", 1000, 500, of="value"
     )
     for words in (*AT_ONCE, "run-once")
+} | {
+    f"at once: {words}": Target(f"CPU of `{words}`, likewise", goal, goal / 2, of="value")
+    for words, goal in CHECKING.items()
 }

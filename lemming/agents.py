@@ -156,7 +156,7 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
     """
     org = Organisation.at(base_path)
     latest = org.own(_Latest)
-    if latest.is_held:
+    if latest.is_held and latest.found:
         return latest.survey
     try:
         with _opened_agents(org.base) as folder:
@@ -170,19 +170,13 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
 
 @contextlib.contextmanager
 def one_survey(org: Organisation) -> Iterator[None]:
-    """Have `survey_agents` say the same for the length of a block, and look once: for one look of many parts.
-
-    Where that raises, whoever asks in the block is raised at.
-    """
+    """Have `survey_agents` look at most once in a block, and not where it has: for one look of many parts."""
     latest = org.own(_Latest)
-    before = latest.is_held
-    with contextlib.suppress(ConfigError):
-        survey_agents(org)
-        latest.is_held = bool(latest.found)
+    latest.is_held = True
     try:
         yield
     finally:
-        latest.is_held = before
+        latest.is_held = False
 
 
 def latest_survey(org: Organisation) -> Survey:

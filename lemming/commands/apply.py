@@ -21,7 +21,7 @@ from lemming.commands.trust import load_settings
 from lemming.exchange.applying import Change, changes_of, new, there, write
 from lemming.exchange.one_file import LIMIT_BYTES, OrgPieces, document_of, wanted_of
 from lemming.exchange.template import template_files
-from lemming.facts.checks import Opened, problems_of_agents, problems_of_config
+from lemming.facts.checks import problems_of_agents, problems_of_config
 from lemming.facts.reach import reaches
 from lemming.facts.readiness import readiness_of
 from lemming.facts.sooner import waits_for_its_name
@@ -143,7 +143,7 @@ def _tell(base: Path, wanted: OrgPieces, file: Path) -> None:
     config = load_settings(org)
     problems = list(problems_of_config(org, config))
     for name in wanted.resumes:
-        problems += problems_of_agents(org, config, name, Opened(0))
+        problems += problems_of_agents(org, config, name)
     for problem in problems:
         tell_problem(problem, org)
     if any(problem.severity == "error" for problem in problems):

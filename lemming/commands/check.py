@@ -1,96 +1,147 @@
-"""`lemming check`: validate, doctor and verify in one, with one exit status."""
+"""`lemming check`: validate, doctor and verify in one, with one exit status; or any checks by their names."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from lemming.base.errors import ConfigError, CorruptState
+from lemming.base.errors import Problem
 from lemming.commands import doctor as machine
 from lemming.commands import validate as files
 from lemming.commands import verify as records
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AsJson, Quiet
+from lemming.commands.options import AsJson, Newest, Quiet, argument, option
 from lemming.commands.org import find_org
-from lemming.commands.screen import counted, painted, show, show_json
-from lemming.org.organisation import Organisation
-from lemming.timeline.verify.files import Verification
-from lemming.timeline.verify.files import verify as verify_org
+from lemming.commands.screen import bar, counted, painted, show, show_json, show_list
+from lemming.commands.trust import load_settings
+from lemming.facts.checklist.check import CheckScope, run
+from lemming.facts.checklist.listed import EXIT_STATUS, all_checks, checks_of, named_checks
+from lemming.timeline.verify.told import Mismatch
 
 Counts = dict[str, Any]
 
 
-def check(ctx: typer.Context, as_json: AsJson = False, quiet: Quiet = False) -> None:
+def check(
+    ctx: typer.Context,
+    names: Annotated[
+        list[str] | None, argument("NAME...", "Checks by their names. Default: all of the three.")
+    ] = None,
+    listed: Annotated[
+        bool, option("--list", "Show every check, what it costs, and which command asks it.")
+    ] = False,
+    every: Annotated[bool, option("--all", "Look at all entries and journals.")] = False,
+    newest: Newest = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
     """Check everything: the files people write, the machine, and every file against the journals.
 
     It is validate, doctor and verify, one after the other, and shows only what is not well. A line for each
-    says what it came to. Nothing is called and nothing is written.
+    says what it came to. Nothing is called and nothing is written. With names it is these checks alone, of
+    any command: docs/checks.md says which to use when.
 
     Exit status: 0 all is well, or there are warnings only; else that of the worst: 7 what verify calls an
-    error, 3 what validate does, 1 what doctor does.
+    error, 3 what validate does, 1 what any other does.
 
     \b
     Examples:
       lemming check
+      lemming check --newest 100
       lemming check --quiet && lemming run-once
+      lemming check resumes gates
+      lemming check --list
       lemming check --json | jq 'select(.type == "checked")'
     """
-    base = find_org(ctx)
-    counts = {
-        "validate": _files(base, as_json=as_json),
-        "doctor": _machine(ctx, as_json=as_json),
-        "verify": _records(base, as_json=as_json),
-    }
+    with bar("checking") as steps:
+        scope = CheckScope(find_org(ctx), load_settings, every=every, newest=newest, steps=steps)
+        if listed:
+            return _show_list(scope, as_json=as_json)
+        found = _named(names, scope) if names else _all(scope)
+    for label, rows in found.items():
+        for row in rows:
+            if as_json or names or row.problem.severity != "note":
+                _show(label, row, scope, as_json=as_json)
+    counts = {label: _counts(label, rows, scope) for label, rows in found.items()}
     if as_json:
         show_json("checked", counts)
     elif not quiet:
-        for name, each in counts.items():
-            _show_summary(name, each)
-    statuses = {"verify": CorruptState.exit_status, "validate": ConfigError.exit_status, "doctor": 1}
-    worst = next((status for name, status in statuses.items() if counts[name]["errors"]), 0)
-    raise typer.Exit(worst)
+        for label, each in counts.items():
+            _show_summary(label, each)
+        files.tell_what_was_left(scope)
+    wrong = (row.command for rows in found.values() for row in rows if row.problem.severity == "error")
+    raise typer.Exit(max((EXIT_STATUS[command] for command in wrong), default=0))
 
 
-def _files(base: Organisation, *, as_json: bool) -> Counts:
-    problems = files.problems_in(base)
-    for problem in problems:
+class _Row(NamedTuple):
+    """A problem, the check that found it, and the command in whose form it is shown."""
+
+    command: str
+    check: str
+    problem: Problem
+
+
+def _show_list(scope: CheckScope, *, as_json: bool) -> None:
+    rows = [
+        {"name": it.name, "cost": it.cost, "looks_at": it.looks_at, "commands": commands}
+        for it, commands in all_checks(scope).items()
+    ]
+    asked_by = {"ASKED BY": lambda row: ", ".join(row["commands"])}
+    columns = {"CHECK": "name", "READS": "cost", **asked_by, "LOOKS AT": "looks_at"}
+    show_list("check", rows, columns, as_json=as_json)
+
+
+def _named(names: list[str], scope: CheckScope) -> dict[str, list[_Row]]:
+    """Return what checks of these names find, each in the form of the first command that asks it."""
+    chosen, found = named_checks(names, scope), dict[str, list[_Row]]()
+    for it, problems in run(chosen, scope, has_errors_told=True):
+        found.setdefault(it.name, []).extend(_Row(chosen[it][0], it.name, each) for each in problems)
+    return found
+
+
+def _all(scope: CheckScope) -> dict[str, list[_Row]]:
+    """Return what validate finds, doctor without what the first has told, and verify."""
+    left = [it for it in checks_of("doctor", scope) if it.name not in ("files", "config")]
+    return {
+        "validate": [_Row("validate", "", each) for each in files.problems_in(scope)],
+        "doctor": [
+            _Row("doctor", it.name, each)
+            for it, problems in run(left, scope, has_errors_told=True)
+            for each in problems
+        ],
+        "verify": [_Row("verify", "", each) for each in records.verification(scope).findings],
+    }
+
+
+def _show(label: str, row: _Row, scope: CheckScope, *, as_json: bool) -> None:
+    problem = row.problem
+    if row.command in ("doctor", "status"):
         if as_json:
-            show_json("problem", {"check": "validate", **problem.as_json()})
+            show_json("finding", {"check": label, **machine.as_finding(row.check, problem)})
         else:
-            tell_problem(problem, base)
-    errors = sum(problem.severity == "error" for problem in problems)
-    return {"errors": errors, "warnings": len(problems) - errors}
+            machine.show_finding(row.check, problem)
+    elif as_json:
+        kind = "problem" if row.command == "validate" else "finding"
+        show_json(kind, {"check": label, **problem.as_json()})
+    elif isinstance(problem, Mismatch):
+        records.show_finding(problem)
+    else:
+        tell_problem(problem, scope.org)
 
 
-def _machine(ctx: typer.Context, *, as_json: bool) -> Counts:
-    """Look at the machine; what is wrong with files has been told."""
-    found = [finding for finding in machine.look(ctx) if finding.about not in ("files", "config")]
-    for finding in found:
-        if as_json:
-            show_json("finding", {"check": "doctor", **asdict(finding)})
-        elif finding.level != "ok":
-            machine.show_finding(finding)
-    levels = [finding.level for finding in found]
-    return {"checks": len(levels), "errors": levels.count("fail"), "warnings": levels.count("warn")}
-
-
-def _records(base: Organisation, *, as_json: bool) -> Counts:
-    result: Verification = verify_org(base, newest=records.TAKEN_APART)
-    for finding in result.findings:
-        if as_json:
-            show_json("finding", {"check": "verify", **finding.as_json()})
-        elif finding.is_error:
-            records.show_finding(finding)
-    errors = len(result.errors)
-    notes = len(result.findings) - errors
-    return {"errors": errors, "notes": notes, "ticks": result.ticks, "root": result.root}
+def _counts(label: str, rows: list[_Row], scope: CheckScope) -> Counts:
+    levels = [row.problem.severity for row in rows]
+    others = {"validate": ["warning"], "doctor": ["warning"], "verify": ["note"]}
+    counts: Counts = {f"{it}s": levels.count(it) for it in ("error", *others.get(label, ["warning", "note"]))}
+    if label == "doctor":
+        counts["checks"] = len(rows)
+    if label == "verify":
+        counts |= {"ticks": len(scope.records.told.ticks), "root": scope.records.root}
+    return counts
 
 
 def _show_summary(name: str, counts: Counts) -> None:
-    nouns = {"errors": "error", "warnings": "warning", "notes": "note"}
-    found = [counted(counts[key], noun) for key, noun in nouns.items() if counts.get(key)]
+    found = [counted(counts[f"{it}s"], it) for it in ("error", "warning", "note") if counts.get(f"{it}s")]
     level = painted("fail", "red") if counts["errors"] else painted("ok  ", "green")
-    root = f"; state root {counts['root']}" if "root" in counts else ""
+    root = f"; state root {counts['root']}" if counts.get("root") else ""
     show(f"{level}  {name:<8}  {', '.join(found) or 'all is well'}{root}")

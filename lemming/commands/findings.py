@@ -72,9 +72,9 @@ def findings(
 def _show(finding: Finding) -> None:
     head = painted(_TITLES[finding.kind], "yellow")
     show(f"{head}  {', '.join(finding.agents)}  since tick {finding.since}")
-    show(f"  {one_line(finding.text, 400)}")
+    show(f"  {one_line(finding.message, 400)}")
     show(painted(f"  see  {one_line(' '.join(finding.evidence), 1000)}", "dim"))
-    show(f"  fix  {one_line(finding.fix, 400)}")
+    show(f"  fix  {one_line(finding.hint, 400)}")
 
 
 def _tell_what_was_looked_at(look: Look, number: int) -> None:

@@ -22,7 +22,7 @@ from lemming.exchange.openclaw import take_openclaw
 from lemming.exchange.putting import Put, put_together, write
 from lemming.exchange.source import Destination, Source, Taken, open_source
 from lemming.exchange.template import template_files
-from lemming.facts.checks import Opened, problems_of_agents, problems_of_config
+from lemming.facts.checks import problems_of_agents, problems_of_config
 from lemming.files import fs
 from lemming.org.config import MODELS_FILE
 from lemming.org.format import require_known_format
@@ -150,7 +150,7 @@ def _problems(base: Path, taken: Taken) -> list[Problem]:
     config = load_settings(org)
     found = list(problems_of_config(org, config))
     for name in taken.resumes:
-        found += problems_of_agents(org, config, name, Opened(0))
+        found += problems_of_agents(org, config, name)
     return found
 
 

@@ -130,3 +130,7 @@ Trust = Annotated[
 ]
 AsJson = Annotated[bool, option("--json", "Print JSON, one object a line.")]
 Quiet = Annotated[bool, option("-q --quiet", "Say nothing unless something goes wrong.")]
+Newest = Annotated[
+    int | None,
+    option("--newest N", "Look at no more than the newest N journals, and N entries of each outbox.", min=1),
+]

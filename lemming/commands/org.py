@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -14,6 +13,7 @@ from lemming.base.paths import agent_folder
 from lemming.commands.session import Session
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.tick.under_way import describe_engine as describe_engine
 from lemming.tick.under_way import has_been_interrupted as has_been_interrupted
 from lemming.tick.under_way import running_engine as running_engine
 
@@ -65,14 +65,6 @@ def require_folder(base: OrgPath, name: str, *, words: tuple[str, ...] = ()) -> 
     if name not in known:
         hint = nearest(name, words) or nearest_agent(name, known)
         raise UsageError(f'there is no agent "{name}"', hint=hint)
-
-
-def describe_engine(holder: dict[str, Any]) -> str:
-    """Return one line that says who runs the organisation."""
-    what = holder.get("command") or "an engine"
-    return (
-        f"{what}, pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
-    )
 
 
 def _given_org(folder: Path) -> Path:

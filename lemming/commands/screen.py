@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
+from lemming.base.quoting import counted as counted
 from lemming.base.unseen import INVISIBLE
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
@@ -95,6 +96,17 @@ def told_as_it_goes(verb: str) -> Iterator[Callable[[str], None]]:
     yield progress
     if is_terminal:
         tell_on_last_line()
+
+
+@contextlib.contextmanager
+def bar(verb: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Give what says on a terminal how much of something is done, out of how much; elsewhere nothing is."""
+    with told_as_it_goes(verb) as progress:
+
+        def draw(what: str, done: int, total: int) -> None:
+            progress(f"{what} [{'#' * (20 * done // max(total, 1)):<20}] {done} of {total}")
+
+        yield draw if sys.stderr.isatty() else lambda *_: None
 
 
 @contextlib.contextmanager
@@ -308,12 +320,3 @@ def as_text(value: Any) -> str:
     from lemming.base.jsontext import compact
 
     return value if isinstance(value, str) else compact(value).decode()
-
-
-def counted(number: int | float, noun: str, plural: str = "") -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "entry", "entries"), counted(2.5, "credit")
-    ('1 entry', '2.5 credits')
-    """
-    return f"{number:g} {noun if number == 1 else plural or noun + 's'}"

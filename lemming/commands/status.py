@@ -24,7 +24,7 @@ from lemming.commands.screen import (
     tell,
     totals_in_words,
 )
-from lemming.facts.health import Trouble
+from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import Line, Standing, standing_of
 from lemming.org.config import Config
 from lemming.tick.plan import said_of_pause
@@ -153,9 +153,9 @@ def _row(line: Line, *, is_in_trouble: bool) -> list[str]:
 
 def _tell_troubles(troubles: list[Trouble], survey: Survey) -> None:
     for trouble in troubles:
-        tell(f"{painted(trouble.about, 'red', sys.stderr)}: {one_line(trouble.text, 600)}")
-        if trouble.fix:
-            tell(f"  fix: {one_line(trouble.fix, 400)}")
+        tell(f"{painted(trouble.about, 'red', sys.stderr)}: {one_line(trouble.message, 600)}")
+        if trouble.hint:
+            tell(f"  fix: {one_line(trouble.hint, 400)}")
     if survey.warnings:
         tell(
             f"{counted(len(survey.warnings), 'warning')} about resumes; `lemming validate` shows them",

@@ -9,7 +9,7 @@ from pathlib import Path
 from lemming.base.errors import UsageError
 from lemming.commands.options import duration
 from lemming.commands.screen import tell
-from lemming.facts.health import Trouble
+from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import standing_of
 from lemming.journal.events import Event, Observer
 from lemming.org.organisation import Organisation, OrgPath
@@ -49,7 +49,8 @@ class _look_at:  # noqa: N801 - used like a function, with the organisation it h
     def __call__(self, words: dict[str, str]) -> Health:
         silent_s = self._progress.overdue_s
         text = f"nothing has happened for {silent_s:.0f} s in tick {self._progress.tick}"
-        hung = [Trouble("engine", text, "start it again: it goes on where it is", self._progress.tick)]
+        fix = "start it again: it goes on where it is"
+        hung = [Trouble(text, hint=fix, about="engine", since_tick=self._progress.tick)]
         found = standing_of(self._org, max_age_s=_max_age(words), also=hung if silent_s else [])
         return Health(not found.troubles, {"type": "status", **found.as_json()})
 

@@ -8,15 +8,14 @@ import typer
 
 from lemming import timeline
 from lemming.base.errors import CorruptState
-from lemming.commands.options import AsJson, Quiet, argument, option
+from lemming.commands.options import AsJson, Newest, Quiet, argument, option
 from lemming.commands.org import describe_engine, find_org, running_engine
-from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
+from lemming.commands.screen import bar, counted, one_line, painted, show, show_json, tell
+from lemming.facts.checklist.check import CheckScope, run
+from lemming.facts.checklist.listed import checks_of
 from lemming.journal.file import journal_ticks
 from lemming.timeline.verify.files import Verification
-from lemming.timeline.verify.files import verify as verify_org
 from lemming.timeline.verify.told import Mismatch
-
-TAKEN_APART = 100
 
 
 def verify(
@@ -25,6 +24,7 @@ def verify(
         str | None, argument("TICKS", "7, or 3..9: only what these ticks wrote. Default: all.")
     ] = None,
     every: Annotated[bool, option("--all", "Take every journal apart, however many there are.")] = False,
+    newest: Newest = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -32,7 +32,8 @@ def verify(
 
     The journals' own checksums, each file against the last turn that wrote it, the outboxes, the ledgers
     and the tick counter. The newest 100 journals are also taken apart, record by record; --all does that
-    with all of them, and takes half as long again.
+    with all of them, and takes half as long again. Where there are many ticks all of it takes a while: with
+    --newest only so many journals are looked at, and what their turns wrote, and there is no root.
 
     What is wrong comes first, oldest tick first. A memory, a resume or a workspace file that a person has
     edited is a note; what is damaged, gone or not accounted for is an error.
@@ -46,24 +47,33 @@ def verify(
     Examples:
       lemming verify
       lemming verify 3..9
+      lemming verify --newest 100
       lemming verify --json | jq -r 'select(.type == "finding") | .file'
     """
     base = find_org(ctx)
     chosen = None if ticks is None else timeline.parse_ticks(ticks, journal_ticks(base))
     if (engine := running_engine(base)) and not quiet:
         tell(f"running: {describe_engine(engine)}; what it is writing now is passed over", style="dim")
-    result = verify_org(base, chosen, newest=None if every else TAKEN_APART)
+    with bar("verifying") as steps:
+        result = verification(CheckScope(base, every=every, newest=newest, steps=steps), chosen)
     if as_json:
         _show_as_json(result)
     else:
         for finding in result.findings:
             if finding.is_error or not quiet:
                 show_finding(finding)
-        show(result.root)
+        if result.root:
+            show(result.root)
         if not quiet:
             _tell_summary(result)
     if result.errors:
         raise typer.Exit(CorruptState.exit_status)
+
+
+def verification(scope: CheckScope, ticks: list[int] | None = None) -> Verification:
+    """Return what the checks of `verify` find, about these ticks (default: all)."""
+    found = (it for _, problems in run(checks_of("verify", scope), scope) for it in problems)
+    return scope.records.verification((it for it in found if isinstance(it, Mismatch)), ticks)
 
 
 def show_finding(finding: Mismatch) -> None:

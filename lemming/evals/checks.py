@@ -198,7 +198,7 @@ def _findings(wanted: FindingWanted, ran: Ran) -> Verdict:
         and (wanted.when is None or when.holds(wanted.when, finding.as_json()))
     ]
     most = wanted.at_most if wanted.at_most is not None or wanted.at_least else 0
-    said = _few([f"{finding.kind}: {finding.text}" for finding in found]) or "there are none"
+    said = _few([f"{finding.kind}: {finding.message}" for finding in found]) or "there are none"
     return Verdict(_is_within(len(found), wanted.at_least, most), said)
 
 

@@ -5,10 +5,10 @@ One that breaks, or is not known here, says so in its own place, and in nobody e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from lemming.agents import Agent, Survey
+from lemming.agents import Agent, Survey, survey_agents
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import ConfigError, CorruptState, Problem
@@ -23,35 +23,68 @@ from lemming.plugins.errors import place_of, words_of
 from lemming.plugins.shipped import SHIPPED
 from lemming.tick.edge import tried
 from lemming.tick.plan import takes_turns
+from lemming.tick.soundness.judged import judged
+from lemming.tick.soundness.readers import readers_of, readers_of_turn
 from lemming.turn.seams import Capability, Fact, InUse
 
 T = TypeVar("T")
 
 
-def problems_of_capabilities(agent: Agent, config: Config) -> Iterator[Problem]:
-    """Yield what capabilities find wrong with how an agent uses them, beside what stops it from running."""
-    for name in sorted(named_by(agent, config)):
-        found = _told(name, config, lambda asked: [*asked.problems(agent, config)])
-        yield from _problems(name, found, paths.resume_file(agent.name))
+def names_of_capabilities(config: Config, agents: Iterable[Agent]) -> list[str]:
+    """Return the capabilities that ship, and those that the settings or resumes name."""
+    named = dict.fromkeys(name for agent in agents for name in sorted(agent.capabilities))
+    return [*{**SHIPPED, **config.org.capabilities, **named}]
 
 
-def problems_of_files(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
-    """Yield what capabilities find wrong with files of theirs, of an agent that uses them or not."""
-    for name in SHIPPED:
-        found = _told(name, config, lambda asked: [*asked.problems_of_files(base, agent, config)])
-        yield from _problems(name, found, paths.resume_file(agent.name))
+def problems_of_org(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+    """Yield what one finds wrong with how the organisation uses it; `only`: about one agent."""
+    listed = SHIPPED.get(name)
+    for file in listed.files if listed and only is None and why_missing(name) else ():
+        if is_there(f"{base}/{file}"):
+            hint = "install lemming-engine again, or take the file away"
+            yield Problem(f"nobody here reads it: {why_missing(name)}", file, hint=hint)
+
+    def find(asked: Capability) -> list[Problem]:
+        is_read = only is None and asked in readers_of(config.org)
+        of_key = asked.problems_of_key(base, None, config) if is_read else ()
+        return [*asked.problems_of_org(base, config, only), *of_key]
+
+    yield from _problems(name, _told(name, config, find), ORG_FILE)
 
 
-def capability_problems_of_org(base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
-    """Yield what capabilities find wrong with how the organisation uses them; `only`: about one agent."""
-    for name, listed in SHIPPED.items():
-        for file in listed.files if only is None and why_missing(name) else ():
-            if is_there(f"{base}/{file}"):
-                hint = "install lemming-engine again, or take the file away"
-                yield Problem(f"nobody here reads it: {why_missing(name)}", file, hint=hint)
-    for name in {**SHIPPED, **config.org.capabilities}:
-        found = _told(name, config, lambda asked: [*asked.problems_of_org(base, config, only)])
-        yield from _problems(name, found, ORG_FILE)
+def problems_with_agents(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+    """Yield what one finds wrong with how each agent uses it, beside what keeps that agent from running."""
+    hooks = ("problems", "problems_of_files", "problems_of_key")
+    if _told(name, config, lambda asked: any(_is_own(asked, hook) for hook in hooks)) is not True:
+        return  # that it is not here, or breaks, is told of the organisation
+    survey = survey_agents(base)
+    out = judged(base, config, survey).survey.broken
+    for agent in survey.agents.values() if only is None else filter(None, [survey.agents.get(only)]):
+        told = {problem.pointer for problem in out[agent.name].problems} if agent.name in out else ()
+        found = problems_of_use(name, base, agent, config)
+        yield from (problem for problem in found if problem.pointer not in told)
+
+
+def problems_of_use(name: str, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+    """Yield what one finds wrong with how an agent uses it, and with files of its that it does not use."""
+    listed = SHIPPED.get(name)
+
+    def find(asked: Capability) -> Iterator[Problem]:
+        if listed:
+            yield from asked.problems_of_files(base, agent, config)
+            if asked in (*readers_of(agent), *readers_of_turn(agent)):
+                yield from asked.problems_of_key(base, agent, config)
+        if _is_own(asked, "problems") and takes_turns(agent, config) and name in named_by(agent, config):
+            yield from asked.problems(agent, config)
+
+    yield from _problems(
+        name, _told(name, config, lambda asked: [*find(asked)]), paths.resume_file(agent.name)
+    )
+
+
+def _is_own(asked: Capability, hook: str) -> bool:
+    """Return whether a capability has something to say at a moment; who has not need not be asked."""
+    return getattr(type(asked), hook, None) is not getattr(Capability, hook)
 
 
 def _problems(name: str, found: list[Problem] | ConfigError | str, file: str) -> Iterator[Problem]:
@@ -74,7 +107,7 @@ def facts_of(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[Fa
 
 def _said(org: Organisation, config: Config, name: str, agents: dict[str, Agent]) -> list[Fact]:
     def facts(asked: Capability) -> list[Fact]:
-        if type(asked).facts is Capability.facts:
+        if not _is_own(asked, "facts"):
             return []
         kept = {it: _kept(org, it, name) for it in agents}
         return [*asked.facts(InUse(org, config, agents, kept, timestamp(SystemClock().now())))]

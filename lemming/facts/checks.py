@@ -24,33 +24,28 @@ from lemming.base import paths
 from lemming.base.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.base.jsontext import locate, meant
 from lemming.base.patterns import is_named
-from lemming.capabilities.store.values import store_problems
 from lemming.facts.capabilities import (
-    capability_problems_of_org,
-    problems_of_capabilities,
-    problems_of_files,
+    names_of_capabilities,
+    problems_of_org,
+    problems_of_use,
+    problems_with_agents,
 )
-from lemming.facts.model_checks import READ_VALUES, fallbacks_that_help_nobody
 from lemming.facts.readiness import seen_on_the_way
 from lemming.files import fs
-from lemming.mail.misplaced import about_ticks_to_come
-from lemming.memory import read_memories
 from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
+from lemming.org.models import ANSWERS_KNOWN
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import missing_for_provider
 from lemming.plugins.registry import not_imported
 from lemming.plugins.shipped import PREFIXES
-from lemming.providers import make_provider
-from lemming.tick.counter import load_tick
+from lemming.providers import is_channel, is_person, make_provider
 from lemming.tick.plan import takes_turns, why_no_tools
 from lemming.tick.retention import longest_kept
 from lemming.tick.soundness.judged import judged
-from lemming.tick.soundness.readers import readers_of, readers_of_turn
-from lemming.timeline.outbox_problems import outbox_problems, problems_in
 from lemming.tools import toolset_of, why_no_server
 
-ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
-"""How many entries are opened where not all are wanted, and how many of each outbox at least."""
+READ_VALUES = ("plan", "clock")
+"""Providers that read no prose: in a prompt that is not `values` each of their turns fails."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +65,13 @@ class _Place:
 
 def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
     """Yield what is wrong with the settings, beyond what stops them from being read."""
+    yield from problems_of_settings(base, config)
+    for name in names_of_capabilities(config, ()):
+        yield from problems_of_org(name, base, config, None)
+
+
+def problems_of_settings(base: OrgPath, config: Config) -> Iterator[Problem]:
+    """Yield what is wrong with the settings beside what capabilities find."""
     yield from config.warnings
     for key, entry in config.models.items():
         try:
@@ -99,10 +101,7 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
             hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
     yield from judged(base, config, survey_agents(base)).stops
-    yield from capability_problems_of_org(base, config, None)
     yield from _about_allocations(base, config)
-    for reader in readers_of(config.org):
-        yield from reader.problems_of_key(base, None, config)
 
 
 def _is_program(base: OrgPath, word: str) -> bool:
@@ -128,82 +127,50 @@ def _about_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
             yield _warning(CREDITS_FILE, f"/{name}", f'there is no agent "{name}"', hint)
 
 
-@dataclass
-class Opened:
-    """How many entries of each outbox are opened, the newest (None: all). `left`: so many were not."""
+def problems_of_agents(base: OrgPath, config: Config | None, only: str | None) -> Iterator[Problem]:
+    """Yield what is wrong with resumes (or one of them), and with how agents use capabilities.
 
-    newest: int | None = None
-    left: int = 0
-
-
-def share_of_each(outboxes: int) -> int:
-    """Return how many entries of each of so many outboxes a look opens that is to take no time.
-
-    >>> share_of_each(3), share_of_each(1000)
-    (1666, 5)
+    Without settings, because they are broken themselves, resumes are only checked alone.
     """
-    return max(LEAST_OF_EACH, ENTRIES_OPENED // max(outboxes, 1))
+    yield from problems_of_resumes(base, config, only)
+    if config:
+        for name in names_of_capabilities(config, survey_agents(base).agents.values()):
+            yield from problems_with_agents(name, base, config, only)
 
 
-def problems_of_agents(
-    base: OrgPath, config: Config | None, only: str | None, opened: Opened | None = None
-) -> Iterator[Problem]:
-    """Yield what is wrong with the agents (or one of them), their outboxes and their memories.
-
-    Without settings, because they are broken themselves, resumes are only checked alone. `opened` says how
-    many entries to open, and is told how many were not.
-    """
-    survey = survey_agents(base)
-    folders = agent_folders(base)
+def problems_of_resumes(base: OrgPath, config: Config | None, only: str | None) -> Iterator[Problem]:
+    """Yield what is wrong with resumes beside what capabilities find."""
+    survey, folders = survey_agents(base), agent_folders(base)
     out = judged(base, config, survey).survey.broken if config else {}
     warnings: dict[str, list[Problem]] = {}
     for warning in survey.warnings:
         warnings.setdefault(warning.file, []).append(warning)
-    tick = _tick_of(base)
-    if only is None:
-        yield from store_problems(base)
     for name in folders if only is None else [only]:
         if name in survey.broken:
             yield from survey.broken[name].problems
-        elif config and name in out:
+            continue
+        if config and name in out:
             yield from out[name].problems
-            told = {problem.pointer for problem in out[name].problems}
-            others = problems_of_resume(base, survey.agents[name], config, folders)
-            yield from (problem for problem in others if problem.pointer not in told)
         else:
             yield from warnings.get(paths.resume_file(name), ())
-            if config is not None and name in survey.agents:  # not without a resume: it is ignored
-                yield from problems_of_resume(base, survey.agents[name], config, folders)
-        if paths.AGENT_NAME.match(name):
-            yield from _about_outbox(base, name, tick, opened or Opened())
-            yield from read_memories(base, name).problems
-
-
-def _tick_of(base: OrgPath) -> int | None:
-    """Return the tick that runs next; None when the counter is broken, which is told elsewhere."""
-    try:
-        return load_tick(base)
-    except LemmingError:
-        return None
-
-
-def _about_outbox(base: OrgPath, name: str, tick: int | None, opened: Opened) -> Iterator[Problem]:
-    try:
-        files = fs.list_names(f"{base}/{paths.outbox_folder(name)}")
-    except OSError:
-        yield from outbox_problems(base, name)
-        return
-    yield from problems_in(base, name, files, newest=opened.newest)
-    if opened.newest is not None:
-        opened.left += max(0, len(files) - opened.newest)
-    if tick is not None:
-        yield from about_ticks_to_come(name, files, tick)
+        if config and name in survey.agents:  # not without a resume: it is ignored
+            told = {problem.pointer for problem in out[name].problems} if name in out else ()
+            others = _problems_of_resume(base, survey.agents[name], config, folders)
+            yield from (problem for problem in others if problem.pointer not in told)
 
 
 def problems_of_resume(
     base: OrgPath, agent: Agent, config: Config, folders: list[str], raw: bytes | None = None
 ) -> Iterator[Problem]:
     """Yield what is wrong with a resume beside the settings; `raw`: its bytes, where not yet written."""
+    yield from _problems_of_resume(base, agent, config, folders, raw)
+    for name in names_of_capabilities(config, [agent]):
+        yield from problems_of_use(name, base, agent, config)
+
+
+def _problems_of_resume(
+    base: OrgPath, agent: Agent, config: Config, folders: list[str], raw: bytes | None = None
+) -> Iterator[Problem]:
     place = _Place(base, paths.resume_file(agent.name), raw)
     yield from _about_model(place, agent, config)
     yield from _about_readers(place, agent, folders)
@@ -211,12 +178,8 @@ def problems_of_resume(
     yield from _about_time(place, agent, config)
     yield from _about_tools(place, agent, config, base)
     yield from _about_files(place, agent, base)
-    yield from problems_of_files(base, agent, config)
-    for reader in (*readers_of(agent), *readers_of_turn(agent)):
-        yield from reader.problems_of_key(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
-        yield from problems_of_capabilities(agent, config)
 
 
 def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
@@ -227,8 +190,39 @@ def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Proble
             config.model(key)
         except UnknownModel as error:
             yield place.problem(pointer, error.message, f"{error.hint} ({MODELS_FILE})")
-    for index, (why, hint) in fallbacks_that_help_nobody(agent, config).items():
+    for index, (why, hint) in _fallbacks_that_help_nobody(agent, config).items():
         yield place.problem(f"/model/fallback/{index}", why, hint)
+
+
+def _fallbacks_that_help_nobody(agent: Agent, config: Config) -> dict[int, tuple[str, str]]:
+    """Return why keys of a `model.fallback` cannot stand in for the model, and what to do, by their place."""
+    found: dict[int, tuple[str, str]] = {}
+    before = [agent.model.key]
+    for index, key in enumerate(agent.model.fallback):
+        if key in before:
+            found[index] = (f'"{key}" has been asked by then', "name each model key once, and not model.key")
+        elif why := _why_no_stand_in(key, agent, config):
+            found[index] = (why, "a fallback is a model that reads the same prompt")
+        before.append(key)
+    return found
+
+
+def _why_no_stand_in(key: str, agent: Agent, config: Config) -> str:
+    entry, own = config.models.get(key), config.models.get(agent.model.key)
+    if entry is None or own is None:  # which is told by itself
+        return ""
+    plugins = config.org.plugins
+    if is_person(own.provider, plugins) or is_channel(own.provider, plugins) or own.provider in ANSWERS_KNOWN:
+        return f'model key "{agent.model.key}" is no model that could fail: nobody stands in for it'
+    if (
+        is_person(entry.provider, plugins)
+        or is_channel(entry.provider, plugins)
+        or entry.provider in ANSWERS_KNOWN
+    ):
+        return f'model key "{key}" is no model: nobody is asked'
+    if "values" in (entry.prompt, own.prompt) and entry.prompt != own.prompt:
+        return f'model key "{key}" reads "prompt": "{entry.prompt}", and this agent\'s "{own.prompt}"'
+    return ""
 
 
 def _about_readers(place: _Place, agent: Agent, folders: list[str]) -> Iterator[Problem]:
@@ -295,6 +289,8 @@ def _about_tools(place: _Place, agent: Agent, config: Config, base: OrgPath) -> 
 
 def _about_files(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem]:
     files = agent.permissions.file_access
+    if files == FileAccess():  # as nearly everybody has
+        return
     grants: list[tuple[Access, list[str], Callable[[list[str]], FileAccess]]] = [
         ("read", files.allow_read, lambda only: FileAccess(allow_read=only, allow_write=[])),
         ("write", files.allow_write, lambda only: FileAccess(allow_read=[], allow_write=only)),

@@ -14,7 +14,6 @@ from lemming.capabilities.channels.states import ChannelState
 from lemming.capabilities.requests.costs import RequestCost
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.facts.accounts import Account
-from lemming.facts.health import Trouble
 from lemming.files.fields import Schema, schema_of
 from lemming.timeline.why.sight import SeenEntry
 
@@ -61,7 +60,8 @@ SHOWN: Mapping[str, Any] = {
         answers_missing=NotRequired[int], turns_left=NotRequired[Names], engine=Json | None, paused=str,
         agents=_many(_LINE), waiting=int,
         last_tick=_form(tick=int, totals=_TOTALS) | None,
-        troubles=_many(_form(Trouble)), misplaced=list[Json],
+        troubles=_many(_form(about=str, text=str, fix=str, since_tick=int | None, since=str)),
+        misplaced=list[Json],
         capabilities=dict[str, list[Json]], findings=int | None,
     ),
     "agent": _form(

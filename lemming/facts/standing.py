@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,10 +11,10 @@ from lemming.agents import Agent, Survey
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import LemmingError, Problem
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
-from lemming.facts.channels import troubles_of_channels
-from lemming.facts.health import Trouble, seconds_since_tick, troubles_of
+from lemming.facts.checklist.check import CheckScope
+from lemming.facts.checklist.standing import Trouble, seconds_since_tick, troubles_of
 from lemming.facts.next_turn import next_turn
-from lemming.journal.file import newest_journals, read_journal
+from lemming.journal.file import read_journal
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import TickCommitted
 from lemming.journal.report import Reason, Why
@@ -23,7 +23,7 @@ from lemming.org.config import Config, credits_of, load_config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import JUDGES
 from lemming.tick.counter import load_counter, load_tick
-from lemming.tick.next_tick import find_next_tick, progress_of
+from lemming.tick.next_tick import progress_of
 from lemming.tick.plan import Plan, make_plan
 from lemming.tick.soundness.judged import sound_survey
 from lemming.tick.under_way import has_been_interrupted, last_committed_tick, running_engine
@@ -86,8 +86,7 @@ def whereabouts_of(base: OrgPath) -> Whereabouts:
     """Look at an organisation, but for its agents one by one. Raises `ConfigError` and `CorruptState`."""
     tick, config, survey = load_tick(base), load_config(base), sound_survey(base)
     engine, is_begun = running_engine(base), has_been_interrupted(base, tick)
-    troubles = [*troubles_of(base, survey), *_of_the_tick(base, tick, is_begun, engine)]
-    troubles += troubles_of_channels(base, survey, config)
+    troubles = troubles_of(CheckScope(base, lambda _: config))
     return Whereabouts(tick, config, survey, engine, is_begun, last_committed_tick(base), troubles)
 
 
@@ -128,7 +127,7 @@ class Standing:
             "paused": self.config.org.paused,
             "last_tick": {"tick": self.last.tick, "totals": self.last.totals} if self.last else None,
             "agents": [line.as_json() for line in self.lines],
-            "troubles": [asdict(trouble) for trouble in self.troubles],
+            "troubles": [trouble.as_json() for trouble in self.troubles],
             "waiting": len(self.waiting),
             "misplaced": [problem.as_json() for problem in self.misplaced],
             "capabilities": {name: [it._asdict() for it in facts] for name, facts in self.said.items()},
@@ -144,11 +143,11 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
     lines = _lines(base, config, survey, tick)
     troubles += also
     if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
-        troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
+        text = f"the last tick ended {age:.0f} s ago"
+        troubles.append(Trouble(text, hint="is the engine running?", about="tick"))
     named = {trouble.about for trouble in troubles}
-    troubles += [
-        Trouble(each.agent, each.problem, "") for each in lines if each.problem and each.agent not in named
-    ]
+    left = (line for line in lines if line.problem and line.agent not in named)
+    troubles += [Trouble(line.problem, about=line.agent) for line in left]
     return Standing(
         base=base,
         tick=tick,
@@ -204,19 +203,3 @@ def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reaso
         max_credits=credits_of(config, agent.name, agent.credits).max_credits,
         problem=problem,
     )
-
-
-def _of_the_tick(
-    base: OrgPath, tick: int, is_interrupted: bool, engine: dict[str, Any] | None
-) -> list[Trouble]:
-    """Return what is wrong with the tick that is next while nobody runs it."""
-    found: list[Trouble] = []
-    if engine is not None:
-        return found
-    if is_interrupted:
-        text = f"tick {tick} was interrupted and nothing is running"
-        found.append(Trouble("tick", text, "`lemming run-once` continues it", tick))
-    if error := find_next_tick(base, tick, newest_journals(base, 2), boot_id=SystemClock().boot_id).error:
-        fix = "`lemming repair` says which of the two is right, and mends it"
-        found.append(Trouble("tick", error.message, fix, tick))
-    return found

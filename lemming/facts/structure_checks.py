@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from itertools import permutations
+from itertools import accumulate
 from pathlib import PurePosixPath
 
 from lemming.agents import Agent, survey_agents
@@ -33,7 +33,11 @@ def problems_of_structure(base: OrgPath, config: Config, only: str | None = None
     }
     toolset = toolset_of(config.org, org)
     tools = {
-        name: [tool for tool in toolset.of(name).values() if not tool.why_refused(agent, config.org)]
+        name: [
+            tool
+            for tool in toolset.of(name).values()
+            if tool.tool_class != "read" and not tool.why_refused(agent, config.org)
+        ]
         for name, agent in working.items()
     }
     found = [
@@ -105,14 +109,22 @@ def _about_writers(
         name: sorted({place for tool in tools[name] for place in _written_with(tool, agent, config)})
         for name, agent in working.items()
     }
-    for (one, its), (other, others) in permutations(places.items(), 2):
-        for place in filter(partial(_is_file, org), its):
-            if any(f"{place}/".startswith(f"{root}/") for root in others) and (
-                one < other or place not in others
-            ):
-                message = f"{other} may write {place}, too: the one who writes last overwrites the other"
-                hint = "let one of them write it and the other ask, or give each a file of its own"
-                yield _warning(one, "/permissions/file_access/allow_write", message, hint)
+    writers: dict[str, list[str]] = {}
+    for name, its in places.items():
+        for place in its:
+            writers.setdefault(place, []).append(name)
+    for one, its in places.items():
+        found = {
+            (other, place)
+            for place in filter(partial(_is_file, org), its)
+            for root in accumulate(place.split("/"), "{}/{}".format)
+            for other in writers.get(root, ())
+            if other != one and (one < other or place not in places[other])
+        }
+        for other, place in sorted(found):
+            message = f"{other} may write {place}, too: the one who writes last overwrites the other"
+            hint = "let one of them write it and the other ask, or give each a file of its own"
+            yield _warning(one, "/permissions/file_access/allow_write", message, hint)
 
 
 def _written_with(tool: Tool, agent: Agent, config: Config) -> Iterable[str]:

@@ -23,6 +23,8 @@ OTHERS = "x-"
 
 def unknown_keys(plain: dict[str, Any], kind: Any) -> Iterator[Problem]:
     """Yield a warning for every key that the type does not have, at any depth."""
+    if _is_flat(kind) and plain.keys() <= keys_of(kind).keys():  # as nearly every entry
+        return iter(())
     places = dict if typing.get_origin(kind) is dict else partial(_places_of, kind)
     return _unknown_keys(plain, kind, "", places)
 
@@ -72,6 +74,14 @@ def _unknown_below(
         for index, item in enumerate(value):
             if isinstance(item, dict):
                 yield from _unknown_keys(item, inner, f"{here}/{index}", places)
+
+
+@cache
+def _is_flat(kind: Any) -> bool:
+    """Return whether no key of a type holds an object whose keys are known."""
+    if typing.get_origin(kind) is dict or further_of(kind) or any(keys_of(kind).values()):
+        return False
+    return not any(map(_table_of, types_by_key(kind).values()))
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 from lemming.base.errors import code_of
 from lemming.base.version import __version__
-from lemming.facts.health import seconds_since_tick
+from lemming.facts.checklist.standing import seconds_since_tick
 from lemming.facts.standing import Line, Standing, standing_of
 from lemming.journal.file import begun_journals, is_committed, read_journal
 from lemming.journal.ledger import AgentState

@@ -20,6 +20,14 @@ def running_engine(base: OrgPath) -> dict[str, Any] | None:
         return None
 
 
+def describe_engine(holder: dict[str, Any]) -> str:
+    """Return one line that says who runs the organisation."""
+    what = holder.get("command") or "an engine"
+    return (
+        f"{what}, pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
+    )
+
+
 def last_committed_tick(base: OrgPath) -> TickCommitted | None:
     """Return the last record of the newest tick that ended: its number and its totals."""
     for tick in reversed(newest_journals(base, 2)):

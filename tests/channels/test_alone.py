@@ -33,7 +33,8 @@ from lemming.capabilities.channels.mail_text import (
 from lemming.capabilities.channels.states import channel_states
 from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
-from lemming.facts.health import troubles_of
+from lemming.facts.checklist.check import CheckScope
+from lemming.facts.checklist.standing import troubles_of
 from lemming.messages import send
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
@@ -61,10 +62,8 @@ def test_a_thread_that_dies_is_told_of_and_started_again(base: Path) -> None:
 
     keep_alive(work, name="lemming-x", base=base, over=over, first_pause_s=0.001).join(5)
     assert (works.is_set(), died) == (True, [3])
-    told = [
-        it for it in troubles_of(Organisation(base), survey_agents(base)) if it.about == "thread lemming-x"
-    ]
-    assert "ValueError: a broken line" in told[0].text
+    told = [it for it in troubles_of(CheckScope(Organisation(base))) if it.about == "thread lemming-x"]
+    assert "ValueError: a broken line" in told[0].message
     assert (base / "logs/engine.log").read_text().count("thread_died") == 2
 
 

@@ -54,3 +54,45 @@ def test_the_json_says_which_check_found_what(org: Path, lemming: Lemming) -> No
     last = objects[-1]
     assert (last["type"], last["validate"]["errors"]) == ("checked", 1)
     assert len(last["verify"]["root"]) == 64
+
+
+def test_the_list_says_what_each_check_costs_and_which_command_asks_it(org: Path, lemming: Lemming) -> None:
+    listed = lemming("check", "--list", "--json").objects
+    asked = {each["name"]: each["commands"] for each in listed}
+    assert {each["cost"] for each in listed} == {"names", "files", "journals", "world"}
+    assert all(each["looks_at"] and each["commands"] for each in listed)
+    assert (asked["resumes"], asked["disk"]) == (["validate"], ["doctor", "status"])
+    assert (asked["ledgers"], asked["repeats"]) == (["verify"], ["findings"])
+    assert asked["gates"] == ["validate"], "a capability brings its own"
+    assert "resumes" in lemming("check", "--list").out
+
+
+def test_some_are_asked_by_their_names(org: Path, lemming: Lemming) -> None:
+    (org / "agents/ada/resume.json").write_text('{"name": "ada", "instructions": 1}')
+    next((org / "agents/ada/outbox").glob("*.json")).unlink()
+    resumes = lemming("check", "resumes")
+    assert (resumes.status, "agents/ada/resume.json:1" in resumes.err) == (3, True), resumes
+    assert lemming("check", "memories", "gates").status == 0
+    found, last = lemming("check", "written", "--json").objects
+    assert (found["check"], found["kind"]) == ("written", "missing")
+    assert last["written"] == {"errors": 1, "warnings": 0, "notes": 0}
+    assert lemming("check", "written", "resumes").status == 7
+    assert "disk" in lemming("check", "disk").out
+    wrong = lemming("check", "resume")
+    assert (wrong.status, 'did you mean "resumes"?' in wrong.err) == (2, True)
+
+
+def test_what_is_newest_is_looked_at_alone(org: Path, lemming: Lemming) -> None:
+    for _ in range(3):
+        run_once(org, clock=FrozenClock())
+    first, *_, last = sorted((org / "agents/ada/outbox").glob("*.json"))
+    assert lemming("verify", "--newest", "2").status == 0
+    first.unlink()
+    newest = lemming("verify", "--newest", "2", "--json").objects[-1]
+    assert (newest["ticks"], newest["turns"], newest["errors"], newest["root"]) == (2, 2, 0, None)
+    assert lemming("check", "--newest", "2").status == 0
+    last.unlink()
+    (org / f"agents/ada/outbox/{last.name.split('_')[0]}_0123456789ab.json").write_text("{}")
+    found = lemming("verify", "--newest", "2", "--json").objects[:-1]
+    assert {each["kind"] for each in found} == {"missing", "unaccounted"}
+    assert lemming("verify").status == 7

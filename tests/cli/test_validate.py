@@ -9,7 +9,7 @@ import pytest
 from terminal import Lemming
 
 from lemming.base import paths
-from lemming.facts.checks import share_of_each
+from lemming.facts.checklist.check import share_of_each
 from lemming.files import fs
 from lemming.messages import OutboxEntry, entry_id
 from lemming.testing import make_org, resume
@@ -246,7 +246,7 @@ def test_of_very_many_entries_the_newest_are_opened_and_all_when_asked(base: Pat
         entry = OutboxEntry(entry_id(tick, "ada", 0), tick, "ada", "message", {}, [], "2026-01-01T00:00:00Z")
         fs.publish(base, entry.file, b"{}" if tick == 0 else entry.content)
     ran = lemming("validate")
-    assert "not opened: 1 older entry (all but the newest 5000 of each outbox); --all does" in ran.err
+    assert "not opened: 1 older entry (all but the newest 3000 of each outbox); --all does" in ran.err
     every = lemming("validate", "--all", "--json")
     oldest = paths.entry_file("ada", 0, entry_id(0, "ada", 0))
     assert every.status == 3

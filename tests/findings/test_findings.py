@@ -89,7 +89,7 @@ def ping_pong(base: Path, *, notes: bool = False) -> Path:
 def test_two_who_do_nothing_but_answer_each_other_play_ping_pong(base: Path) -> None:
     (found,) = found_in(ping_pong(base), 6)
     assert (found.kind, found.agents) == ("ping_pong", ("ada", "bob"))
-    assert found.text.startswith("ada and bob have answered each other 11 times in a row")
+    assert found.message.startswith("ada and bob have answered each other 11 times in a row")
 
 
 def test_a_few_rounds_are_a_conversation(base: Path) -> None:
@@ -133,7 +133,7 @@ def test_turns_that_cost_credits_and_leave_nothing_are_spending_without_progress
     org_of(base, resume("ada"), script=[{"reply": NOTHING}], no_progress=4)
     (found,) = found_in(base, 5)
     assert (found.kind, found.since) == ("no_progress", 1)
-    assert "5 credits in 5 turns" in found.text
+    assert "5 credits in 5 turns" in found.message
 
 
 def test_a_turn_that_learns_something_is_progress(base: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_request_that_nobody_works_on_is_dropped(base: Path) -> None:
     (found,) = found_in(base, 3)
     assert (found.kind, found.agents, found.since) == ("dropped", ("ada", "human"), 1)
     assert asked in found.evidence[0]
-    assert '"how much?"' in found.text
+    assert '"how much?"' in found.message
 
 
 def test_a_request_is_not_dropped_before_its_time(base: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_request_that_waits_for_a_person_is_not_dropped(base: Path) -> None:
 def test_a_request_that_expired_without_an_answer_was_dropped(base: Path) -> None:
     ask(desk(base, reply=say("la la")), "ada", "quick!", deadline=1)
     (found,) = found_in(base, 3)
-    assert (found.kind, "expired" in found.text) == ("dropped", True)
+    assert (found.kind, "expired" in found.message) == ("dropped", True)
 
 
 def test_a_request_that_expired_with_a_default_was_not_dropped(base: Path) -> None:
@@ -243,7 +243,7 @@ def test_entries_that_were_removed_before_their_reader_saw_them_are_unread(base:
     org_of(base, resume("ada", permissions={}), reader, script=script)
     fs.publish(base, "config/org.json", pretty({"durability": "off", "retention_ticks": 1}))
     (found,) = found_in(base, 6)
-    assert (found.kind, found.agents, "removed" in found.text) == ("unread", ("bob",), True)
+    assert (found.kind, found.agents, "removed" in found.message) == ("unread", ("bob",), True)
     assert found.evidence[0].startswith("logs/ticks/")
 
 
@@ -321,7 +321,7 @@ def judged(base: Path, *, passes: bool, **verify: Any) -> Path:
 
 def test_what_left_though_the_judge_did_not_pass_it_is_not_verified(base: Path) -> None:
     (found,) = found_in(judged(base, passes=False), 1)
-    assert (found.kind, found.agents, "critic" in found.text) == ("unverified", ("ada",), True)
+    assert (found.kind, found.agents, "critic" in found.message) == ("unverified", ("ada",), True)
 
 
 def test_what_then_fail_kept_from_leaving_is_no_finding(base: Path) -> None:

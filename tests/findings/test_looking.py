@@ -217,7 +217,7 @@ def test_what_is_found_does_not_hang_on_the_files_of_entries(base: Path, change:
         else:
             file.write_text(file.read_text().replace("well", f"other {file.name}"))
     found = [it for it in findings_of(base) if it.kind == "repeats"]
-    assert [it.text for it in found] == ['ada wrote the same message, "All is well.", in 4 turns']
+    assert [it.message for it in found] == ['ada wrote the same message, "All is well.", in 4 turns']
 
 
 @pytest.mark.parametrize("change", ["", "tools"])

@@ -6,6 +6,7 @@ What a model reads may be instructions, and it must be taken to follow them: `do
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
@@ -33,13 +34,17 @@ def problems_of_strangers(base: OrgPath, config: Config, only: str | None = None
     """Yield a warning for each agent that somebody outside could have act, with the way words take to it."""
     org = Organisation.at(base)
     agents = {name: it for name, it in survey_agents(org).agents.items() if takes_turns(it, config)}
-    toolset = toolset_of(config.org, org)
+    toolset, outside = toolset_of(config.org, org), _tools_of_strangers(config)
+    brings = cache(lambda tool: is_among(tool, outside))  # the same few tools, for each agent
     tools = {
-        name: [tool for tool in toolset.of(name).values() if not tool.why_refused(agent, config.org)]
+        name: [
+            tool
+            for tool in toolset.of(name).values()
+            if (_acts(tool) or brings(tool.name)) and not tool.why_refused(agent, config.org)
+        ]
         for name, agent in agents.items()
     }
-    outside = _tools_of_strangers(config)
-    bring = {name: [tool for tool in tools[name] if is_among(tool.name, outside)] for name in agents}
+    bring = {name: [tool for tool in tools[name] if brings(tool.name)] for name in agents}
     ways = _ways_from_others(org, config, agents, bring)
     for name, agent in agents.items():
         if only in (None, name):
@@ -70,7 +75,15 @@ def _ways_from_others(
     org: Organisation, config: Config, agents: Mapping[str, Agent], bring: Tools
 ) -> dict[str, str]:
     """Return the agents whom words from outside reach through a channel or other agents, each with a way."""
-    ways = {name: way for name, agent in agents.items() if (way := _from_channel(org, config, agent))}
+    entries = {name: config.models.get(it.model.key) for name, it in survey_agents(org).agents.items()}
+    plugins = config.org.plugins
+    channels = [name for name, it in entries.items() if it and is_channel(it.provider, plugins)]
+    ways = {
+        name: f"{name} reads {channel}, a channel"
+        for name, agent in agents.items()
+        for channel in reversed(channels)
+        if agent.may_read(channel)
+    }
     hearing = [name for name in agents if name in ways or bring[name]]
     if not hearing:
         return {}
@@ -82,14 +95,6 @@ def _ways_from_others(
                 ways[name] = f"{_said(tells)}, and {ways.get(author) or _shown(author, bring[author])}"
                 hearing += [name] if name not in hearing else []
     return ways
-
-
-def _from_channel(org: Organisation, config: Config, agent: Agent) -> str:
-    for name, other in survey_agents(org).agents.items():
-        entry = config.models.get(other.model.key)
-        if entry and is_channel(entry.provider, config.org.plugins) and agent.may_read(name):
-            return f"{agent.name} reads {name}, a channel"
-    return ""
 
 
 def _shown(name: str, tools: list[Tool]) -> str:

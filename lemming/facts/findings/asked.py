@@ -70,11 +70,11 @@ def _dropped(look: Look, request: RequestView, share: Share) -> Finding:
     return Finding(
         kind="dropped",
         agents=(holder, request.asker),
-        text=f"{holder} has not worked on {quoted(request.text)}, which {request.asker} asked, for "
+        message=f"{holder} has not worked on {quoted(request.text)}, which {request.asker} asked, for "
         f"{age}{paused}",
         since=share.since,
         evidence=(request.entry.file, *(hop.entry.file for hop in share.hops)),
-        fix=f"`lemming requests {request.id}` shows where it stands; {_way_out(look, request, holder)}",
+        hint=f"`lemming requests {request.id}` shows where it stands; {_way_out(look, request, holder)}",
     )
 
 
@@ -88,11 +88,11 @@ def _expired(request: RequestView, holders: tuple[str, ...]) -> Finding:
     return Finding(
         kind="dropped",
         agents=(*holders, request.asker),
-        text=f"{quoted(request.text)}, which {request.asker} asked of {', '.join(request.targets)}, "
+        message=f"{quoted(request.text)}, which {request.asker} asked of {', '.join(request.targets)}, "
         f"expired in tick {request.end_tick} without an answer",
         since=request.tick,
         evidence=(request.entry.file,),
-        fix=f"`lemming requests {request.id}` shows who held it; give it a later deadline, or a default",
+        hint=f"`lemming requests {request.id}` shows who held it; give it a later deadline, or a default",
     )
 
 
@@ -113,11 +113,11 @@ def unread(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="unread",
             agents=(reader,),
-            text=f"{reader} has not been shown {_entries(len(entries))} addressed to it, the oldest of tick "
-            f"{entries[0].tick}, in {look.settings.unread} turns or more",
+            message=f"{reader} has not been shown {_entries(len(entries))} addressed to it, the oldest of "
+            f"tick {entries[0].tick}, in {look.settings.unread} turns or more",
             since=entries[0].tick,
             evidence=few(entry.file for entry in entries),
-            fix='raise "inbox_limit" or "inbox_chars" in config/org.json, or have it read fewer outboxes',
+            hint='raise "inbox_limit" or "inbox_chars" in config/org.json, or have it read fewer outboxes',
         )
 
 
@@ -136,11 +136,11 @@ def _removed(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="unread",
             agents=(reader,),
-            text=f"{_entries(counts[reader])} {'was' if counts[reader] == 1 else 'were'} removed before "
+            message=f"{_entries(counts[reader])} {'was' if counts[reader] == 1 else 'were'} removed before "
             f"{reader} was shown {'it' if counts[reader] == 1 else 'them'}",
             since=ticks[0],
             evidence=few(paths.journal_file(tick) for tick in ticks),
-            fix='raise "retention_ticks" in config/org.json, or let it take turns more often',
+            hint='raise "retention_ticks" in config/org.json, or let it take turns more often',
         )
 
 
@@ -174,10 +174,10 @@ def unverified(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="unverified",
             agents=(agent,),
-            text=f"what {agent} wrote left in {times(len(turns))} though {_judges(turns)} did not pass it",
+            message=f"what {agent} wrote left in {times(len(turns))} though {_judges(turns)} did not pass it",
             since=turns[0].tick,
             evidence=named(turns),
-            fix=f"`lemming tick {turns[-1].tick}` shows the reasons; "
+            hint=f"`lemming tick {turns[-1].tick}` shows the reasons; "
             '"then": "fail" in "verify" keeps it from leaving',
         )
     yield from _not_judged(look)
@@ -213,10 +213,10 @@ def _not_judged(look: Look) -> Iterator[Finding]:
                 yield Finding(
                     kind="unverified",
                     agents=(turn.agent, request.asker),
-                    text=f'{turn.agent} answered {quoted(request.text)}, which says "{asked[0]}", and nobody '
-                    "judged the answer",
+                    message=f'{turn.agent} answered {quoted(request.text)}, which says "{asked[0]}", and '
+                    "nobody judged the answer",
                     since=turn.tick,
                     evidence=(request.entry.file, answer.file, f"{turn.tick}/{turn.agent}"),
-                    fix=f'an entry alone has no judge: put "verify" beside {turn.agent} in the team of '
+                    hint=f'an entry alone has no judge: put "verify" beside {turn.agent} in the team of '
                     f"{request.asker}, or into {paths.resume_file(turn.agent)}",
                 )

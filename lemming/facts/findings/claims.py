@@ -50,10 +50,10 @@ def claims(look: Look) -> Iterator[Finding]:
                     yield Finding(
                         kind="claims",
                         agents=(agent,),
-                        text=f"{agent} says {quoted(text)}, but {what}",
+                        message=f"{agent} says {quoted(text)}, but {what}",
                         since=turn.tick,
                         evidence=(f"{turn.tick}/{agent}", *([place] if place else [])),
-                        fix=fix,
+                        hint=fix,
                     )
 
 

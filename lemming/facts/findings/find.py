@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at
-from lemming.facts.findings.rules import RULES
+from lemming.facts.findings.rules import RULES, FindingRule
 from lemming.journal.file import begun_journals, journal_bytes
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
@@ -29,12 +29,16 @@ def findings_of(
 
 def findings_in(look: Look) -> list[Finding]:
     """Return what is found in what was looked at."""
-    rules = [rule for rule in RULES if rule.kind not in look.settings.off]
-    return [found for rule in rules for found in sorted(rule.find(look), key=_order)]
+    return [found for rule in RULES for found in found_by(rule, look)]
+
+
+def found_by(rule: FindingRule, look: Look) -> list[Finding]:
+    """Return what one rule finds, the oldest first; nothing where the settings turn it off."""
+    return [] if rule.kind in look.settings.off else sorted(rule.find(look), key=_order)
 
 
 def _order(finding: Finding) -> tuple[int, Sequence[str], str]:
-    return finding.since, finding.agents, finding.text
+    return finding.since, finding.agents, finding.message
 
 
 def count_findings(base: OrgPath, config: Config) -> int | None:

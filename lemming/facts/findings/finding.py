@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from lemming.base.errors import Problem
 from lemming.base.kinds import FindingKind
 from lemming.timeline.record import TurnRecord
 
@@ -13,29 +14,28 @@ EVIDENCE_NAMED, TEXT_CHARS = 12, 80
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(Problem):
     """Something that an organisation does and that a person should look at.
 
     `since`: the first tick of it that was looked at. `evidence`: turns as TICK/AGENT, and files, in order of
-    time; where they are many, the first and the newest. `fix`: what may help.
+    time; where they are many, the first and the newest. `hint`: what may help.
     """
 
     kind: FindingKind
     agents: tuple[str, ...]
-    text: str
     since: int
     evidence: tuple[str, ...]
-    fix: str
+    severity: str = "warning"
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
         return {
             "kind": self.kind,
             "agents": list(self.agents),
-            "text": self.text,
+            "text": self.message,
             "since_tick": self.since,
             "evidence": list(self.evidence),
-            "fix": self.fix,
+            "fix": self.hint,
         }
 
 

@@ -27,10 +27,10 @@ def repeats(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="repeats",
             agents=(agent,),
-            text=f"{agent} {_words_for(deed, again[-1])} in {times(len(again))}",
+            message=f"{agent} {_words_for(deed, again[-1])} in {times(len(again))}",
             since=again[0].tick,
             evidence=named(again),
-            fix=f'have {agent} take turns only when something is new ("wake": "changed"), or say in its '
+            hint=f'have {agent} take turns only when something is new ("wake": "changed"), or say in its '
             "instructions what to do when nothing is",
         )
 
@@ -100,11 +100,11 @@ def ping_pong(look: Look) -> Iterator[Finding]:
             yield Finding(
                 kind="ping_pong",
                 agents=(one, another),
-                text=f"{one} and {another} have answered each other {times(len(turns), 'time')} in a row, "
+                message=f"{one} and {another} have answered each other {times(len(turns), 'time')} in a row, "
                 "and nothing else came of it",
                 since=turns[0].tick,
                 evidence=named(turns),
-                fix="say in their instructions who has the last word, and let them speak only when they are "
+                hint="say in their instructions who has the last word, and let them speak only when they are "
                 'asked: "wake": "addressed"',
             )
 
@@ -135,11 +135,11 @@ def works_on(look: Look) -> Iterator[Finding]:
             yield Finding(
                 kind="works_on",
                 agents=(agent,),
-                text=f"{agent} answered in tick {row.before.tick} and took {times(len(row.turns))} after "
+                message=f"{agent} answered in tick {row.before.tick} and took {times(len(row.turns))} after "
                 "that, which cost credits and left nothing",
                 since=row.turns[0].tick,
                 evidence=named([row.before, *row.turns]),
-                fix=f'have {agent} take turns only when it is asked: "wake": "addressed" in its schedule',
+                hint=f'have {agent} take turns only when it is asked: "wake": "addressed" in its schedule',
             )
 
 
@@ -156,11 +156,11 @@ def no_progress(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="no_progress",
             agents=(agent,),
-            text=f"{agent} spent {spent:g} credits in {times(len(row.turns))} in a row that left no "
+            message=f"{agent} spent {spent:g} credits in {times(len(row.turns))} in a row that left no "
             "entry, no file and no memory, and learned nothing new",
             since=row.turns[0].tick,
             evidence=named(row.turns),
-            fix=f"`lemming tick {newest}` shows the last of them; `lemming pause {agent}`, or "
+            hint=f"`lemming tick {newest}` shows the last of them; `lemming pause {agent}`, or "
             '"wake": "changed" in its schedule',
         )
 

@@ -11,7 +11,7 @@ from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look
 
 
-class Rule(NamedTuple):
+class FindingRule(NamedTuple):
     """A kind of finding: its name for people, what it means, what is no such thing, and what finds it."""
 
     kind: FindingKind
@@ -22,7 +22,7 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule(
+    FindingRule(
         "repeats",
         "repeats itself",
         "An agent writes the same text, or makes the same call and is given the same, again and again.",
@@ -30,21 +30,21 @@ RULES = (
         "requests; what comes round rarely",
         repeating.repeats,
     ),
-    Rule(
+    FindingRule(
         "ping_pong",
         "ping-pong",
         "Two agents are shown nothing but each other's entries and do nothing but answer them.",
         "exchanges that leave a file or a memory, call a tool, or hear of somebody else on the way",
         repeating.ping_pong,
     ),
-    Rule(
+    FindingRule(
         "works_on",
         "works on after the end",
         "An agent has answered, is shown nothing new, and takes turns that cost credits and leave nothing.",
         "turns that leave something, or that follow from something new",
         repeating.works_on,
     ),
-    Rule(
+    FindingRule(
         "dropped",
         "dropped request",
         "Nobody works on a request, though its holder may read it; or it expired without an answer.",
@@ -52,21 +52,21 @@ RULES = (
         "let the asker know of something",
         asked.dropped,
     ),
-    Rule(
+    FindingRule(
         "unread",
         "unread",
         "An agent is not shown what is addressed to it, turn after turn; or it was removed before.",
         "requests, which have turns of their own; readers that take no turns",
         asked.unread,
     ),
-    Rule(
+    FindingRule(
         "claims",
         "says, but does not do",
         "A text says that a file was written, or a tool called, and no turn of the agent up to then did.",
         "what others did, what is still to be done, files that are there",
         claims.claims,
     ),
-    Rule(
+    FindingRule(
         "unverified",
         "not verified",
         "What an agent wrote left though its judge did not pass it, or a request that says `expect` or "
@@ -74,7 +74,7 @@ RULES = (
         "what did not leave",
         asked.unverified,
     ),
-    Rule(
+    FindingRule(
         "no_progress",
         "spends without progress",
         "Turns in a row cost credits and leave no entry, file or memory, and no call gives anything new.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +11,7 @@ from lemming.base.clock import timestamp
 from lemming.base.errors import LemmingError
 from lemming.capabilities.requests.waiting import waiting
 from lemming.facts.accounts import accounts, total_of
-from lemming.facts.health import Trouble
+from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import whereabouts_of
 from lemming.facts.views.under_way import doing_in
 from lemming.org.config import Config
@@ -42,9 +41,9 @@ def standing(org: OrgPath) -> Json:
 
 def broken(org: OrgPath, error: LemmingError) -> Json:
     """Return the head of an organisation of which there is nothing to say but what is wrong with it."""
-    trouble = Trouble(error.where or "organisation", error.message, error.hint)
+    trouble = Trouble(error.message, hint=error.hint, about=error.where or "organisation")
     plain = {"org": str(org), "tick": None, "next_at": None, "engine": None, "spent": None}
-    return {**plain, "state": "broken", "why": str(error), "troubles": [asdict(trouble)]}
+    return {**plain, "state": "broken", "why": str(error), "troubles": [trouble.as_json()]}
 
 
 def _standing(org: OrgPath) -> Json:
@@ -63,7 +62,7 @@ def _standing(org: OrgPath) -> Json:
         "next_at": _next_at(org, tick, config, coming) if engine and not is_begun and coming else None,
         "agents": len(survey.agents) + len(survey.broken),
         "spent": _spent(org, survey, config),
-        "troubles": [asdict(trouble) for trouble in troubles],
+        "troubles": [trouble.as_json() for trouble in troubles],
     }
 
 

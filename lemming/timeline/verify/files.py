@@ -7,10 +7,13 @@ has been changed and an error when it can no longer be read; a change of an entr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from lemming.agents import agent_folders
 from lemming.base import paths
 from lemming.base.errors import CorruptState, DiskError
 from lemming.base.jsontext import JsonProblem, parse
@@ -25,21 +28,24 @@ from lemming.messages import names_in
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import may_be_removed
 from lemming.tick.counter import load_tick
-from lemming.timeline.verify.root import file_digest, file_digests, root_of
-from lemming.timeline.verify.told import Mismatch, Told, Written, read_told
+from lemming.timeline.verify.root import Steps, file_digest, file_digests, root_of
+from lemming.timeline.verify.told import Mismatch, Told, Written, mismatch, read_told
 
 LARGEST_READ_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked and found. `findings` are sorted: the first one names the first tick and file."""
+    """What was checked and found. `findings` are sorted: the first one names the first tick and file.
+
+    `root` is None where not every file was read.
+    """
 
     findings: tuple[Mismatch, ...]
     ticks: int
     turns: int
     files: int
-    root: str
+    root: str | None
     skimmed: int = 0
     """Of so many journals, the oldest, only the checksums and the lines that name files were checked."""
 
@@ -49,40 +55,62 @@ class Verification:
         return [finding for finding in self.findings if finding.is_error]
 
 
-def verify(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None = None) -> Verification:
-    """Check the files that turns of these ticks (default: all) wrote, their journals, and the ledgers.
+class Records:
+    """What the journals tell, and what the files are, each read once; and what is wrong with either.
 
-    With `newest`, only so many journals are taken apart; of those before, the checksums and what names files
-    are checked. Nothing is written and nothing is locked. Raises `DiskError` when a file cannot be read.
+    `newest`: so many journals are taken apart; of those before, the checksums and what names files are
+    checked. `only`: no more than so many are looked at, the newest, and the files that their turns wrote.
+    Nothing is written and nothing is locked. Raises `DiskError` when a file cannot be read.
     """
-    told = read_told(base, newest=newest)
-    digests = file_digests(base)
-    findings = [
-        *told.findings,
-        *_file_findings(base, told, digests),
-        *_outbox_findings(told, digests),
-        *ledger_findings(base, told),
-        *_clock_findings(base, told),
-    ]
-    chosen = set(told.ticks if ticks is None else ticks)
-    kept = [f for f in findings if ticks is None or f.tick in chosen]
-    kept.sort(key=lambda finding: (finding.tick, finding.file))
-    files = sum(written.tick in chosen for written in told.files.values())
-    turns = sum(tick in chosen for turns in told.turns.values() for tick in turns)
-    return Verification(tuple(kept), len(chosen), turns, files, root_of(digests), told.skimmed)
+
+    def __init__(
+        self, base: OrgPath, newest: int | None, only: int | None = None, steps: Steps = lambda *_: None
+    ) -> None:
+        self.base, self.only, self._newest, self._steps = base, only, newest, steps
+
+    @cached_property
+    def told(self) -> Told:
+        """What the journals tell."""
+        return read_told(self.base, newest=self._newest, only=self.only, steps=self._steps)
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each file that counts; of `only` a few journals none, they are read as needed."""
+        return file_digests(self.base, self._steps) if self.only is None else {}
+
+    @cached_property
+    def root(self) -> str | None:
+        """The state root; None where not every file is read."""
+        return root_of(self.digests) if self.only is None else None
+
+    def verification(self, findings: Iterable[Mismatch], ticks: list[int] | None = None) -> Verification:
+        """Return what was checked, and these findings, those that are about these ticks (default: all)."""
+        told, chosen = self.told, set(self.told.ticks if ticks is None else ticks)
+        kept = [it for it in findings if ticks is None or it.tick in chosen]
+        kept.sort(key=lambda finding: (finding.tick, finding.file))
+        files = sum(written.tick in chosen for written in told.files.values())
+        turns = sum(tick in chosen for turns in told.turns.values() for tick in turns)
+        return Verification(tuple(kept), len(chosen), turns, files, self.root, told.skimmed)
+
+
+def verify(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None = None) -> Verification:
+    """Check the files that turns of these ticks (default: all) wrote, their journals, and the ledgers."""
+    records = Records(base, newest)
+    return records.verification((it for find in PARTS.values() for it in find(records)), ticks)
 
 
 # --- files -------------------------------------------------------------------------------------
 
 
-def _file_findings(base: OrgPath, told: Told, digests: dict[str, str]) -> Iterator[Mismatch]:
+def _file_findings(records: Records) -> Iterator[Mismatch]:
+    base, told, digests = records.base, records.told, records.digests
     for file, written in told.files.items():
         if told.may_be_under_way(file):
             continue
         try:
             digest = digests.get(file) or file_digest(base, file)
         except DiskError as error:
-            yield Mismatch(written.tick, file, "damage", error.message)
+            yield mismatch(written.tick, file, "damage", error.message)
             continue
         if digest is None and may_be_removed(file):
             continue
@@ -100,7 +128,7 @@ def _missing(base: OrgPath, told: Told, file: str, written: Written) -> Mismatch
         message += f"; retention may have removed it in tick {later}, whose journal cannot be read"
     elif is_error:
         message += " and retention has not removed it"
-    return Mismatch(written.tick, file, "missing", message, is_error=is_error and later is None)
+    return mismatch(written.tick, file, "missing", message, is_error=is_error and later is None)
 
 
 def _changed(base: OrgPath, told: Told, file: str, written: Written) -> Mismatch:
@@ -108,16 +136,16 @@ def _changed(base: OrgPath, told: Told, file: str, written: Written) -> Mismatch
     raw = fs.read_bytes(base / file, LARGEST_READ_BYTES)
     since = f"since {written.agent} wrote it in tick {written.tick}"
     if why := _damage(raw, file, _recorded_text(base, file, written)):
-        return Mismatch(written.tick, file, "damage", f"is damaged {since}: {why}")
+        return mismatch(written.tick, file, "damage", f"is damaged {since}: {why}")
     if _is_entry(file):
-        return Mismatch(written.tick, file, "edited", f"has been changed {since}; an entry never changes")
+        return mismatch(written.tick, file, "edited", f"has been changed {since}; an entry never changes")
     if file.startswith(f"{paths.TRUST}/"):
-        return Mismatch(
+        return mismatch(
             written.tick, file, "edited", f"has been changed {since}; what is trusted is vouched for"
         )
     later = next((tick for tick in told.damaged if tick > written.tick), None)
     unless = f" (or by tick {later}, whose journal is damaged)" if later is not None else ""
-    return Mismatch(
+    return mismatch(
         written.tick,
         file,
         "edited",
@@ -181,10 +209,13 @@ def _is_memory(file: str) -> bool:
 # --- outboxes ----------------------------------------------------------------------------------
 
 
-def _outbox_findings(told: Told, digests: dict[str, str]) -> Iterator[Mismatch]:
+def _outbox_findings(records: Records) -> Iterator[Mismatch]:
     """Yield the entries that claim to be a turn's and that no turn wrote."""
+    told, files = records.told, {*records.digests}
+    if records.only is not None:
+        files.update(_entries_since(records.base, told.ticks[:1]))
     unwritten: dict[str, list[str]] = {}
-    for file in filter(_is_entry, digests.keys() - told.files.keys()):
+    for file in filter(_is_entry, files - told.files.keys()):
         unwritten.setdefault(file.split("/")[1], []).append(file.split("/")[3])
     for author, names in unwritten.items():
         if not paths.AGENT_NAME.match(author) or author in told.people:
@@ -198,35 +229,45 @@ def _outbox_findings(told: Told, digests: dict[str, str]) -> Iterator[Mismatch]:
                 message = f"has the id of an entry of tick {name.tick}, but no turn wrote it"
             else:
                 message = "was put there by hand, or by a turn whose journal is not here"
-                yield Mismatch(name.tick, name.file, "unaccounted", message, is_error=False)
+                yield mismatch(name.tick, name.file, "unaccounted", message, is_error=False)
                 continue
-            yield Mismatch(name.tick, name.file, "unaccounted", message)
+            yield mismatch(name.tick, name.file, "unaccounted", message)
+
+
+def _entries_since(base: OrgPath, first: list[int]) -> Iterator[str]:
+    """Yield the files in outboxes whose names are those of a tick or later ones; none without a tick."""
+    for author in agent_folders(base) if first else ():
+        with contextlib.suppress(OSError):  # no folder
+            folder, oldest = f"agents/{author}/outbox", f"{first[0]:08}"
+            yield from (f"{folder}/{file}" for file in fs.list_names(f"{base}/{folder}") if file >= oldest)
 
 
 # --- the tick counter --------------------------------------------------------------------------
 
 
-def _clock_findings(base: OrgPath, told: Told) -> Iterator[Mismatch]:
+def _clock_findings(records: Records) -> Iterator[Mismatch]:
+    told = records.told
     if not told.ticks:
         return
     last = told.ticks[-1]
     try:
-        tick = load_tick(base)
+        tick = load_tick(records.base)
     except CorruptState as error:
-        yield Mismatch(last, paths.TICK_FILE, "damage", f"{error.message}; {error.hint}")
+        yield mismatch(last, paths.TICK_FILE, "damage", f"{error.message}; {error.hint}")
         return
     earliest = last if told.last_may_be_open else last + 1
     if last not in told.damaged and tick < earliest:  # later is right: quiet ticks have no journal
         message = f"says {tick}, but the last journal is of tick {last}"
-        yield Mismatch(last, paths.TICK_FILE, "edited", message)
+        yield mismatch(last, paths.TICK_FILE, "edited", message)
 
 
 # --- ledgers -------------------------------------------------------------------------------------
 # Every line that is still kept, and the lines that should be.
 
 
-def ledger_findings(base: OrgPath, told: Told) -> Iterator[Mismatch]:
+def _ledger_findings(records: Records) -> Iterator[Mismatch]:
     """Yield what is wrong with the ledgers of all agents whose turns the journals tell."""
+    base, told = records.base, records.told
     # An agent whose folder is gone may have a new name, and its old ledger.
     renamed = [
         turns for agent, turns in told.turns.items() if not (base / paths.agent_folder(agent)).is_dir()
@@ -248,13 +289,13 @@ def _findings_of(
         raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
     except FileNotFoundError:
         is_error = (base / paths.agent_folder(agent)).is_dir()
-        yield Mismatch(last, file, "missing", f"is gone; {agent} has had turns", is_error=is_error)
+        yield mismatch(last, file, "missing", f"is gone; {agent} has had turns", is_error=is_error)
         return
     except OSError as error:
-        yield Mismatch(last, file, "damage", why_unreadable(error))
+        yield mismatch(last, file, "damage", why_unreadable(error))
         return
     if len(raw) > FILE_LIMIT_BYTES:
-        yield Mismatch(last, file, "damage", f"is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger")
+        yield mismatch(last, file, "damage", f"is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger")
         return
     *whole, rest = raw.split(b"\n")
     lines: dict[int, dict[str, Any]] = {}
@@ -264,12 +305,12 @@ def _findings_of(
             lines[plain["tick"]] = plain
         except (JsonProblem, KeyError, TypeError) as error:
             before = max(lines, default=min(turns))
-            yield Mismatch(
+            yield mismatch(
                 before, file, "damage", f"line {number}, after tick {before}, is not a turn: {error}"
             )
     yield from _compare(file, lines, turns, told, renamed)
     if rest and last in lines:
-        yield Mismatch(last, file, "damage", f"{len(rest)} bytes at its end are no whole line")
+        yield mismatch(last, file, "damage", f"{len(rest)} bytes at its end are no whole line")
 
 
 def _compare(
@@ -286,22 +327,33 @@ def _compare(
             continue
         line = lines.get(tick)
         if line is None:
-            yield Mismatch(tick, file, "missing", f"has no line for tick {tick}, in which there was a turn")
+            yield mismatch(tick, file, "missing", f"has no line for tick {tick}, in which there was a turn")
             continue
         if not _says(line, expected):
             key = next(key for key, value in expected.items() if line.get(key) != value)
             message = f"says {key} {line.get(key)!r} after tick {tick}; the journals say {expected[key]!r}"
-            yield Mismatch(tick, file, "edited", message)
+            yield mismatch(tick, file, "edited", message)
     for tick in lines.keys() - turns.keys():
         if (
             tick in told.ticks
             and tick not in told.damaged
             and not any(_says(lines[tick], former[tick]) for former in renamed if tick in former)
         ):
-            yield Mismatch(
+            yield mismatch(
                 tick, file, "unaccounted", f"has a line for tick {tick}, in which there was no turn"
             )
 
 
 def _says(line: dict[str, Any], expected: dict[str, Any]) -> bool:
     return all(line.get(key) == value for key, value in expected.items())
+
+
+PARTS: dict[str, Callable[[Records], Iterable[Mismatch]]] = {
+    "journals": lambda records: records.told.findings,
+    "written": _file_findings,
+    "outboxes": _outbox_findings,
+    "ledgers": _ledger_findings,
+    "clock": _clock_findings,
+}
+"""What is asked of journals and files: whether journals are whole, whether each file is what its last turn
+wrote, which entries no turn wrote, and whether ledgers and the tick counter say what the journals do."""

@@ -17,7 +17,7 @@ organisation's folder (with `trust` before `tick.json`, where there is such a fo
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 from lemming.base import paths
@@ -27,6 +27,8 @@ from lemming.files.documents import why_unreadable
 from lemming.files.temporary import is_temporary
 from lemming.org.organisation import OrgPath
 
+Steps = Callable[[str, int, int], None]
+"""Is told what is under way, how much of it is done, and out of how much."""
 FOLDERS = ("agents", "config", "shared", paths.TRUST)
 LEFT_OUT = "logs"
 LARGEST_BYTES = 1 << 30  # what is larger takes too long, and no turn writes it
@@ -46,10 +48,18 @@ def root_of(digests: dict[str, str]) -> str:
     return sha256(b"".join(b"%b  %b\n" % (digest, path) for path, digest in lines)).hexdigest()
 
 
-def file_digests(base: OrgPath) -> dict[str, str]:
-    """Return the SHA-256 of every file that counts, by path. Raises `DiskError` for an unreadable one."""
-    digests = {path: _digest_below(base, path) for path in _regular_files(base)}
-    return {path: digest for path, digest in digests.items() if digest}
+def file_digests(base: OrgPath, steps: Steps = lambda *_: None) -> dict[str, str]:
+    """Return the SHA-256 of every file that counts, by path. Raises `DiskError` for an unreadable one.
+
+    `steps` is told how far it has come.
+    """
+    digests, files = dict[str, str](), [*_regular_files(base)]
+    for number, path in enumerate(files):
+        if not number % 100:
+            steps("files", number, len(files))
+        if digest := _digest_below(base, path):
+            digests[path] = digest
+    return digests
 
 
 def files_that_count(base: OrgPath) -> list[str]:

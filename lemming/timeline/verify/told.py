@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming.base import paths
-from lemming.base.errors import CorruptState
+from lemming.base.errors import CorruptState, Problem
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.files.fields import Json
-from lemming.journal.file import journal_ticks, raw_journal, reading_of
+from lemming.journal.file import journal_ticks, newest_journals, raw_journal, reading_of
 from lemming.journal.lines import holds_together
 from lemming.journal.records import (
     EntriesExpired,
@@ -26,12 +26,13 @@ from lemming.journal.sequence import NoRecord, record_of
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import LAST_TICK, newest_in_ledgers
 from lemming.timeline.record import RecordedTick, recorded_in
+from lemming.timeline.verify.root import Steps
 
 Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
 
 
-@dataclass(frozen=True)
-class Mismatch:
+@dataclass(frozen=True, kw_only=True)
+class Mismatch(Problem):
     """Something that is not as the journals tell. `tick` is the one whose work it concerns.
 
     damage: it cannot be read. missing: it was written and is gone. unaccounted: nobody wrote it. edited: it
@@ -39,14 +40,22 @@ class Mismatch:
     """
 
     tick: int
-    file: str
     kind: Kind
-    message: str
-    is_error: bool = True
+    code: str = CorruptState.code
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is more than a note."""
+        return self.severity == "error"
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
-        return dict(vars(self))
+        return {key: getattr(self, key) for key in ("tick", "file", "kind", "message", "is_error")}
+
+
+def mismatch(tick: int, file: str, kind: Kind, message: str, *, is_error: bool = True) -> Mismatch:
+    """Return what is not as the journals tell."""
+    return Mismatch(message, file, severity="error" if is_error else "note", tick=tick, kind=kind)
 
 
 @dataclass(frozen=True)
@@ -86,16 +95,19 @@ class Told:
         return bool(self.under_way) and (parts[0] != "agents" or parts[1] in self.under_way)
 
 
-def read_told(base: OrgPath, *, newest: int | None = None) -> Told:
+def read_told(
+    base: OrgPath, *, newest: int | None = None, only: int | None = None, steps: Steps = lambda *_: None
+) -> Told:
     """Return what the journals tell. One that cannot be read is a finding, and is passed over.
 
-    With `newest`, so many journals are taken apart; of those before, only the lines that name files.
-    Raises `CorruptState` when the journals cannot even be listed.
+    With `newest`, so many journals are taken apart; of those before, only the lines that name files. With
+    `only`, no more than so many are read at all. Raises `CorruptState` when they cannot even be listed.
     """
-    told = Told(journal_ticks(base))
+    told = Told(journal_ticks(base) if only is None else newest_journals(base, only))
     told.skimmed = 0 if newest is None else max(0, len(told.ticks) - newest)
     apart_from = told.ticks[told.skimmed] if told.skimmed < len(told.ticks) else LAST_TICK
-    for before, tick in zip([None, *told.ticks], told.ticks, strict=False):
+    for number, (before, tick) in enumerate(zip([None, *told.ticks], told.ticks, strict=False)):
+        steps("journals", number, len(told.ticks))
         try:
             recorded = skimmed(tick, raw_journal(base, tick)) if tick < apart_from else None
             if recorded is None:
@@ -107,7 +119,7 @@ def read_told(base: OrgPath, *, newest: int | None = None) -> Told:
         except CorruptState as error:
             told.damaged.append(tick)
             told.findings.append(
-                Mismatch(
+                mismatch(
                     tick, error.where or paths.journal_file(tick), "damage", f"{error.message}; {error.hint}"
                 )
             )
@@ -123,7 +135,7 @@ def _note_gone(told: Told, recorded: RecordedTick, before: int | None) -> None:
     if before is not None and named is not None and named > before:
         told.gone.append(named)
         message = f"is gone: tick {recorded.tick} names it as the one before"
-        told.findings.append(Mismatch(named, paths.journal_file(named), "missing", message))
+        told.findings.append(mismatch(named, paths.journal_file(named), "missing", message))
 
 
 def _note_gone_at_the_end(base: OrgPath, told: Told) -> None:
@@ -132,19 +144,19 @@ def _note_gone_at_the_end(base: OrgPath, told: Told) -> None:
     if told.ticks and newest > told.ticks[-1]:
         told.gone.append(newest)
         message = f"is gone: a turn of tick {newest} is in a ledger"
-        told.findings.append(Mismatch(newest, paths.journal_file(newest), "missing", message))
+        told.findings.append(mismatch(newest, paths.journal_file(newest), "missing", message))
 
 
 def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Mismatch]:
     tick, file = recorded.tick, paths.journal_file(recorded.tick)
     torn = f"; {surplus} bytes at its end are no whole record" if surplus else ""
     if recorded.end and surplus:
-        yield Mismatch(tick, file, "damage", f"{surplus} bytes follow the end of the tick")
+        yield mismatch(tick, file, "damage", f"{surplus} bytes follow the end of the tick")
     elif not recorded.end and not is_last:
-        yield Mismatch(tick, file, "damage", f"the tick has no end, though later ticks were run{torn}")
+        yield mismatch(tick, file, "damage", f"the tick has no end, though later ticks were run{torn}")
     elif not recorded.end:
         message = f"the tick has not ended{torn}; the next run continues it"
-        yield Mismatch(tick, file, "interrupted", message, is_error=False)
+        yield mismatch(tick, file, "interrupted", message, is_error=False)
 
 
 def _take_note(told: Told, recorded: RecordedTick) -> None:
