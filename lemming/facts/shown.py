@@ -37,7 +37,7 @@ Text = str | None
 Number = float | None
 _TOKENS: Any = {"input_tokens": int, "output_tokens": int}
 _SPENT: Any = {"calls": int, "credits": float, "cost_usd": Number, **_TOKENS}
-_COST: Any = {"turns": int, "unpriced_calls": int, **_SPENT}
+_COST: Any = {"turns": int, "unpriced_calls": int, "cached_tokens": int, **_SPENT}
 _PLANNED: Any = {"not_due": Names, "skipped": dict[str, str], "broken": dict[str, str]}
 _TOTALS = _form(done=int, waiting=int, skipped=int, failed=int, entries=int, **_SPENT)
 _LINE = _form(
@@ -81,7 +81,7 @@ SHOWN: Mapping[str, Any] = {
     "cost": _form(**_GROUPS, tick=NotRequired[int | None], **_COST),
     "cost_total": _form(
         by=str, before=_form(**_COST), before_tick=int | None, judged_credits=NotRequired[float],
-        lost=_perhaps(_form(calls=int, credits=float, cost_usd=Number)), removed=_form(**_COST),
+        lost=_perhaps(_form(calls=int, credits=float, cost_usd=Number, tokens=int)), removed=_form(**_COST),
         under_way=_form(**_COST), damaged=list[int], **_COST,
     ),
     "plan": _form(
