@@ -10,7 +10,7 @@ import typer
 
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org
-from lemming.commands.screen import one_line, painted, show, show_json, tell, width_of
+from lemming.commands.screen import one_line, painted, show, show_json, tell, told_as_it_goes, width_of
 from lemming.facts.views.why import facts_of
 from lemming.timeline.why.explain import explain, keep_only, sources
 from lemming.timeline.why.things import Thing
@@ -51,13 +51,14 @@ def why(
       lemming why agents/editor/workspace/notes.txt --json | jq .target.turn.saw
     """
     base = find_org(ctx)
-    writings = Writings(base)
-    found = explain(writings, target, depth=depth)
+    with told_as_it_goes("looking through") as progress:
+        writings = Writings(base, progress)
+        found = explain(writings, target, depth=depth)
+        way = way_of(writings, found.path)
     if grep and not keep_only(found, grep):
         tell(
             f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow"
         )
-    way = way_of(writings, found.path)
     if as_json:
         show_json("why", facts_of(writings, found, way))
         return

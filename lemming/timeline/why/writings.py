@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import islice
@@ -60,9 +60,9 @@ class _Tick:
 class Writings:
     """What the turns of an organisation wrote. `damaged`: ticks whose journals cannot be read."""
 
-    def __init__(self, base: OrgPath) -> None:
+    def __init__(self, base: OrgPath, progress: Callable[[str], object] = str) -> None:
         self.base = base
-        self._search = Search(base)
+        self._search = Search(base, progress)
         self.damaged = self._search.damaged
         self._ticks, self._prompts = journal_ticks(base), prompts_in(base)
         self._index: dict[int, _Tick] = {}
@@ -292,8 +292,8 @@ class Traces(NamedTuple):
 class Search:
     """Looks through journals, each once. `damaged`: the ticks of those that were met and are not whole."""
 
-    def __init__(self, base: OrgPath) -> None:
-        self._base = base
+    def __init__(self, base: OrgPath, progress: Callable[[str], object]) -> None:
+        self._base, self._progress = base, progress
         self._traces: dict[int, Traces] = {}
         self.damaged: set[int] = set()
 
@@ -314,6 +314,7 @@ class Search:
         return self._traces[tick]
 
     def _raw(self, tick: int) -> bytes:
+        self._progress(f"the journal of tick {tick}")
         try:
             return raw_journal(self._base, tick)
         except CorruptState:
