@@ -16,7 +16,7 @@ from lemming.facts.next_turn import NextTurn, next_turn
 from lemming.facts.preview import Preview, preview_tick
 from lemming.facts.views.failures import MOST_TICKS, failures_in_a_row
 from lemming.facts.views.feed import feed
-from lemming.facts.views.sentences import said_of_payload, text_said
+from lemming.facts.views.sentences import message_of
 from lemming.facts.views.under_way import DoingNow, doing_in
 from lemming.journal.begun import Asked
 from lemming.journal.ledger import AgentState, read_state
@@ -213,7 +213,10 @@ class _Look:
             entry = index.read(newest[0]) if newest else None
         except (LemmingError, OSError):
             return None
-        return _in_short(entry) if isinstance(entry, OutboxEntry) else None
+        if not isinstance(entry, OutboxEntry):
+            return None
+        message = message_of(entry, WORDS_CHARS)
+        return {**message, "text": message["text"] or message["says"][:WORDS_CHARS]}
 
 
 def _working(doing: DoingNow) -> Json:
@@ -254,16 +257,3 @@ def _next(state: str, coming: NextTurn, tick: int) -> str:
     if coming.tick is not None:
         return "next tick" if coming.tick <= tick else f"tick {coming.tick}"
     return coming.words
-
-
-def _in_short(entry: OutboxEntry) -> Json:
-    said = text_said(entry.payload) or said_of_payload(entry.payload)
-    return {
-        "text": said[:WORDS_CHARS],
-        "is_cut": len(said) > WORDS_CHARS,
-        "kind": entry.kind,
-        "tick": entry.tick,
-        "id": entry.id,
-        "file": entry.file,
-        "at": entry.created_at,
-    }

@@ -10,12 +10,12 @@ from lemming.base import paths
 from lemming.base.errors import CorruptState, UsageError
 from lemming.capabilities.requests.now import RequestsNow
 from lemming.capabilities.requests.view import RequestView
+from lemming.facts.views.feed import trust_of_entries
 from lemming.facts.views.sentences import said_of_payload, short, text_said
 from lemming.mail.index import EntryIndex
 from lemming.messages import EntryName, OutboxEntry, text_of_payload
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation
-from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_channels, is_for_people
 from lemming.timeline.record import TurnRecord, read_tick
 from lemming.timeline.why.sight import sight_of
@@ -107,11 +107,7 @@ class _Look:
         self._config: Config = config
         agents = survey_agents(org).agents
         self._agents = agents
-        self._authors = None
-        if "trust" in config.org.further:
-            from lemming.capabilities.trust.authors import Authors  # only where it is tracked
-
-            self._authors = Authors(org, config, agents, load_tick(org))
+        self._trust_of = trust_of_entries(org, config, agents)
 
     def askers(self, request: RequestView, served: str) -> list[Json]:
         """Return who asked first for what the turn was about, and who asked its agent for it."""
@@ -140,7 +136,7 @@ class _Look:
             "author": entry.agent,
             "says": says,
             "speaks": self._speaker(entry.agent),
-            "trust": self._authors.of_entry(entry) if self._authors else "",
+            "trust": self._trust_of(entry),
             "text": short(said or text_of_payload(entry.payload), CHARS),
             "file": entry.file,
             "identity": entry.identity,

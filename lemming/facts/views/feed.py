@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from lemming.agents import agent_folders, survey_agents
+from lemming.agents import Agent, agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.errors import UsageError
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import Requests, RequestView
-from lemming.facts.views.sentences import said_of_payload, text_said
+from lemming.facts.views.sentences import message_of
 from lemming.mail.index import EntryIndex
 from lemming.messages import EntryName, OutboxEntry, names_of
-from lemming.org.config import load_config
+from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import people_in
 
 Json = dict[str, Any]
+Agents = Mapping[str, Agent]
 Found = tuple[EntryName, OutboxEntry | None]
 MOST_ENTRIES, MOST_LOOKED_AT = 200, 3000
 TEXT_CHARS = 20_000
@@ -75,11 +76,7 @@ class _Look:
         self._survey, self._config = survey_agents(org), load_config(org)
         self._requests = requests_now(org).requests if with_requests else Requests({}, 0)
         self.people = sorted(people_in(self._survey, self._config))
-        self._authors = None
-        if "trust" in self._config.org.further:
-            from lemming.capabilities.trust.authors import Authors  # only where it is tracked
-
-            self._authors = Authors(org, self._config, self._survey.agents, load_tick(org))
+        self._trust_of = trust_of_entries(org, self._config, self._survey.agents)
         self.last, self.is_last = "", True
 
     def names(self, agent: str, before: str) -> list[EntryName]:
@@ -141,27 +138,16 @@ class _Look:
 
     def shown(self, entry: OutboxEntry) -> Json:
         """Return an entry as the feed has it."""
-        payload = {key: it for key, it in entry.payload.items() if key != "text"}
-        text = entry.payload.get("text")
-        said = text_said(entry.payload)
-        if not isinstance(text, str) and text is not None:
-            payload["text"] = text
+        text, payload = entry.payload.get("text"), entry.payload
+        if text is None or isinstance(text, str):
+            payload = {key: it for key, it in payload.items() if key != "text"}
         request = self._request_of(entry)
         return {
-            "identity": entry.identity,
-            "id": entry.id,
-            "agent": entry.agent,
-            "tick": entry.tick,
-            "kind": entry.kind,
+            **message_of(entry, TEXT_CHARS),
             "to": sorted(entry.targets),
-            "text": said[:TEXT_CHARS],
-            "says": said_of_payload(payload),
-            "chars": len(said),
             "payload": payload,
             "tags": entry.tags,
-            "at": entry.created_at,
-            "file": entry.file,
-            "trust": self._authors.of_entry(entry) if self._authors else "",
+            "trust": self._trust_of(entry),
             "request": self._request(request, entry) if request else None,
         }
 
@@ -177,6 +163,15 @@ class _Look:
             "holders": list(request.holders),
             "answers": len(request.answers),
         }
+
+
+def trust_of_entries(org: Organisation, config: Config, agents: Agents) -> Callable[[OutboxEntry], str]:
+    """Return what says how far an entry is trusted; nothing where that is not tracked."""
+    if "trust" not in config.org.further:
+        return lambda _: ""
+    from lemming.capabilities.trust.authors import Authors  # only where it is tracked
+
+    return Authors(org, config, agents, load_tick(org)).of_entry
 
 
 def _mark(before: str) -> EntryName:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.base.jsontext import to_line
+from lemming.messages import OutboxEntry
 from lemming.plugins.capabilities import made_by
 
 Json = dict[str, Any]
@@ -88,6 +89,23 @@ def said_of_payload(payload: Mapping[str, Any]) -> str:
         return "took the request back"
     fields = {key: it for key, it in payload.items() if key not in ADDRESSING}
     return "; ".join(f"{key}: {short(value)}" for key, value in fields.items())
+
+
+def message_of(entry: OutboxEntry, chars: int) -> Json:
+    """Return an entry as every screen has it, its text cut; `says` is what it says beside that."""
+    text = text_said(entry.payload)
+    return {
+        "identity": entry.identity,
+        "id": entry.id,
+        "agent": entry.agent,
+        "tick": entry.tick,
+        "kind": entry.kind,
+        "text": text[:chars],
+        "says": said_of_payload(entry.payload),
+        "chars": len(text),
+        "at": entry.created_at,
+        "file": entry.file,
+    }
 
 
 ADDRESSING = frozenset({"text", "target", "reply_to", "conversation", "parent", "schema", "call", "join"})
