@@ -281,7 +281,7 @@ def _tell_next(base: OrgPath, agent: Agent) -> None:
         return
     if why := why_no_tools(agent, load_config(base)):
         tell(f"warning: {why}; {WITH_TOOLS}", style="yellow")
-    first = next_turn(agent, load_config(base), load_tick(base))
+    first = next_turn(base, agent, load_config(base), load_tick(base))
     when = f"in {first.words}" if first.tick is not None else first.words
     tell(f"{name} fires first {when}; `lemming prompt {name}` shows its prompt")
     for remark in waits_for_its_name(known.agents, load_config(base), [name]):

@@ -73,7 +73,7 @@ def _about(preview: Preview, inputs: TurnInputs) -> str:
     parts.append(f"about {-(-size // 4)} tokens")
     if name in preview.plan.not_due:
         agent, config = preview.survey.agents[name], preview.snapshot.config
-        coming = next_turn(agent, config, preview.tick + 1, since=preview.plan.since)
+        coming = next_turn(preview.snapshot.org, agent, config, preview.tick + 1, since=preview.plan.since)
         parts.append(f"not due until {coming.words}")
     elif name in preview.plan.skipped:
         parts.append(preview.plan.skipped[name])

@@ -197,7 +197,7 @@ def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config
         shown = _listed([agent.name for agent in readers])
         tell(f"nobody is shown it before {said(moment)} ({until}){shown and f'; then {shown}'}")
     elif readers:
-        coming = [(next_turn(agent, config, entry.tick), agent.name) for agent in readers]
+        coming = [(next_turn(base, agent, config, entry.tick), agent.name) for agent in readers]
         coming.sort(key=lambda each: (each[0].tick is None, each[0].tick, each[1]))
         told = _listed([f"{name} {'in ' if turn.at is None else ''}{turn.words}" for turn, name in coming])
         tell(f"to be read by {told} (tick {entry.tick} is next)")

@@ -10,7 +10,7 @@ from lemming.facts.next_turn import NextTurn, next_turn
 from lemming.journal.ledger import AgentState, read_state
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
-from lemming.tick.counter import load_counter
+from lemming.tick.counter import load_tick
 from lemming.tick.soundness.judged import sound_survey
 
 
@@ -31,8 +31,7 @@ class AgentShown(NamedTuple):
 
 def agent_shown(base: OrgPath, agent: Agent, config: Config) -> AgentShown:
     """Return an agent as it stands; raise `CorruptState` for a damaged ledger."""
-    tick, since = load_counter(base)
     readers = sorted(each.name for each in sound_survey(base).agents.values() if each.may_read(agent.name))
-    coming = next_turn(agent, config, tick, since=since)
+    coming = next_turn(base, agent, config, load_tick(base))
     state = read_state(base, agent.name)
     return AgentShown(agent, readers, state, account_of(base, agent, config), coming)

@@ -79,7 +79,7 @@ def coming_tick(org: Organisation, config: Config, tick: int) -> ComingTick:
         reasons=reasons,
         waits=find_waits(plan.order, agents, config.org, toolset, org, looked_at, shared),
         resting={
-            name: next_turn(agents[name], config, tick + 1, since=plan.since, base=org).words
+            name: next_turn(org, agents[name], config, tick + 1, since=plan.since).words
             for name in plan.not_due
             if name in agents
         },

@@ -15,6 +15,7 @@ from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.schedule import due_by_clock, next_due
 from lemming.org.uses import habits_of
+from lemming.tick.counter import load_counter
 from lemming.tick.seams import TickLook, next_moment, parts_in
 
 
@@ -46,14 +47,17 @@ class NextTurn(NamedTuple):
 
 
 def next_turn(
-    agent: Agent, config: Config, tick: int, *, since: str = "", base: OrgPath | None = None
+    base: OrgPath, agent: Agent, config: Config, tick: int, *, since: str | None = None
 ) -> NextTurn:
-    """Return when an agent is due at or after a tick; `since` is the clock's reading of the last one.
+    """Return when an agent is due at or after a tick.
 
-    With `base`, the folder of the organisation, also when one whose brain is the clock is.
+    `since` is the clock's reading of the tick before; default: the one that was kept.
     """
     schedule, now = agent.schedule, SystemClock().now()
-    if base is not None and not habits_of(agent, config).is_asked:
+    is_asked = habits_of(agent, config).is_asked
+    if since is None:
+        since = "" if is_asked and schedule.cron is None else load_counter(base)[1]
+    if not is_asked:
         org = Organisation.at(base)
         survey = survey_agents(org)
         look = TickLook(org, config, survey, tick, timestamp(now), since)

@@ -183,7 +183,7 @@ def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Lin
 
 
 def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reason) -> Line:
-    coming = next_turn(agent, config, plan.tick, since=plan.since, base=base)
+    coming = next_turn(base, agent, config, plan.tick, since=plan.since)
     is_out = reason.why in ("person", "channel", "paused")
     problem, state = "", AgentState()
     try:

@@ -12,6 +12,7 @@ from terminal import Lemming
 from lemming.engine import run_once
 from lemming.facts.schemas import schema_of
 from lemming.facts.shown import SHOWN
+from lemming.facts.views.agents import agents
 from lemming.memory import save_memory
 from lemming.messages import send
 from lemming.testing import make_org, resume, say
@@ -68,3 +69,15 @@ def test_every_object_is_as_the_schema_says(lively: Lemming) -> None:
             wrong += [f"{words}: {it.json_path} {it.message}" for it in found]
     assert wrong == []
     assert kinds == SHOWN.keys()
+
+
+def test_who_was_due_by_the_clock_is_so_on_every_screen(base: Path, lemming: Lemming) -> None:
+    schedule = {"cron": "0 9 * * *", "timezone": "Europe/Berlin"}
+    make_org(base, resume("daily", schedule=schedule), resume("often"))
+    counter = {"current_tick": 3, "read_at": "2026-01-01T00:00:00.000Z"}
+    (base / "tick.json").write_text(json.dumps(counter))
+    rows = {row["name"]: (row["next_tick"], row["next_at"]) for row in agents(base)["rows"]}
+    (status,) = lemming("status", "--json").objects
+    assert rows == {line["agent"]: (line["next_tick"], line["next_at"]) for line in status["agents"]}
+    assert rows["daily"] == (None, "2026-01-01T08:00:00.000Z")
+    assert "due since" in lemming("agents", "show", "daily").out

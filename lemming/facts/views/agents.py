@@ -148,7 +148,7 @@ class _Look:
             state = read_state(self._org, name)
         except LemmingError as error:
             return self._broken(name, error)
-        coming = next_turn(agent, self._config, self._preview.tick, base=self._org)
+        coming = next_turn(self._org, agent, self._config, self._preview.tick)
         limit = credits_of(self._config, name, agent.credits).max_credits
         return {
             "name": name,
