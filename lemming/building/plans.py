@@ -105,6 +105,7 @@ Way = str | PlanStep
 Template = str | Known
 start, previous, answer = Known("start"), Known("previous"), Known("answer")
 keys, memory, last, context = Known("keys"), Known("memory"), Known("last"), Known("context")
+item, number = Known("item"), Known("number")
 _KEYS = step_keys()
 
 
@@ -112,7 +113,8 @@ class StepKeys(TypedDict, total=False):
     """What may be said of any step beside what it does; docs/plans.md tells what each means.
 
     `routes`: conditions, each with where it leads. `choose`: a field of the answer, and where each of its
-    values leads. `output`: a JSON Schema, or a type with fields.
+    values leads. `output`: a JSON Schema, or a type with fields. `each`: a list, for each `item` of which it
+    is done.
     """
 
     context: Sequence[Template]
@@ -122,6 +124,10 @@ class StepKeys(TypedDict, total=False):
     default: Any
     attempts: int
     verify: Mapping[str, Any]
+    each: Template
+    at_once: int
+    most: int
+    on_item_failure: Literal["fail", "keep"]
     retry: Literal["all", "failed_only"]
     routes: Sequence[tuple[Condition | Json, Way]]
     choose: tuple[str, Mapping[str, Way]]
@@ -151,9 +157,16 @@ def approve(
     return ask(name, person, task, **further)
 
 
-def follow(name: str, agent: str, task: Template, **further: Unpack[StepKeys]) -> PlanStep:
-    """Return a step that asks an agent whose brain is another plan."""
-    return PlanStep({"name": name, "plan": agent, "task": str(task), **_plain(further)})
+def follow(
+    name: str,
+    agent: str,
+    task: Template = "",
+    args: Mapping[str, Any] | None = None,
+    **further: Unpack[StepKeys],
+) -> PlanStep:
+    """Return a step that asks an agent whose brain is another plan; `args` are fields that it is given."""
+    asked = {**({"task": str(task)} if task else {}), **({"args": _deep(dict(args))} if args else {})}
+    return PlanStep({"name": name, "plan": agent, **asked, **_plain(further)})
 
 
 def call(
@@ -226,6 +239,7 @@ def plan(
     max_steps: int | None = None,
     keep_runs: int | None = None,
     proposals: str = "",
+    input: Json | type[Any] | None = None,
 ) -> PlanFile:
     """Return a plan, checked as `lemming validate` checks its file, but for who may do what.
 
@@ -239,6 +253,7 @@ def plan(
         "max_steps": max_steps,
         "keep_runs": keep_runs,
         "proposals": proposals,
+        "input": None if input is None else _output(input),
     }
     plain = {key: value for key, value in said.items() if value not in ("", None)}
     return PlanFile(plain, [function for step in steps for function in step.functions])
@@ -266,6 +281,10 @@ def _context(paths: Sequence[Template]) -> list[str]:
     return [it.path if isinstance(it, Known) else it for it in paths]
 
 
+def _each(items: Template) -> str:
+    return items.path if isinstance(items, Known) else items
+
+
 def _output(wanted: Json | type[Any]) -> Json:
     return typed_as(wanted)[0] if isinstance(wanted, type) else wanted
 
@@ -291,4 +310,5 @@ _FORMS: Mapping[str, Callable[[Any], Any]] = {
     "choose": _choose,
     "context": _context,
     "output": _output,
+    "each": _each,
 }

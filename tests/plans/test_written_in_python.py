@@ -24,8 +24,10 @@ from lemming.building.plans import (
     call,
     decide,
     follow,
+    item,
     keys,
     memory,
+    number,
     parallel,
     plan,
     previous,
@@ -246,3 +248,22 @@ def test_what_is_built_runs_its_branch_and_waits_for_its_person(tmp_path: Path) 
     lemming.approve(org, asked.id)
     assert lemming.wait_for(org, outcome.id, timeout_s=60).value == "BEES"
     assert lemming.waiting(org) == []
+
+
+def test_a_step_for_each_item_and_what_a_plan_is_given() -> None:
+    look = ask(
+        "look", "ada", f"What of {item['name']}, number {number}?", each=start["cities"], at_once=2, most=9
+    )
+    told = follow("told", "press", args={"cities": start["cities"], "words": 100})
+    asks = {"type": "object", "properties": {"cities": {"type": "array"}}, "required": ["cities"]}
+    assert plan(look, told, answer=look, input=asks).as_json() == {
+        "steps": [
+            {
+                "name": "look", "ask": "ada", "task": "What of {{item.name}}, number {{number}}?",
+                "each": "start.cities", "at_once": 2, "most": 9,
+            },
+            {"name": "told", "plan": "press", "args": {"cities": "{{start.cities}}", "words": 100}},
+        ],
+        "answer": "{{steps.look}}",
+        "input": asks,
+    }  # fmt: skip
