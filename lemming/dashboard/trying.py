@@ -19,6 +19,7 @@ from lemming.evals.rehearsal.again import tally
 from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
 from lemming.facts.reach import reaches
 from lemming.facts.typed_text import SETTINGS, editable, problems_of_text
+from lemming.facts.views.past import require_past_at_hand
 from lemming.facts.views.sentences import said_of_payload, text_said
 from lemming.org.config import config_with, load_config
 from lemming.org.organisation import Organisation
@@ -33,15 +34,16 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s
     """Run the last ticks again with a file as it is typed, and return what would have been different.
 
     With `is_dry` no model is asked: it says how many questions would differ, and what asking them costs at
-    most; where none would, what differs is known already. After `longest_s` it goes no further, and says so.
-    Raises `UsageError` for a file that may not be tried and a text with a mistake, `NotTrusted` where nobody
-    has agreed to what running this does.
+    most; where none would, what differs is known already. It begins no further tick after
+    `longest_s`, and says so. Raises `UsageError` for a file that may not be tried, a text with a mistake, and
+    where very many journals would have to be read, `NotTrusted` where nobody has agreed to what running does.
     """
     file, raw = editable(org, file), encoded(text)
     for problem in problems_of_text(org, file, raw):
         if problem.severity == "error":
             raise UsageError(f"what has a mistake cannot be tried: {problem.message}", hint=problem.hint)
     _require_agreement(org, file, raw)
+    require_past_at_hand(org, "to try this on the past")
     span = recorded_span(org)
     first = max(span.start, span.stop - TICKS)
     wanted = Wanted(first=first, last=span.stop - 1, files={file: raw}, is_dry=is_dry)

@@ -15,6 +15,7 @@ from lemming.dashboard.actions import act
 from lemming.dashboard.serving import page_of
 from lemming.dashboard.trying import try_text
 from lemming.engine import run_once
+from lemming.facts.views import past
 from lemming.files import fs
 from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
@@ -153,3 +154,13 @@ def test_trying_a_large_organisation_ends_and_says_how_far_it_came(duo: Path) ->
     assert "seconds were over" in told["stopped_by"]
     whole = try_text(org, file, text, is_dry=True)
     assert (whole["last"], whole["stopped_by"], whole["is_alike"]) == (3, "", True)
+
+
+def test_where_many_journals_would_have_to_be_read_it_is_not_tried(
+    duo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "JOURNALS_COMPARED", 2)
+    with pytest.raises(UsageError, match="more than 2 journals"):
+        try_text(
+            Organisation(duo), "config/models.json", (duo / "config/models.json").read_text(), is_dry=True
+        )

@@ -104,12 +104,20 @@ def _by_turns(org: Organisation, record: RecordedTick) -> Iterator[tuple[FileCha
 
 
 def _between(org: Organisation, old: int, new: int | None, agent: str) -> tuple[Changes, str]:
-    if not _has_history(org) and len(begun_journals(org, JOURNALS_COMPARED + 1)) > JOURNALS_COMPARED:
-        message = f"to compare two ticks, more than {JOURNALS_COMPARED} journals would have to be read"
-        raise UsageError(message, hint="`lemming history on` makes a history of them, once")
+    require_past_at_hand(org, "to compare two ticks")
     states = past_states(org.base)
     changes = states.changes_between(str(old), "now" if new is None else str(new), agent=agent)
     return changes, states.remark
+
+
+def require_past_at_hand(org: Organisation, purpose: str) -> None:
+    """Raise `UsageError` where there is no history, and the past would have to be read out of many journals.
+
+    That takes minutes, and somebody waits before a screen.
+    """
+    if not _has_history(org) and len(begun_journals(org, JOURNALS_COMPARED + 1)) > JOURNALS_COMPARED:
+        message = f"{purpose}, more than {JOURNALS_COMPARED} journals would have to be read"
+        raise UsageError(message, hint="`lemming history on` makes a history of them, once")
 
 
 def _has_history(org: Organisation) -> bool:
