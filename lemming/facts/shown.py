@@ -7,6 +7,7 @@ are closed, but for those that hold what agents, settings and logs say.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from types import GenericAlias
 from typing import Any, NotRequired, TypedDict, get_type_hints
 
@@ -14,6 +15,7 @@ from lemming.capabilities.channels.states import ChannelState
 from lemming.capabilities.requests.costs import RequestCost
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.facts.accounts import Account
+from lemming.facts.costs import Cost
 from lemming.files.fields import Schema, schema_of
 from lemming.timeline.why.sight import SeenEntry
 
@@ -37,7 +39,8 @@ Text = str | None
 Number = float | None
 _TOKENS: Any = {"input_tokens": int, "output_tokens": int}
 _SPENT: Any = {"calls": int, "credits": float, "cost_usd": Number, **_TOKENS}
-_COST: Any = {"turns": int, "unpriced_calls": int, "cached_tokens": int, **_SPENT}
+_IN_JSON: Any = {Decimal: float, Decimal | None: Number}
+_COST: Any = {key: _IN_JSON.get(kind, kind) for key, kind in get_type_hints(Cost).items()}
 _PLANNED: Any = {"not_due": Names, "skipped": dict[str, str], "broken": dict[str, str]}
 _TOTALS = _form(done=int, waiting=int, skipped=int, failed=int, entries=int, **_SPENT)
 _LINE = _form(
