@@ -28,7 +28,7 @@ from lemming.journal.file import (
     read_journal,
     read_plan,
 )
-from lemming.journal.found import plan_in
+from lemming.journal.lookup import plan_in
 from lemming.journal.records import Record, TickCommitted, TurnCommitted, TurnEnded, TurnSkipped
 from lemming.journal.report import TickReport, TurnReport
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals

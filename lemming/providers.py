@@ -21,8 +21,8 @@ from lemming.base.model_servers import SERVERS
 from lemming.base.redaction import name_variables, redact
 from lemming.files.documents import value_of
 from lemming.plugins.capabilities import missing_for_provider
+from lemming.plugins.catalogue import Catalogue
 from lemming.plugins.errors import place_of
-from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
 from lemming.plugins.shipped import CHANNELS, PROVIDERS
 
@@ -243,13 +243,13 @@ def provider_names(plugins: Sequence[str] | None = None) -> list[str]:
     return list(providers_of(plugins))
 
 
-def providers_of(plugins: Sequence[str] | None) -> Offered[type[LLMProvider]]:
+def providers_of(plugins: Sequence[str] | None) -> Catalogue[type[LLMProvider]]:
     """Return the providers by name: the very same value as long as nobody registers another."""
     return offered("provider", None if plugins is None else tuple(plugins), _with_shipped)
 
 
-def _with_shipped(registered: Mapping[str, type[LLMProvider]]) -> Offered[type[LLMProvider]]:
-    return Offered(_BUILT_IN, registered, lambda provider: provider)
+def _with_shipped(registered: Mapping[str, type[LLMProvider]]) -> Catalogue[type[LLMProvider]]:
+    return Catalogue(_BUILT_IN, registered, lambda provider: provider)
 
 
 def provider_class(name: str, plugins: Sequence[str] | None = None) -> type[LLMProvider]:

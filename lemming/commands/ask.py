@@ -12,7 +12,6 @@ from lemming.base.json_schema import flaw_of
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 from lemming.capabilities.requests.costs import costs_of
 from lemming.capabilities.requests.now import facts_of, requests_now
-from lemming.commands.asked import agree_to_run, put, show_answer
 from lemming.commands.options import (
     AgentName,
     AsJson,
@@ -25,6 +24,7 @@ from lemming.commands.options import (
     ticks_or_time,
 )
 from lemming.commands.org import find_org, require_folder
+from lemming.commands.question import agree_to_run, put, show_answer
 from lemming.commands.screen import show_json
 from lemming.commands.typed import text_typed
 

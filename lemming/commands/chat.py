@@ -14,10 +14,10 @@ from lemming.base.errors import UsageError
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
 from lemming.commands.ask import Timeout
-from lemming.commands.asked import agree_to_run, put, show_answer
 from lemming.commands.failures import guarded
 from lemming.commands.options import AgentName, AsPerson, Quiet, Trust, option
 from lemming.commands.org import find_org, require_folder
+from lemming.commands.question import agree_to_run, put, show_answer
 from lemming.commands.screen import show_json, tell
 from lemming.commands.session import Session
 

@@ -17,7 +17,7 @@ from lemming.commands.screen import bar, counted, painted, show, show_json, show
 from lemming.commands.trust import load_settings
 from lemming.facts.checklist.check import CheckScope, run
 from lemming.facts.checklist.listed import EXIT_STATUS, all_checks, checks_of, named_checks
-from lemming.timeline.verify.told import Mismatch
+from lemming.timeline.verify.journal_facts import Mismatch
 
 Counts = dict[str, Any]
 

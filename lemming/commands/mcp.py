@@ -12,7 +12,7 @@ import typer
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.mcp.contents import as_text
-from lemming.capabilities.mcp.known import LOCK_FILE, KnownServer, differences, keep, known_servers
+from lemming.capabilities.mcp.lock import LOCK_FILE, KnownServer, differences, keep, known_servers
 from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
 from lemming.commands.options import AsJson, Trust, argument, noun, option
 from lemming.commands.org import find_org
@@ -250,7 +250,7 @@ def _test(base: Organisation, name: str, *, as_json: bool) -> KnownServer | None
 
 def _offered(config: McpConfig, name: str, typed: str, found: KnownServer, *, yes: bool) -> str:
     """Return the tool of a server that may be called; raise `UsageError` for one that is not offered."""
-    from lemming.capabilities.mcp.offered import class_of
+    from lemming.capabilities.mcp.tools import class_of
 
     server, tool = config.servers[name], typed.removeprefix(f"{PREFIX}{name}.")
     if tool not in found.tools:

@@ -15,7 +15,7 @@ from lemming.facts.checklist.check import CheckScope, run
 from lemming.facts.checklist.listed import checks_of
 from lemming.journal.file import journal_ticks
 from lemming.timeline.verify.files import Verification
-from lemming.timeline.verify.told import Mismatch
+from lemming.timeline.verify.journal_facts import Mismatch
 
 
 def verify(

@@ -15,7 +15,7 @@ from lemming.org.organisation import Organisation
 from lemming.org.schedule import fire_point, in_order
 from lemming.tick.counter import load_tick
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
-from lemming.tick.looked_at import looked_at_by
+from lemming.tick.files_looked_at import looked_at_by
 from lemming.tick.plan import Plan, make_plan, takes_turns
 from lemming.tools import toolset_of
 from lemming.turn.prepared import shared_by

@@ -8,7 +8,7 @@ from lemming.agents import AgentCredits, Survey
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import UsageError
 from lemming.journal.file import journal_ticks, read_journal
-from lemming.journal.found import plan_in
+from lemming.journal.lookup import plan_in
 from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.journal.report import Reason
 from lemming.messages import read_outbox_entries

@@ -22,7 +22,6 @@ from lemming.base.redaction import redact_bytes
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.journal.events import Observer, ignore
-from lemming.journal.found import plan_in
 from lemming.journal.lines import (
     check_in,
     close_line,
@@ -33,6 +32,7 @@ from lemming.journal.lines import (
     not_believed,
     unreadable,
 )
+from lemming.journal.lookup import plan_in
 from lemming.journal.prompts import PromptReader, PromptWriter, SpelledOut
 from lemming.journal.records import Record, TickCommitted, TickStarted, TurnStarted
 from lemming.journal.sealing import (

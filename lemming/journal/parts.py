@@ -126,7 +126,7 @@ State = Annotated[Json, StateJson]
 
 
 class ResumeJson(TypedDict):
-    """A resume, as far as a record is checked; the rest is `lemming.journal.starts`."""
+    """A resume, as far as a record is checked; the rest is `lemming.journal.turn_start`."""
 
     name: AgentName
     turn: NotRequired[Json]

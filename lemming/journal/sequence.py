@@ -26,7 +26,7 @@ from lemming.journal.records import (
     TurnResumed,
     TurnStarted,
 )
-from lemming.journal.starts import why_no_start
+from lemming.journal.turn_start import why_no_start
 
 _WITHIN_A_TURN = (
     TurnResumed, ModelReserved, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnAnswered,

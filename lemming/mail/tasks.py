@@ -23,10 +23,10 @@ from lemming.mail.closing import (
     is_past,
     refers_to,
 )
-from lemming.mail.held import Ends, Holds
-from lemming.mail.over import is_cancelled, is_over
+from lemming.mail.holds import Ends, Holds
 from lemming.mail.patience import patient
 from lemming.mail.references import name_in, named_in
+from lemming.mail.request_end import is_cancelled, is_over
 from lemming.mail.visibility import View
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.plugins.capabilities import made_by

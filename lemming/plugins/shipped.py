@@ -168,10 +168,10 @@ SHIPPED: Mapping[str, TableLine] = {
             "lemming.capabilities.mcp.capability:Mcp",
             formats={
                 "mcp": "lemming.capabilities.mcp.settings:McpSettings",
-                "mcp_lock": "lemming.capabilities.mcp.known:Known",
+                "mcp_lock": "lemming.capabilities.mcp.lock:Known",
             },
             commands=("mcp",),
-            source="lemming.capabilities.mcp.offered:McpTools",
+            source="lemming.capabilities.mcp.tools:McpTools",
             prefix="mcp.",
             brings=lambda _, survey: survey.names_servers,
             reaches=lambda _, agents: any(map(names_servers, agents)),

@@ -15,7 +15,7 @@ from lemming.base.errors import OUTCOME_CODES, ConfigError
 from lemming.base.jsontext import compact
 from lemming.base.redaction import without_userinfo
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
-from lemming.mail.kept import notes_of
+from lemming.mail.capability_notes import notes_of
 from lemming.providers import Message
 from lemming.telemetry import semconv as names
 from lemming.telemetry.laps import Lap, Laps, laps_of, moment_ms

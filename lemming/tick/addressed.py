@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from lemming.base.errors import LemmingError
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
-from lemming.mail.kept import asked_beside
+from lemming.mail.capability_notes import asked_beside
 from lemming.mail.tasks import Tasks, tasks_of
 from lemming.mail.visibility import View
 from lemming.memory import read_memories

@@ -40,7 +40,7 @@ from lemming.tick.calls import LiveCalls
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn
 from lemming.tick.questions import look_before, question, require_paid_for
-from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
+from lemming.tick.recorded_answers import recorded_answer, recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolResult

@@ -18,11 +18,11 @@ from lemming.journal.records import ToolFinished, ToolStarted
 from lemming.tick.ahead import CallDone, CallsAhead, Ready, may_run_beside
 from lemming.tick.call_lookouts import CallLookouts
 from lemming.tick.commits import Commits
-from lemming.tick.recorded import record_of
+from lemming.tick.recorded_answers import record_of
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext, ToolResult
-from lemming.tools.left_over import is_left_by, without_secrets
+from lemming.tools.workspace_secrets import is_left_by, without_secrets
 from lemming.turn.parts import holder_of
 from lemming.turn.places import Passed, Tracing, Trusted
 from lemming.turn.prepared import call_lookouts_of

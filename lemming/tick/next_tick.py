@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from lemming.base import paths
 from lemming.base.errors import CorruptState, LemmingError, TickAlreadyCommitted
 from lemming.journal.file import is_committed, last_record, read_journal, read_plan
-from lemming.journal.found import may_have_gone_down, plan_in
+from lemming.journal.lookup import may_have_gone_down, plan_in
 from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnCommitted, TurnEnded
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import newest_in_ledgers, tick_by_journals

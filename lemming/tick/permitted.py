@@ -15,7 +15,7 @@ from lemming.files.effects import FileEffect
 from lemming.journal.records import Record, ToolFinished, TurnStarted
 from lemming.org.config import credits_of
 from lemming.plugins.shipped import STRATEGIES
-from lemming.tick.recorded import recorded_result
+from lemming.tick.recorded_answers import recorded_result
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolContext
 from lemming.turn.on_record import from_record

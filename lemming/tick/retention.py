@@ -19,9 +19,9 @@ from lemming.base.errors import CorruptState, Problem
 from lemming.journal.file import journal_ticks, read_plan
 from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark
+from lemming.mail.capability_notes import asked_beside
 from lemming.mail.closing import is_answered
 from lemming.mail.index import EntryIndex
-from lemming.mail.kept import asked_beside
 from lemming.mail.patience import is_past_for
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of

@@ -39,8 +39,8 @@ from lemming.providers import Reply, Request, provider_names
 from lemming.tick.backends import Backends
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.holder import locked, next_epoch
-from lemming.tick.not_done import TurnsNotDone
 from lemming.tick.reading import previous_reading
+from lemming.tick.turns_not_done import TurnsNotDone
 from lemming.tools import ToolContext, ToolResult, refresh_tools, server_sources
 from lemming.tools.calls import call_tool
 

@@ -17,8 +17,8 @@ from lemming.base.clock import elapsed_ms
 from lemming.base.contract import ToolCall
 from lemming.base.errors import Problem, TurnBroke, UnknownModel, name_of
 from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal
-from lemming.journal.found import attempts_without_progress, may_have_gone_down, plan_in, start_and_end
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
+from lemming.journal.lookup import attempts_without_progress, may_have_gone_down, plan_in, start_and_end
 from lemming.journal.lost import lost_in
 from lemming.journal.records import (
     EntriesExpired,
@@ -41,11 +41,11 @@ from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.edge import tried, why_broken, why_not_begun
 from lemming.tick.executors.threads import run_all
-from lemming.tick.looked_at import looked_at_by
+from lemming.tick.files_looked_at import looked_at_by
 from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
-from lemming.tick.recorded import reached_outside, record_of, recorded_answer, written_ahead
+from lemming.tick.recorded_answers import reached_outside, record_of, recorded_answer, written_ahead
 from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot

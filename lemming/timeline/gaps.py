@@ -9,7 +9,7 @@ from typing import Literal
 
 from lemming.base.errors import UsageError
 from lemming.journal.file import begun, journal_ticks, read_journal
-from lemming.journal.found import plan_in
+from lemming.journal.lookup import plan_in
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick, newest_in_ledgers

@@ -23,9 +23,9 @@ from lemming.files.temporary import is_temporary
 from lemming.journal.file import prompts_in
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import counter
+from lemming.timeline.file_changes import TickChanges, read_file_changes
 from lemming.timeline.record import RecordedTick, read_tick
 from lemming.timeline.replay.arrivals import Arrivals, find_arrivals
-from lemming.timeline.told import TickTold, read_files_told
 
 FILE_LIMIT_BYTES = 64 << 20
 KEPT_FOLDERS = ("agents", "config", "shared", paths.TRUST)
@@ -52,7 +52,7 @@ class PastFiles:
 
     def __init__(self, base: OrgPath) -> None:
         self.base = base
-        self.told = read_files_told(base, despite_damage=True)
+        self.told = read_file_changes(base, despite_damage=True)
         over = [tick for tick, told in self.told.ticks.items() if told.is_over]
         if not over:
             raise UsageError("no tick has been run here", where=str(base), hint="`lemming run-once` runs one")
@@ -135,7 +135,7 @@ def read_now(base: OrgPath, place: str) -> bytes | None:
         return None
 
 
-def _changed_files(told: TickTold) -> bool:
+def _changed_files(told: TickChanges) -> bool:
     """Return whether the turns of a tick wrote anything, as `ticks_with_turns` has it."""
     return any(report.calls or report.status in ("done", "waiting") for report in told.reports)
 

@@ -14,7 +14,7 @@ from lemming.base.errors import OUTCOME_CODES, Outcome
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.file import JournalContents, reading_of
-from lemming.journal.found import plan_in
+from lemming.journal.lookup import plan_in
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.prompts import PromptReader
 from lemming.journal.records import (
@@ -318,7 +318,7 @@ def _call(record: ModelReplied | ModelFailed, retaken: Retaken | None) -> ModelC
 
 def _tools(records: list[Record], retaken: Retaken | None) -> list[ToolUse]:
     """Return the tool calls in their order, with those that were asked for and have not begun."""
-    from lemming.tick.recorded import recorded_result
+    from lemming.tick.recorded_answers import recorded_result
 
     uses: dict[int, ToolUse] = {}
     args = retaken.args if retaken else {}
@@ -362,6 +362,6 @@ def _memories(agent: str, writes: dict[str, FileEffect]) -> dict[str, Any]:
 
 def is_unknown(record: ToolFinished) -> bool:
     """Return whether a `tool_finished` says that nobody knows whether the call happened."""
-    from lemming.tick.recorded import recorded_result
+    from lemming.tick.recorded_answers import recorded_result
 
     return recorded_result(record).outcome == "interrupted"

@@ -14,7 +14,7 @@ from lemming.journal.report import TurnReport
 from lemming.messages import entry_effect
 from lemming.providers import Message
 from lemming.tick.edge import tried
-from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
+from lemming.tick.recorded_answers import recorded_answer, recorded_finding, recorded_result
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.loop import finish

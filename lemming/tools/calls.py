@@ -20,7 +20,7 @@ from lemming.base.errors import (
 )
 from lemming.base.redaction import holds_mark, redact_content, redact_foreign, redact_json
 from lemming.plugins.errors import words_of
-from lemming.tools import EngineTool, Tool, ToolClass, ToolContext, ToolResult, interrupted, left_over
+from lemming.tools import EngineTool, Tool, ToolClass, ToolContext, ToolResult, interrupted, workspace_secrets
 
 _STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")
 _COARSEST_CLOCK_S = 2.0  # a file's time of change may lie so much before the clock's
@@ -43,11 +43,11 @@ def call_tool(
         return _failed(str(error), "denied")
     except ToolError as error:
         return _failed(str(error), error.outcome)
-    if not left_over.is_left_by(tool):
+    if not workspace_secrets.is_left_by(tool):
         return _called(tool, arguments, context, stop)
     began_s = time.time() - _COARSEST_CLOCK_S
     result = _called(tool, arguments, context, stop)
-    said = left_over.without_secrets(context, began_s)
+    said = workspace_secrets.without_secrets(context, began_s)
     return replace(result, output=f"{result.output}\n{said}") if said else result
 
 

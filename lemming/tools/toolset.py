@@ -19,7 +19,7 @@ from lemming.files.fields import Json
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import missing_for_tool
-from lemming.plugins.offered import Offered
+from lemming.plugins.catalogue import Catalogue
 from lemming.plugins.shipped import GRANTED
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ServerSource(ToolSource):
         """Go by what the look of a tick came to, live or from its record."""
 
 
-class Toolset(Offered["Tool"]):
+class Toolset(Catalogue["Tool"]):
     """The tools of one organisation. Those that only one agent has are in that agent's own: see `of`."""
 
     def __init__(

@@ -12,7 +12,7 @@ from lemming.journal.file import Journal
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark
 from lemming.journal.records import TurnStarted
-from lemming.journal.starts import agent_of, allocation_of, model_of
+from lemming.journal.turn_start import agent_of, allocation_of, model_of
 from lemming.turn.inputs import Gathered
 from lemming.turn.serving import Serving
 from lemming.turn.values import TurnInputs

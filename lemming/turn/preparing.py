@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
-from lemming.mail.held import Ends, EntriesOf, Read
+from lemming.mail.holds import Ends, EntriesOf, Read
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.memory import Memories

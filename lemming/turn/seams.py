@@ -25,7 +25,7 @@ from lemming.journal.file import Journal
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.journal.report import End, Status, TurnReport
-from lemming.mail.kept import CallNote, WaitingForPerson
+from lemming.mail.capability_notes import CallNote, WaitingForPerson
 from lemming.messages import OutboxEntry
 from lemming.org.config import ORG_FILE, Config, Org
 from lemming.org.models import ModelEntry
@@ -299,7 +299,7 @@ class Capability:
     def wrong_with(self, agent: Agent | None, known: Any) -> Iterator[tuple[str, str, str]]:
         """Yield what can never be in its key of a resume (None: of the settings): place, message, hint.
 
-        `known` is all that there is, a `WhatIsThere`.
+        `known` is all that there is, a `Inventory`.
         """
         yield from ()
 

@@ -12,7 +12,7 @@ from leave_org import Ring, by_hand, lemming, make, requests, shown, tick
 from lemming.base.jsontext import pretty
 from lemming.files import fs
 from lemming.journal.ledger import read_state
-from lemming.mail.kept import asked_beside
+from lemming.mail.capability_notes import asked_beside
 from lemming.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay

@@ -20,7 +20,7 @@ from lemming.journal.events import Event, ProblemFound
 from lemming.org.config import load_config
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 from lemming.testing.faults import refuse_look
-from lemming.tick.not_done import read_turns_not_done
+from lemming.tick.turns_not_done import read_turns_not_done
 
 LOG = "logs/turns_not_done.jsonl"
 

@@ -16,8 +16,8 @@ from lemming.agents import load_agent
 from lemming.base.clock import FrozenClock
 from lemming.base.jsontext import pretty
 from lemming.capabilities.skills.finding import skills_of
+from lemming.capabilities.skills.sections import SKILLS_CHARS
 from lemming.capabilities.skills.skill import DESCRIPTION_CHARS
-from lemming.capabilities.skills.told import SKILLS_CHARS
 from lemming.engine import run_once
 from lemming.facts.checks import problems_of_agents
 from lemming.facts.preview import preview_tick

@@ -22,8 +22,8 @@ from lemming.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume, say
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_whole
+from lemming.timeline.verify.journal_facts import Mismatch, skimmed
 from lemming.timeline.verify.root import state_root
-from lemming.timeline.verify.told import Mismatch, skimmed
 
 AT_TICK_2 = "logs/ticks/00000002.jsonl"
 

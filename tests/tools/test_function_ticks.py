@@ -254,7 +254,7 @@ def test_an_organisation_without_tool_files_imports_nothing_of_it(tmp_path: Path
 
 def test_a_result_with_entries_and_attempts_is_what_a_record_gives_back(tmp_path: Path) -> None:
     from lemming.journal.records import ToolFinished
-    from lemming.tick.recorded import recorded_result
+    from lemming.tick.recorded_answers import recorded_result
 
     plain = {"agent": "ada", "index": 0, "tool": "x", "success": True, "output": "", "effects": []}
     assert recorded_result(ToolFinished.from_json(plain)) == ToolResult(True)

@@ -213,7 +213,9 @@ def test_what_an_installed_package_offers_is_there_for_every_organisation(base: 
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[lemming.plugins]\noffered = offered_plugin\n")
-    (package / "offered_plugin.py").write_text(TOOL.format(class_name="Offered", name="offered", says="here"))
+    (package / "offered_plugin.py").write_text(
+        TOOL.format(class_name="Catalogue", name="offered", says="here")
+    )
     call = {"tool": "offered", "args": {}}
     make_org(
         base,

@@ -15,7 +15,7 @@ from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.resume import Agent
-from lemming.tick.soundness.known import slips_in
+from lemming.tick.soundness.inventory import slips_in
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import Seen
 from lemming.turn.reply_schemas import Form

@@ -21,8 +21,8 @@ from lemming.files.fields import Json
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
-from lemming.mail.held import Ends, EntriesOf, Read
-from lemming.mail.kept import CallNote, WaitingForPerson
+from lemming.mail.capability_notes import CallNote, WaitingForPerson
+from lemming.mail.holds import Ends, EntriesOf, Read
 from lemming.mail.tasks import Task
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry

@@ -12,7 +12,7 @@ from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, decision_i
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.begun import Asked, Begun
 from lemming.mail.closing import cancels, is_in_time, is_past, refers_to
-from lemming.mail.held import Ends, EntriesOf
+from lemming.mail.holds import Ends, EntriesOf
 from lemming.mail.patience import patient
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of

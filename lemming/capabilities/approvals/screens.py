@@ -13,7 +13,7 @@ from lemming.capabilities.requests.view import RequestView
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import read_state
-from lemming.mail.kept import WaitingForPerson
+from lemming.mail.capability_notes import WaitingForPerson
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import made_by
 

@@ -19,7 +19,7 @@ from lemming.capabilities.gates.file_arguments import as_opened, opened_in_gate,
 from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Check, Facts, Looked, look, nobody_judged, rules_at
-from lemming.capabilities.gates.placed import placed
+from lemming.capabilities.gates.path_conditions import placed
 from lemming.files.effects import FileEffect
 from lemming.journal.verdicts import GateVerdict
 from lemming.org.config import Org

@@ -19,7 +19,7 @@ from lemming.journal.report import TurnReport
 from lemming.org.config import Config, Org
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.soundness.known import WhatIsThere
+from lemming.tick.soundness.inventory import Inventory
 from lemming.turn.draft import Draft
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import CallLookout, LetsIn, Lookout, Shared, TickLimits, ToShow
@@ -80,7 +80,7 @@ class Gates(Capability):
         """Return the tools that gates name."""
         return (tool for gate in gates_in(said) for tool in gate.tools)
 
-    def wrong_with(self, agent: Agent | None, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
+    def wrong_with(self, agent: Agent | None, known: Inventory) -> Iterator[tuple[str, str, str]]:
         """Yield what can never be in gates."""
         from lemming.capabilities.gates.soundness import wrong_with
 

@@ -10,14 +10,14 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.capabilities.gates.gate import Gate
 from lemming.files.opened import opened_place
-from lemming.tick.soundness.known import Test, WhatIsThere, Wrong
+from lemming.tick.soundness.inventory import Inventory, Test, Wrong
 
 _LITERAL = re.compile(r"\^((?:[A-Za-z0-9_ -]|/|\\?\.)+/)(?![*+?{])")
 _TOPS = ("shared", "agents")
 
 
 def wrong_with_paths(
-    gate: Gate, tests: Iterable[Test], known: WhatIsThere, agent: Agent | None
+    gate: Gate, tests: Iterable[Test], known: Inventory, agent: Agent | None
 ) -> Iterator[Wrong]:
     """Yield the paths of a gate that name no place; `tests` are those of its condition."""
     names = _places_of(gate, known, agent)
@@ -43,7 +43,7 @@ _WHOLE = (
 )
 
 
-def _places_of(gate: Gate, known: WhatIsThere, agent: Agent | None) -> set[str]:
+def _places_of(gate: Gate, known: Inventory, agent: Agent | None) -> set[str]:
     """Return the arguments that name places for each tool that the gate concerns."""
     tools = [
         tool
@@ -60,7 +60,7 @@ def _places_of(gate: Gate, known: WhatIsThere, agent: Agent | None) -> set[str]:
     }
 
 
-def _why_never(pattern: str, known: WhatIsThere) -> str:
+def _why_never(pattern: str, known: Inventory) -> str:
     """Return why an expression finds no place, as far as its beginning tells."""
     found = _LITERAL.match(pattern)
     if found is None or "|" in pattern:
@@ -76,7 +76,7 @@ def _why_never(pattern: str, known: WhatIsThere) -> str:
     return f"no place begins with {begins}"
 
 
-def _is_the_whole(path: Any, known: WhatIsThere) -> bool:
+def _is_the_whole(path: Any, known: Inventory) -> bool:
     """Return whether a path is that of the organisation itself."""
     if not isinstance(path, str) or not path.startswith("/"):
         return False

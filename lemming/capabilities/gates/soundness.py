@@ -16,7 +16,7 @@ from lemming.capabilities.gates.sound_paths import wrong_with_paths
 from lemming.journal.verdicts import At
 from lemming.org.when import predicate
 from lemming.plugins.capabilities import missing_for_gate
-from lemming.tick.soundness.known import Test, WhatIsThere, Wrong, slips_in
+from lemming.tick.soundness.inventory import Inventory, Test, Wrong, slips_in
 
 Json = dict[str, Any]
 INSTALL = "install lemming-engine again, or let it block"
@@ -41,7 +41,7 @@ _NOTHING_BELOW = {
 """Fields that are one text, number or truth."""
 
 
-def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
+def wrong_with(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
     """Yield what can never be in a gate of an agent's resume (None: of all agents); places are below it.
 
     Where it says that what it is about may be absent, names of what is not there are no mistakes.
@@ -67,7 +67,7 @@ def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[
             yield from _about_values(test, gate, known, agent)
 
 
-def _about_tools(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
+def _about_tools(gate: Gate, known: Inventory) -> Iterator[Wrong]:
     for index, pattern in enumerate(gate.tools):
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if not (why := known.why_no_tool(pattern)):
@@ -79,7 +79,7 @@ def _about_tools(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
             yield Wrong(at, *why)
 
 
-def _about_classes(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
+def _about_classes(gate: Gate, known: Inventory) -> Iterator[Wrong]:
     if not gate.tools or not gate.classes or known.may_have_more_tools(gate.tools):
         return
     tools = [tool for tool in (known.tools_of(None) or {}).values() if is_among(tool.name, gate.tools)]
@@ -89,7 +89,7 @@ def _about_classes(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
         yield Wrong("/class", message, "take one of the two keys out")
 
 
-def _about_names(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
+def _about_names(gate: Gate, known: Inventory) -> Iterator[Wrong]:
     for index, name in enumerate(gate.persons):
         people = [each for each in known.names if known.is_person(each)]
         if name not in people:
@@ -106,7 +106,7 @@ def _about_names(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
             yield Wrong("/by", *why)
 
 
-def _about_approved(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
+def _about_approved(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the slips in what a gate need not ask about. Of all agents, one that has left is no slip."""
     names = [agent.name] if agent else known.names
     for name, tools in gate.approved.items():
@@ -121,7 +121,7 @@ def _about_approved(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iter
                 yield Wrong(f"{at}/{index}", f'it does not concern "{tool}"', hint)
 
 
-def _about_arguments(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
+def _about_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the arguments that no tool has which a gate concerns, where all of these are known."""
     named = [(f"/args/{name}", name) for name in gate.args]
     tests = [it for it in tests_in(gate.when or {}, "/when") if it.field.startswith("args.")]
@@ -152,7 +152,7 @@ def _about_arguments(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Ite
             yield from _of_other_kinds(test, types, " or ".join(kinds))
 
 
-def _about_field(test: Test, gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
+def _about_field(test: Test, gate: Gate, known: Inventory) -> Iterator[Wrong]:
     head, _, below = test.field.partition(".")
     seen = SEEN[gate.at]
     if head not in seen:
@@ -165,7 +165,7 @@ def _about_field(test: Test, gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
         yield Wrong(test.pointer, "it looks at trust, which nobody tracks", hint)
 
 
-def _about_values(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
+def _about_values(test: Test, gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the values that a field never has."""
     wanted = _values_of(test, gate, known, agent)
     if wanted is None:
@@ -190,7 +190,7 @@ def _of_other_kinds(test: Test, types: tuple[type, ...], what: str) -> Iterator[
             yield Wrong(f"{test.pointer}/value", f'"{test.field}" is never {shown}', f"it is {what}")
 
 
-def _values_of(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) -> Collection[str] | None:
+def _values_of(test: Test, gate: Gate, known: Inventory, agent: Agent | None) -> Collection[str] | None:
     """Return all that a field can be; None where that is not known."""
     match test.field:
         case "trust":

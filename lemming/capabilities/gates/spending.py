@@ -38,7 +38,7 @@ from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import TurnStarted
 from lemming.journal.report import TurnReport
-from lemming.mail.kept import raises_of
+from lemming.mail.capability_notes import raises_of
 from lemming.turn.opening import Surroundings
 from lemming.turn.values import TurnInputs
 

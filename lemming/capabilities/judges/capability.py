@@ -28,7 +28,7 @@ from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.resume import Agent
 from lemming.plugins.shipped import JUDGES
-from lemming.tick.soundness.known import WhatIsThere
+from lemming.tick.soundness.inventory import Inventory
 from lemming.turn.draft import Draft
 from lemming.turn.replies import NOT_ANSWERED
 from lemming.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
@@ -52,7 +52,7 @@ class Judges(Capability):
         """Return its part in a turn that is judged."""
         return JudgesPart(self.name, draft, given)
 
-    def wrong_with(self, agent: Agent | None, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
+    def wrong_with(self, agent: Agent | None, known: Inventory) -> Iterator[tuple[str, str, str]]:
         """Yield those who can never judge, as there is nobody of that name."""
         for pointer, _, said in judges_named_by(agent) if agent else ():
             if why := why_no_judge(known, said.by):

@@ -20,10 +20,10 @@ from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.org.uses import habits_of
 from lemming.providers import is_channel, is_person
-from lemming.tick.soundness.known import WhatIsThere
+from lemming.tick.soundness.inventory import Inventory
 
 
-def why_no_judge(known: WhatIsThere, by: WhoJudges) -> tuple[str, str] | None:
+def why_no_judge(known: Inventory, by: WhoJudges) -> tuple[str, str] | None:
     """Return why nobody of that name can judge, and what to do; None when somebody may."""
     who = judge_named(by)
     there = [

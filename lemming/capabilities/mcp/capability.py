@@ -8,8 +8,8 @@ from lemming.access.bound import code, of_command
 from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base.errors import Problem
-from lemming.capabilities.mcp.offered import problems_of_servers
 from lemming.capabilities.mcp.settings import mcp_config, servers_named, variables_named
+from lemming.capabilities.mcp.tools import problems_of_servers
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.turn.seams import Capability

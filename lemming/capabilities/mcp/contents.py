@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lemming.base.jsontext import to_line
-from lemming.capabilities.mcp.known import plain_text
+from lemming.capabilities.mcp.lock import plain_text
 
 
 def as_text(blocks: Iterable[Mapping[str, Any]], structured: Any = None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.errors import Problem
-from lemming.capabilities.mcp.known import KnownServer, differences, keep, known_servers, problem_of
+from lemming.capabilities.mcp.lock import KnownServer, differences, keep, known_servers, problem_of
 from lemming.capabilities.mcp.servers import Listed, McpServers
 from lemming.capabilities.mcp.settings import MCP_FILE, mcp_config, servers_named
 from lemming.org.organisation import Organisation

@@ -14,7 +14,7 @@ from lemming.agents import latest_survey
 from lemming.base.contract import NewEntry
 from lemming.base.errors import ConfigError
 from lemming.base.jsontext import compact
-from lemming.capabilities.mcp.known import plain_text
+from lemming.capabilities.mcp.lock import plain_text
 from lemming.mail.answers import answer_in
 from lemming.messages import names_of, read_entry
 from lemming.org.organisation import Organisation

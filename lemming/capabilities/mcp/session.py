@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lemming.base.errors import ToolError
 from lemming.base.redaction import excerpt
 from lemming.capabilities.mcp import launcher
-from lemming.capabilities.mcp.known import MOST_TOOLS
+from lemming.capabilities.mcp.lock import MOST_TOOLS
 from lemming.capabilities.mcp.settings import McpServer, environment_of, filled_in, headers_of
 
 if TYPE_CHECKING:

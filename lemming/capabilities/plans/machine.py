@@ -14,10 +14,10 @@ from lemming.capabilities.answers.fitting import Outcome
 from lemming.capabilities.plans.asking import request_for, said_of, verification_for, wait_for, withdrawal
 from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
-from lemming.capabilities.plans.known import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
 from lemming.capabilities.plans.outcomes import chosen, of_a_run, of_asking, of_calling, of_verifying
 from lemming.capabilities.plans.references import as_text, filled, rendered
 from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
+from lemming.capabilities.plans.run_values import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
 from lemming.capabilities.plans.ways import after
 from lemming.org.when import holds
 

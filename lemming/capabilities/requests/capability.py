@@ -24,7 +24,7 @@ from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.org.resume import Agent
 from lemming.plugins.shipped import REQUESTS
-from lemming.tick.soundness.known import WhatIsThere
+from lemming.tick.soundness.inventory import Inventory
 from lemming.tools import Tool
 from lemming.turn.draft import Draft
 from lemming.turn.ending import GOES_ROUND, is_applied, last_round
@@ -55,7 +55,7 @@ class Requests(Capability):
         """Return whom the turn may ask, and what came of what was asked."""
         return RequestsPreparation(moment)
 
-    def wrong_with(self, agent: Agent | None, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
+    def wrong_with(self, agent: Agent | None, known: Inventory) -> Iterator[tuple[str, str, str]]:
         """Yield those who can never be in a team."""
         if agent is not None and (team := team_of(agent)):
             from lemming.capabilities.requests.checks import wrong_with_team

@@ -11,7 +11,7 @@ from lemming.base.json_schema import flaw_of
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.settings import Team
 from lemming.org.organisation import OrgPath
-from lemming.tick.soundness.known import WhatIsThere
+from lemming.tick.soundness.inventory import Inventory
 
 
 def problems_of_requests(base: OrgPath, only: str | None = None) -> Iterator[Problem]:
@@ -59,7 +59,7 @@ def named_in_team(team: Team) -> Iterator[tuple[str, str, bool]]:
         yield f"/team/hand_to/{index}", name, False
 
 
-def wrong_with_team(agent: Agent, team: Team, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
+def wrong_with_team(agent: Agent, team: Team, known: Inventory) -> Iterator[tuple[str, str, str]]:
     """Yield those who can never be in an agent's team: the place, what is wrong, what to do."""
     for at, name, _ in named_in_team(team):
         if name == agent.name:

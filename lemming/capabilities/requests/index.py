@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from lemming.base import paths
 from lemming.base.errors import ConfigError
-from lemming.capabilities.requests.kept import WORTH_KEEPING, keep, read_kept, stood
+from lemming.capabilities.requests.entry_cache import WORTH_KEEPING, keep, read_kept, stood
 from lemming.capabilities.requests.rules import concerns_requests, may_matter
 from lemming.files import fs
 from lemming.mail.index import NONE, EntryIndex, Names

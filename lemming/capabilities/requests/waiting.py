@@ -13,7 +13,7 @@ from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.jsontext import to_line
 from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.view import RequestView, Share
-from lemming.mail.kept import WaitingForPerson
+from lemming.mail.capability_notes import WaitingForPerson
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import capability_here, made_by

@@ -10,8 +10,8 @@ from lemming.base.paths import GUIDE
 from lemming.capabilities.skills.finding import folders_of, skills_of
 from lemming.capabilities.skills.guides import guide_files, read_guides
 from lemming.capabilities.skills.search import SkillSearch
+from lemming.capabilities.skills.sections import skills_section
 from lemming.capabilities.skills.settings import has_guides, patterns_of, wrong_patterns
-from lemming.capabilities.skills.told import skills_section
 from lemming.files.stamps import is_there
 from lemming.memory import Memories
 from lemming.org.config import Config

@@ -12,8 +12,8 @@ from lemming.base.jsontext import nearest
 from lemming.base.paths import SKILL_FILE, components
 from lemming.capabilities.skills.finding import folders_of, skills_of
 from lemming.capabilities.skills.search import SkillSearch
+from lemming.capabilities.skills.sections import skill_lines
 from lemming.capabilities.skills.settings import patterns_of
-from lemming.capabilities.skills.told import skill_lines
 from lemming.files.fitting import about
 from lemming.org.config import Org
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult

@@ -10,7 +10,7 @@ from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import nearest
 from lemming.files.documents import problems_of, value_of
 from lemming.org.resume import Agent
-from lemming.plugins.offered import Offered
+from lemming.plugins.catalogue import Catalogue
 from lemming.plugins.registry import offered, register
 from lemming.plugins.shipped import STRATEGIES_SHIPPED
 from lemming.turn.strategy import Strategy
@@ -101,7 +101,9 @@ def strategy(name: str, *, options: type[Any] = NoOptions, given: Given | None =
 
 def strategies_of(plugins: tuple[str, ...] | None) -> Mapping[str, NamedStrategy]:
     """Return the strategies of an organisation that names these plugins; None: of the process."""
-    return offered("strategy", plugins, lambda found: Offered(STRATEGIES_SHIPPED, found, lambda known: known))
+    return offered(
+        "strategy", plugins, lambda found: Catalogue(STRATEGIES_SHIPPED, found, lambda known: known)
+    )
 
 
 def strategy_of(name: str, plugins: tuple[str, ...] | None) -> NamedStrategy:

@@ -38,7 +38,7 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import Config, Org
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.plan import people_in
-from lemming.tick.soundness.known import WhatIsThere
+from lemming.tick.soundness.inventory import Inventory
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.images import paths_in
@@ -77,7 +77,7 @@ class TrustOfTurns(Capability):
         trust = trust_in(said) if isinstance(said, Org) else None
         return trust.tools if trust else ()
 
-    def wrong_with(self, agent: Agent | None, known: WhatIsThere) -> Iterator[tuple[str, str, str]]:
+    def wrong_with(self, agent: Agent | None, known: Inventory) -> Iterator[tuple[str, str, str]]:
         """Yield rules that are about nobody here, patterns that fit no tool, and what makes no turn clean."""
         trust = trust_in(known.config.org)
         if agent is not None:

@@ -9,14 +9,14 @@ from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
 from lemming.capabilities.trust.settings import OF_TOOLS, Trust, TrustRule, least_shown
 from lemming.org.when import fields_in
-from lemming.tick.soundness.known import WhatIsThere, Wrong
+from lemming.tick.soundness.inventory import Inventory, Wrong
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
 """What the channels that ship make sure of (docs/trust.md); one of a plugin may make sure of anything."""
 _LATER = '"may_be_absent": true says that it is for later'
 
 
-def wrong_with_trust(trust: Trust, known: WhatIsThere) -> Iterator[Wrong]:
+def wrong_with_trust(trust: Trust, known: Inventory) -> Iterator[Wrong]:
     """Yield rules that are about nobody here, or are never reached, and patterns that fit no tool."""
     for number, rule in enumerate(trust.rules):
         at = f"/trust/rules/{number}"

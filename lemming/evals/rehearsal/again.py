@@ -21,7 +21,7 @@ from lemming.llm.backends.replay import replayed
 from lemming.org.models import ModelEntry
 from lemming.plugins.shipped import NO_MODELS
 from lemming.providers import Reply, Request
-from lemming.tick.recorded import recorded_result
+from lemming.tick.recorded_answers import recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.timeline.record import RecordedTick

@@ -11,8 +11,8 @@ from lemming.agents import Survey, agent_folders, one_survey, survey_agents
 from lemming.base.errors import LemmingError, Problem
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.not_done import NotDone, read_turns_not_done
 from lemming.tick.soundness.judged import judged
+from lemming.tick.turns_not_done import NotDone, read_turns_not_done
 
 if TYPE_CHECKING:
     from lemming.facts.findings.look import Look

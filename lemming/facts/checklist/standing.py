@@ -22,7 +22,7 @@ from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import why_missing
 from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
-from lemming.tick.not_done import NotDone
+from lemming.tick.turns_not_done import NotDone
 from lemming.tick.under_way import has_been_interrupted, running_engine
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from lemming.facts.views.sentences import message_of
 from lemming.facts.views.under_way import DoingNow, doing_in
 from lemming.journal.begun import Asked
 from lemming.journal.ledger import AgentState, read_state
+from lemming.mail.capability_notes import asked_beside
 from lemming.mail.index import EntryIndex
-from lemming.mail.kept import asked_beside
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.not_done import NotDone, read_turns_not_done
 from lemming.tick.plan import people_in
+from lemming.tick.turns_not_done import NotDone, read_turns_not_done
 from lemming.tick.under_way import running_engine
 
 Json = dict[str, Any]

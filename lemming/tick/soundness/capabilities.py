@@ -13,11 +13,11 @@ from lemming.files.unknown import unknown_keys
 from lemming.plugins.capabilities import in_order
 from lemming.plugins.registry import not_imported
 from lemming.plugins.shipped import LISTED
-from lemming.tick.soundness.known import WhatIsThere, Wrong
+from lemming.tick.soundness.inventory import Inventory, Wrong
 
 
 def wrong_with_blocks(
-    blocks: Mapping[str, Any], kind: Literal["settings", "resume_settings"], known: WhatIsThere
+    blocks: Mapping[str, Any], kind: Literal["settings", "resume_settings"], known: Inventory
 ) -> Iterator[Wrong]:
     """Yield what nobody here understands; where a plugin is not imported, a name may be that of its own."""
     plugins = known.config.org.plugins
@@ -48,7 +48,7 @@ def _misfits(name: str, kind: type[Any], plain: dict[str, Any]) -> Iterator[Wron
             yield Wrong(f"{at}{problem.pointer}", problem.message, problem.hint)
 
 
-def wrong_with_order(known: WhatIsThere) -> Iterator[Wrong]:
+def wrong_with_order(known: Inventory) -> Iterator[Wrong]:
     """Yield those that come after each other in a circle."""
     agents = known.survey.agents.values()
     named = {*known.config.org.capabilities, *(name for agent in agents for name in agent.capabilities)}

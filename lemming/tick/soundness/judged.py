@@ -22,7 +22,7 @@ from lemming.plugins.capabilities import brought
 from lemming.plugins.registry import load_installed_plugins, not_imported
 from lemming.plugins.shipped import PREFIXES
 from lemming.tick.soundness.capabilities import wrong_with_blocks, wrong_with_order
-from lemming.tick.soundness.known import WhatIsThere, Wrong
+from lemming.tick.soundness.inventory import Inventory, Wrong
 from lemming.tick.soundness.readers import readers_of
 from lemming.tick.soundness.rules import (
     wrong_with_agent,
@@ -86,7 +86,7 @@ class _Latest:
         capabilities = _capabilities_of(config, survey)
         parts = (config, survey, toolset, capabilities, *_known_of_servers(self._org, config, survey))
         if self._judged is None or not all(map(is_, parts, self._parts)):
-            self._judged = _judge(WhatIsThere(self._org, config, survey, toolset, capabilities))
+            self._judged = _judge(Inventory(self._org, config, survey, toolset, capabilities))
             self._parts = parts
         return self._judged
 
@@ -127,7 +127,7 @@ def _toolset_of(org: Organisation, config: Config) -> Toolset | None:
         return None
 
 
-def _judge(known: WhatIsThere) -> Judged:
+def _judge(known: Inventory) -> Judged:
     survey = known.survey
     stops = (
         *_problems(known.org, ORG_FILE, _wrong_with_settings(known)),
@@ -153,7 +153,7 @@ def _judge(known: WhatIsThere) -> Judged:
     return Judged(replace(survey, agents=agents, broken=broken), stops, is_sound=False)
 
 
-def _wrong_with_settings(known: WhatIsThere) -> Iterator[Wrong]:
+def _wrong_with_settings(known: Inventory) -> Iterator[Wrong]:
     settings = known.config.org
     for reader in readers_of(settings):
         yield from (Wrong(*it) for it in reader.wrong_with(None, known))

@@ -12,12 +12,12 @@ from lemming.base.jsontext import meant, nearest
 from lemming.org.resume import says_of_turns
 from lemming.plugins.capabilities import missing_for_provider, missing_for_turn
 from lemming.plugins.shipped import PREFIXES
-from lemming.tick.soundness.known import WhatIsThere, Wrong
+from lemming.tick.soundness.inventory import Inventory, Wrong
 
 _LATER = '"may_be_absent": true says that it is for later'
 
 
-def wrong_with_creators(known: WhatIsThere) -> Iterator[Wrong]:
+def wrong_with_creators(known: Inventory) -> Iterator[Wrong]:
     """Yield what new agents can never have, or nobody can be who may create them."""
     settings, keys = known.config.org, [*known.config.models]
     for index, key in enumerate(settings.create_agent_models):
@@ -31,7 +31,7 @@ def wrong_with_creators(known: WhatIsThere) -> Iterator[Wrong]:
             )
 
 
-def wrong_with_allocations(known: WhatIsThere) -> Iterator[Wrong]:
+def wrong_with_allocations(known: Inventory) -> Iterator[Wrong]:
     """Yield allocations that limit nobody, and are surely meant for an agent that has none.
 
     One of an agent that has left stays, for when it is put back.
@@ -47,7 +47,7 @@ def wrong_with_allocations(known: WhatIsThere) -> Iterator[Wrong]:
             yield Wrong(f"/{name}", f'there is no agent "{name}"', f'did you mean "{other}"? {_LATER}')
 
 
-def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
+def wrong_with_agent(agent: Agent, known: Inventory) -> Iterator[Wrong]:
     """Yield what an agent's grants name and nobody understands.
 
     A tool or an agent in a grant that is not there may come later, and grants nothing till then: it is only

@@ -17,7 +17,7 @@ from lemming.base.errors import ToolError, UsageError
 from lemming.base.redaction import redact_values
 from lemming.files.effects import apply_effect
 from lemming.journal.file import read_journal
-from lemming.journal.found import plan_in
+from lemming.journal.lookup import plan_in
 from lemming.messages import send
 from lemming.org.config import Org
 from lemming.plugins.registry import load_installed_plugins

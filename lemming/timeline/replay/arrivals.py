@@ -25,7 +25,7 @@ from lemming.journal.file import read_journal
 from lemming.journal.records import TurnStarted
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
 from lemming.org.organisation import OrgPath
-from lemming.timeline.told import FilesTold, read_files_told
+from lemming.timeline.file_changes import FileChanges, read_file_changes
 from lemming.timeline.verify.root import files_that_count
 
 LARGEST_FILE_BYTES = 1 << 30
@@ -49,13 +49,13 @@ class Arrivals:
 
 
 def find_arrivals(
-    base: OrgPath, told: FilesTold | None = None, files: Iterable[str] | None = None
+    base: OrgPath, told: FileChanges | None = None, files: Iterable[str] | None = None
 ) -> Arrivals:
     """Return what arrived when, as all journals tell it; there must be one.
 
     `told`: what they tell, where it has been read. `files`: those it is asked of, else all that count.
     """
-    told = told or read_files_told(base)
+    told = told or read_file_changes(base)
     arrivals = Arrivals()
     agents = survey_agents(base).agents.values()
     counted = files_that_count(base) if files is None else files
@@ -70,7 +70,7 @@ def find_arrivals(
     return arrivals
 
 
-def _arrival_of(base: OrgPath, told: FilesTold, file: str) -> int | None:
+def _arrival_of(base: OrgPath, told: FileChanges, file: str) -> int | None:
     """Return the tick before which a file must be there; None when it came after the last."""
     parts = file.split("/")
     if parts[0] != "agents" or len(parts) < 3:
@@ -80,7 +80,7 @@ def _arrival_of(base: OrgPath, told: FilesTold, file: str) -> int | None:
     return told.named.get(parts[1])
 
 
-def _arrival_of_entry(base: OrgPath, told: FilesTold, name: EntryName) -> int | None:
+def _arrival_of_entry(base: OrgPath, told: FileChanges, name: EntryName) -> int | None:
     """Return when an entry was first there: shown in a prompt, else there by its own account."""
     seen = told.when_seen(name)
     if seen is not None and not name.is_derived:  # put there by hand: what it says of itself is free

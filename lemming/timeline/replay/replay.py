@@ -33,7 +33,7 @@ from lemming.plugins.capabilities import may_begin
 from lemming.plugins.shipped import STRATEGIES_SHIPPED
 from lemming.providers import Reply, Request
 from lemming.tick.counter import load_counter, persist_tick
-from lemming.tick.recorded import recorded_finding, recorded_result
+from lemming.tick.recorded_answers import recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, open_org
 from lemming.tick.snapshot import Snapshot
 from lemming.timeline.record import RecordedTick

@@ -28,8 +28,14 @@ from lemming.messages import names_in
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import may_be_removed
 from lemming.tick.counter import load_tick
+from lemming.timeline.verify.journal_facts import (
+    JournalFacts,
+    Mismatch,
+    Written,
+    mismatch,
+    read_journal_facts,
+)
 from lemming.timeline.verify.root import Steps, file_digest, file_digests, root_of
-from lemming.timeline.verify.told import Mismatch, Told, Written, mismatch, read_told
 
 LARGEST_READ_BYTES = 64 << 20
 
@@ -69,9 +75,9 @@ class Records:
         self.base, self.only, self._newest, self._steps = base, only, newest, steps
 
     @cached_property
-    def told(self) -> Told:
+    def told(self) -> JournalFacts:
         """What the journals tell."""
-        return read_told(self.base, newest=self._newest, only=self.only, steps=self._steps)
+        return read_journal_facts(self.base, newest=self._newest, only=self.only, steps=self._steps)
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -120,7 +126,7 @@ def _file_findings(records: Records) -> Iterator[Mismatch]:
             yield _changed(base, told, file, written)
 
 
-def _missing(base: OrgPath, told: Told, file: str, written: Written) -> Mismatch:
+def _missing(base: OrgPath, told: JournalFacts, file: str, written: Written) -> Mismatch:
     is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
     message = f"is gone; {written.agent} wrote it in tick {written.tick}"
     later = next((tick for tick in sorted([*told.damaged, *told.gone]) if tick > written.tick), None)
@@ -131,7 +137,7 @@ def _missing(base: OrgPath, told: Told, file: str, written: Written) -> Mismatch
     return mismatch(written.tick, file, "missing", message, is_error=is_error and later is None)
 
 
-def _changed(base: OrgPath, told: Told, file: str, written: Written) -> Mismatch:
+def _changed(base: OrgPath, told: JournalFacts, file: str, written: Written) -> Mismatch:
     """Tell damage from an edit: damage does not parse, is cut short, or is all zeros; the rest is edits."""
     raw = fs.read_bytes(base / file, LARGEST_READ_BYTES)
     since = f"since {written.agent} wrote it in tick {written.tick}"
@@ -279,7 +285,7 @@ def _ledger_findings(records: Records) -> Iterator[Mismatch]:
 
 def _findings_of(
     base: OrgPath,
-    told: Told,
+    told: JournalFacts,
     agent: str,
     turns: dict[int, dict[str, Any]],
     renamed: list[dict[int, dict[str, Any]]],
@@ -317,7 +323,7 @@ def _compare(
     file: str,
     lines: dict[int, dict[str, Any]],
     turns: dict[int, dict[str, Any]],
-    told: Told,
+    told: JournalFacts,
     renamed: list[dict[int, dict[str, Any]]],
 ) -> Iterator[Mismatch]:
     """Hold a ledger's lines against the turns; `renamed` are turns that may have been its own before."""

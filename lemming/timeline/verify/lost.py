@@ -15,8 +15,8 @@ from functools import cache, partial
 from lemming.base import paths
 from lemming.base.errors import LemmingError
 from lemming.files.stamps import is_there
-from lemming.journal.found import plan_in
 from lemming.journal.ledger import ticks_kept
+from lemming.journal.lookup import plan_in
 from lemming.journal.records import EntriesExpired, Record, TickCommitted, TurnCommitted
 from lemming.org.organisation import OrgPath
 from lemming.timeline.record import TurnRecord, read_tick

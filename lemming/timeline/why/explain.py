@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lemming.base import paths
 from lemming.base.errors import UsageError
-from lemming.mail.kept import CallNote, notes_of
+from lemming.mail.capability_notes import CallNote, notes_of
 from lemming.org.organisation import OrgPath
 from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.seen import turn_of_tree

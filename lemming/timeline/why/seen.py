@@ -10,7 +10,7 @@ from typing import Any
 from lemming.base import paths
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.quoting import quoted
-from lemming.mail.kept import notes_of
+from lemming.mail.capability_notes import notes_of
 from lemming.messages import text_of_payload
 from lemming.timeline.record import ToolUse, TurnRecord
 from lemming.timeline.repair.unknown import CALL, RETRY

@@ -27,7 +27,7 @@ from lemming.tick.plan import Plan
 
 
 @dataclass
-class TickTold:
+class TickChanges:
     """What one tick did to files: who wrote each, None for one that was taken away; in that order.
 
     `states`: where its turns found their agents, as their ledgers said it.
@@ -41,14 +41,14 @@ class TickTold:
 
 
 @dataclass
-class FilesTold:
+class FileChanges:
     """What the journals of an organisation tell, oldest first.
 
     `written`: files that turns wrote, ever. `expired`: entries that retention removed and no turn told of.
     `named`: the first tick whose plan names an agent. `seen`: the first whose prompts showed an entry.
     """
 
-    ticks: dict[int, TickTold] = field(default_factory=dict)
+    ticks: dict[int, TickChanges] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     expired: set[str] = field(default_factory=set)
     named: dict[str, int] = field(default_factory=dict)
@@ -59,9 +59,9 @@ class FilesTold:
         return self.seen.get(name.identity, self.seen.get(name.id))
 
 
-def read_files_told(base: OrgPath, *, despite_damage: bool = False) -> FilesTold:
+def read_file_changes(base: OrgPath, *, despite_damage: bool = False) -> FileChanges:
     """Return what all journals tell. Those that are damaged are left out, or raise `CorruptState`."""
-    told, prompts = FilesTold(), prompts_in(base)
+    told, prompts = FileChanges(), prompts_in(base)
     for tick in journal_ticks(base):
         try:
             records = read_journal(base, tick, prompts=prompts)
@@ -69,14 +69,14 @@ def read_files_told(base: OrgPath, *, despite_damage: bool = False) -> FilesTold
             if not despite_damage:
                 raise
             continue
-        told.ticks[tick] = TickTold()
+        told.ticks[tick] = TickChanges()
         for record in records:
             _take_note(told, tick, record)
     told.expired -= told.written
     return told
 
 
-def _take_note(told: FilesTold, tick: int, record: Record) -> None:
+def _take_note(told: FileChanges, tick: int, record: Record) -> None:
     of_tick = told.ticks[tick]
     match record:
         case TickStarted():

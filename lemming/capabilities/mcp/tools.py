@@ -17,7 +17,7 @@ from lemming.base.jsontext import compact, nearest, to_line
 from lemming.base.kinds import ToolClass
 from lemming.base.patterns import is_named
 from lemming.capabilities.mcp.contents import as_text
-from lemming.capabilities.mcp.known import Known, KnownServer, KnownTool, known_servers
+from lemming.capabilities.mcp.lock import Known, KnownServer, KnownTool, known_servers
 from lemming.capabilities.mcp.questions import Unanswerable, answered, request_for, why_not_asked
 from lemming.capabilities.mcp.settings import (
     MCP_FILE,

@@ -56,7 +56,7 @@ class Test(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WhatIsThere:
+class Inventory:
     """What there is; `toolset` is None where not all tools are known here.
 
     `capabilities` are those that do not ship, by name; none where nobody names any.

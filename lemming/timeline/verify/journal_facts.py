@@ -68,7 +68,7 @@ class Written:
 
 
 @dataclass
-class Told:
+class JournalFacts:
     """What the journals tell.
 
     `files`: the last write of each file that should be there. `turns`: for each agent and tick, what its
@@ -95,15 +95,15 @@ class Told:
         return bool(self.under_way) and (parts[0] != "agents" or parts[1] in self.under_way)
 
 
-def read_told(
+def read_journal_facts(
     base: OrgPath, *, newest: int | None = None, only: int | None = None, steps: Steps = lambda *_: None
-) -> Told:
+) -> JournalFacts:
     """Return what the journals tell. One that cannot be read is a finding, and is passed over.
 
     With `newest`, so many journals are taken apart; of those before, only the lines that name files. With
     `only`, no more than so many are read at all. Raises `CorruptState` when they cannot even be listed.
     """
-    told = Told(journal_ticks(base) if only is None else newest_journals(base, only))
+    told = JournalFacts(journal_ticks(base) if only is None else newest_journals(base, only))
     told.skimmed = 0 if newest is None else max(0, len(told.ticks) - newest)
     apart_from = told.ticks[told.skimmed] if told.skimmed < len(told.ticks) else LAST_TICK
     for number, (before, tick) in enumerate(zip([None, *told.ticks], told.ticks, strict=False)):
@@ -129,7 +129,7 @@ def read_told(
     return told
 
 
-def _note_gone(told: Told, recorded: RecordedTick, before: int | None) -> None:
+def _note_gone(told: JournalFacts, recorded: RecordedTick, before: int | None) -> None:
     """Note what tells that journals are gone; old ones that somebody cleared away from the front are not."""
     named = recorded.begin.after if recorded.records else None
     if before is not None and named is not None and named > before:
@@ -138,7 +138,7 @@ def _note_gone(told: Told, recorded: RecordedTick, before: int | None) -> None:
         told.findings.append(mismatch(named, paths.journal_file(named), "missing", message))
 
 
-def _note_gone_at_the_end(base: OrgPath, told: Told) -> None:
+def _note_gone_at_the_end(base: OrgPath, told: JournalFacts) -> None:
     """Note what no later journal names, but a ledger."""
     newest = newest_in_ledgers(base)
     if told.ticks and newest > told.ticks[-1]:
@@ -159,7 +159,7 @@ def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) ->
         yield mismatch(tick, file, "interrupted", message, is_error=False)
 
 
-def _take_note(told: Told, recorded: RecordedTick) -> None:
+def _take_note(told: JournalFacts, recorded: RecordedTick) -> None:
     if not recorded.records:
         told.last_may_be_open = True
         return
@@ -177,7 +177,7 @@ def _take_note(told: Told, recorded: RecordedTick) -> None:
                 told.files.pop(file, None)
 
 
-def _note_turn(told: Told, recorded: RecordedTick, ended: TurnCommitted) -> None:
+def _note_turn(told: JournalFacts, recorded: RecordedTick, ended: TurnCommitted) -> None:
     tick, agent = recorded.tick, ended.about
     for file in ended.report.written_ahead:  # a tool that reaches outside may have changed them since
         told.files.pop(file, None)

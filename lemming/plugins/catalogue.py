@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Offered(Mapping[str, T]):
+class Catalogue(Mapping[str, T]):
     """What one organisation has of a kind, by name, sorted; what ships is imported when it is looked at.
 
     `shipped` are places ("module:name"), `make` turns what is there into the thing.
