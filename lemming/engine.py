@@ -49,10 +49,10 @@ from lemming.tick.counter import (
     require_ledgers_before,
     why_not_tick_1,
 )
-from lemming.tick.lost_turns import find_lost_turns, said_of_lost
+from lemming.tick.lost_turns import find_lost_turns, lost_text
 from lemming.tick.next_tick import find_next_tick, progress_of, require_newest
 from lemming.tick.plan import Plan
-from lemming.tick.reading import previous_reading, said_of_set_back
+from lemming.tick.reading import previous_reading, set_back_text
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers
 
@@ -290,7 +290,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
 
         snapshot = hurried(snapshot)
     runtime.require_agreed(config, snapshot.survey.agents)
-    if problem := said_of_set_back(snapshot.plan.at, snapshot.plan.since):
+    if problem := set_back_text(snapshot.plan.at, snapshot.plan.since):
         runtime.tell(problem)
     _announce(runtime, snapshot, records)
     if not is_begun and (turns := snapshot.why_quiet()) is not None:
@@ -335,7 +335,7 @@ def _write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> Non
         snapshot = take_snapshot(runtime.org, config, tick, Plan.of(plan) if plan else None)
         with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
             Tick.begin(runtime, journal, snapshot, after=None).write_again(agent_names)
-        runtime.tell(said_of_lost(tick, agent_names))
+        runtime.tell(lost_text(tick, agent_names))
 
 
 def _tidy_journals(org: Organisation, tick: int, config: Config) -> None:

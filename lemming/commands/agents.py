@@ -24,7 +24,7 @@ from lemming.commands.staffing import copy_agent, remove_agent, rename_agent
 from lemming.facts.agents import AgentShown, agent_shown
 from lemming.org.config import Config, load_config
 from lemming.org.schedule import AgentSchedule, fire_point
-from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
+from lemming.tick.plan import is_for_a_person, pause_reason, takes_turns
 from lemming.tick.soundness.judged import sound_survey
 
 app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
@@ -84,7 +84,7 @@ def _facts(found: AgentShown, config: Config) -> list[tuple[str, str]]:
     return [
         ("resume", paths.resume_file(agent.name)),
         ("model", f"{agent.model.key}: {f'{entry.provider} {entry.model}' if entry else 'UNKNOWN'}"),
-        ("fires", said_of_pause(agent.paused) if agent.paused else fires),
+        ("fires", pause_reason(agent.paused) if agent.paused else fires),
         ("reads", ", ".join(agent.permissions.read_outboxes) or "nobody"),
         ("read by", ", ".join(found.readers) or "nobody"),
         ("tools", ", ".join(agent.permissions.tools) or "only those always allowed"),

@@ -119,15 +119,15 @@ def _cells(row: Cost) -> list[str]:
         str(row.turns),
         str(row.calls),
         _in_digits(row.credits),
-        said_in_dollars(row),
+        dollars_text(row),
         f"{row.input_tokens:,} in{cached}, {row.output_tokens:,} out",
     ]
 
 
-def said_in_dollars(row: Cost) -> str:
+def dollars_text(row: Cost) -> str:
     """Return what something cost in dollars, as far as prices are known, without what floating point adds.
 
-    >>> said_in_dollars(Cost(cost_usd=Decimal("0.23040000000000002"), unpriced_calls=1))
+    >>> dollars_text(Cost(cost_usd=Decimal("0.23040000000000002"), unpriced_calls=1))
     '$0.2304 or more'
     """
     if row.cost_usd is None:

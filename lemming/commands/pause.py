@@ -17,7 +17,7 @@ from lemming.commands.screen import one_line, show_json, tell
 from lemming.org.config import ORG_FILE, load_config
 from lemming.service.pause import pause as begin_pause
 from lemming.service.pause import pause_text
-from lemming.tick.plan import is_for_a_person, said_of_pause
+from lemming.tick.plan import is_for_a_person, pause_reason
 
 
 def pause(
@@ -48,7 +48,7 @@ def pause(
         return
     who, file = (agent, resume_file(agent)) if agent else ("the organisation", ORG_FILE)
     already = "already " if written != text else ""
-    tell(f"{who} is {already}{one_line(said_of_pause(written), 400)} ({file})")
+    tell(f"{who} is {already}{one_line(pause_reason(written), 400)} ({file})")
     if engine := running_engine(base):
         tell(f"from its next tick on, of {describe_engine(engine)}")
     tell(f"`lemming resume{f' {agent}' if agent else ''}` ends it")

@@ -8,8 +8,8 @@ import typer
 
 from lemming.base.clock import SystemClock
 from lemming.base.times.spoken import parse_moment
-from lemming.base.times.words import said, said_until
-from lemming.capabilities.requests.waiting import said_of_waiting, waiting
+from lemming.base.times.words import said, until_text
+from lemming.capabilities.requests.waiting import waiting, waiting_text
 from lemming.commands.options import AsJson, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_list
@@ -65,7 +65,7 @@ def plan(
             show_json("plan", found.as_json())
             continue
         _show(found)
-        if found.is_next and (waits := said_of_waiting(waiting(org))):
+        if found.is_next and (waits := waiting_text(waiting(org))):
             show(painted(f"  {one_line(waits, 400)}", "yellow"))
 
 
@@ -80,7 +80,7 @@ def _show_coming(org: Organisation, config: Config, until: str, *, as_json: bool
         show_list("coming", found, {}, as_json=as_json, nothing=nothing)
     else:
         show_columns(
-            [[said(it.at), said_until(it.at, now), it.agent, one_line(it.what, 200)] for it in found]
+            [[said(it.at), until_text(it.at, now), it.agent, one_line(it.what, 200)] for it in found]
         )
 
 

@@ -10,7 +10,7 @@ from lemming.commands.screen import one_line, show_json, tell
 from lemming.org.config import load_config
 from lemming.service.pause import paused_text
 from lemming.service.pause import resume as end_pause
-from lemming.tick.plan import said_of_pause
+from lemming.tick.plan import pause_reason
 
 
 def resume(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = False) -> None:
@@ -31,8 +31,8 @@ def resume(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = Fal
         show_json("pause", {"agent": agent, "paused": "", "was_paused": bool(text)})
         return
     who = agent or "the organisation"
-    was = f"takes turns again; it was {one_line(said_of_pause(text), 400)}" if text else "is not paused"
+    was = f"takes turns again; it was {one_line(pause_reason(text), 400)}" if text else "is not paused"
     tell(f"{who} {was}")
     if agent and load_config(base).org.paused:
-        paused = one_line(said_of_pause(paused_text(base, None)), 400)
+        paused = one_line(pause_reason(paused_text(base, None)), 400)
         tell(f"the organisation is {paused}: `lemming resume` ends that", style="yellow")

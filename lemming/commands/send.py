@@ -16,7 +16,7 @@ from lemming.base.jsontext import pretty
 from lemming.base.kinds import MessageKind
 from lemming.base.times.cron import zone
 from lemming.base.times.spoken import parse_duration, parse_moment
-from lemming.base.times.words import said, said_until
+from lemming.base.times.words import said, until_text
 from lemming.commands.calendar import add_job
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_agent, find_org, require_folder
@@ -193,7 +193,7 @@ def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config
             tell(f"{agent.name} is a person: `lemming inbox {agent.name}` shows it")
     if entry.not_before > entry.created_at:
         moment = parse_timestamp(entry.not_before).astimezone(zone(config.org.timezone or "UTC"))
-        until = said_until(moment, SystemClock().now())
+        until = until_text(moment, SystemClock().now())
         shown = _listed([agent.name for agent in readers])
         tell(f"nobody is shown it before {said(moment)} ({until}){shown and f'; then {shown}'}")
     elif readers:

@@ -9,8 +9,8 @@ import typer
 
 from lemming.agents import Survey
 from lemming.base.clock import SystemClock, parse_timestamp
-from lemming.base.times.words import said_until
-from lemming.capabilities.requests.waiting import said_of_waiting
+from lemming.base.times.words import until_text
+from lemming.capabilities.requests.waiting import waiting_text
 from lemming.commands.options import AsJson, duration, option
 from lemming.commands.org import describe_engine, find_org
 from lemming.commands.screen import (
@@ -27,7 +27,7 @@ from lemming.commands.screen import (
 from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import Line, Standing, standing_of
 from lemming.org.config import Config
-from lemming.tick.plan import said_of_pause
+from lemming.tick.plan import pause_reason
 
 FACTS_SHOWN = 8
 
@@ -67,7 +67,7 @@ def status(
     if as_json:
         show_json("status", {**found.as_json(), "findings": findings})
     else:
-        _show(found, said_of_waiting(found.waiting), findings)
+        _show(found, waiting_text(found.waiting), findings)
         if check:
             wrong = f"{counted(len(found.troubles), 'thing')} wrong"
             show(wrong if found.troubles else "all is well")
@@ -109,17 +109,15 @@ def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None, progr
 def _show_pauses(survey: Survey, config: Config) -> None:
     """Say who is paused, since when and by whom, and how that ends."""
     if config.org.paused:
-        show(
-            f"{painted(one_line(said_of_pause(config.org.paused), 400), 'yellow')}; `lemming resume` ends it"
-        )
+        show(f"{painted(one_line(pause_reason(config.org.paused), 400), 'yellow')}; `lemming resume` ends it")
     for name, text in survey.paused.items():
-        show(f"{name} is {one_line(said_of_pause(text), 400)}; `lemming resume {name}` ends it")
+        show(f"{name} is {one_line(pause_reason(text), 400)}; `lemming resume {name}` ends it")
 
 
 def _next(line: Line) -> str:
     if line.next_at is None:
         return "-" if line.next_tick is None else str(line.next_tick)
-    return said_until(parse_timestamp(line.next_at), SystemClock().now())
+    return until_text(parse_timestamp(line.next_at), SystemClock().now())
 
 
 def _last(line: Line) -> str:

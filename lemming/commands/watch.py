@@ -14,7 +14,7 @@ import typer
 
 from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.errors import LemmingError
-from lemming.base.times.words import said_until
+from lemming.base.times.words import until_text
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import (
@@ -150,7 +150,7 @@ def _head(header: Json, width: int) -> Iterator[str]:
         dollars = None if spent["unpriced"] and not spent["dollars"] else spent["dollars"]
         parts.append(f"{spent['credits']:g}{of} credits, {in_dollars(dollars, unpriced=spent['unpriced'])}")
     if header["next_at"]:
-        parts.append(f"next {said_until(parse_timestamp(header['next_at']), SystemClock().now())}")
+        parts.append(f"next {until_text(parse_timestamp(header['next_at']), SystemClock().now())}")
     troubles = header["troubles"]
     parts.append(counted(len(troubles), "trouble") if troubles else "well")
     yield _fit(" · ".join(parts), width)

@@ -20,7 +20,7 @@ from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, r
 from lemming.facts.reach import reaches
 from lemming.facts.typed_text import SETTINGS, editable, problems_of_text
 from lemming.facts.views.past import require_past_at_hand
-from lemming.facts.views.sentences import said_of_payload, text_said
+from lemming.facts.views.sentences import payload_text, text_said
 from lemming.org.config import config_with, load_config
 from lemming.org.organisation import Organisation
 
@@ -128,4 +128,4 @@ def _says(said: Json | None) -> str:
     payload = (said or {}).get("payload", {})
     if isinstance(payload.get("text"), str) and "call" not in payload:
         return ""
-    return text_said(payload) or said_of_payload(payload)
+    return text_said(payload) or payload_text(payload)

@@ -123,7 +123,7 @@ class Begun(_Plain):
         return {"request": self.request, **asked, **lists, "turns": self.turns, **further}
 
 
-def said_of_end(asked: Asked) -> str:
+def end_text(asked: Asked) -> str:
     """Return in words until when something was waited for."""
     ends = [*([f"tick {asked.until}"] if asked.until is not None else []), *filter(None, [asked.not_after])]
     return " or ".join(ends)

@@ -28,10 +28,10 @@ def misplaced(base: OrgPath, authors: Iterable[str], tick: int) -> Iterator[Prob
 def about_files(author: str, files: Sequence[str], tick: int) -> Iterator[Problem]:
     """Yield warnings about the files of one outbox."""
     yield from _about_strays(author, [file for file in files if not paths.ENTRY_FILE.match(file)])
-    yield from about_ticks_to_come(author, files, tick)
+    yield from future_tick_problems(author, files, tick)
 
 
-def about_ticks_to_come(author: str, files: Iterable[str], tick: int) -> Iterator[Problem]:
+def future_tick_problems(author: str, files: Iterable[str], tick: int) -> Iterator[Problem]:
     """Yield a warning if some of the files of one outbox are entries of ticks after `tick`."""
     now = f"{tick + 1:08d}"
     candidates = (file for file in files if file >= now or file[8:9] != "_")  # most ticks have eight digits

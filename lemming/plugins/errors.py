@@ -49,19 +49,19 @@ def provider_error(error: BaseException, name: str) -> ProviderError:
     message, where = f"{name} failed: {words_of(error)}", place_of(error)
     classes = {kind.__name__ for kind in type(error).__mro__}
     if (status := _status_of(error)) is not None:
-        return told_by_status(_kind_of_status(status)(message, where=where), status)
+        return error_by_status(_kind_of_status(status)(message, where=where), status)
     if classes & _TOO_LATE:
         return TimedOut(message, where=where)
     is_about_a_file = isinstance(error, OSError) and error.filename is not None
     if classes & _OUT_OF_ORDER and not is_about_a_file and not isinstance(error, _MISTAKES):
-        return told_by_class(Unavailable(message, where=where), error)
+        return error_by_class(Unavailable(message, where=where), error)
     hint = (
         "a mistake in the plugin; if the backend is down, raise lemming.errors.Unavailable: it is asked again"
     )
     return RequestRejected(message, where=where, hint=hint)
 
 
-def told_by_status(error: E, status: int) -> E:
+def error_by_status(error: E, status: int) -> E:
     """Return the error for an HTTP status, knowing whether the call may be billed: a server that refuses
     bills nothing, one in between that gave up waiting does not know.
     """
@@ -69,7 +69,7 @@ def told_by_status(error: E, status: int) -> E:
     return error
 
 
-def told_by_class(error: E, cause: BaseException) -> E:
+def error_by_class(error: E, cause: BaseException) -> E:
     """Return the error for what a connection came to, knowing that nothing was sent where none was made."""
     classes = {kind.__name__ for kind in type(cause).__mro__}
     error.may_be_paid = not classes & _NOT_CONNECTED

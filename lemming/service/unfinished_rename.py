@@ -43,7 +43,7 @@ def end_rename(base: OrgPath) -> None:
     fs.remove(Path(base), paths.RENAMING_FILE, sync=True)
 
 
-def said_of_rename(old: str, new: str) -> str:
+def rename_text(old: str, new: str) -> str:
     """Return what a person is told of one that was not finished."""
     return f"the rename of {old} to {new} was cut off: some files have the old name, and some the new one"
 
@@ -52,7 +52,7 @@ def require_no_rename(base: OrgPath) -> None:
     """Raise `CorruptState` where a rename was not finished: a tick would take the agent for two, or none."""
     if names := rename_begun(base):
         hint = f"`lemming agents rename {' '.join(names)}` finishes it, and so does `lemming repair --yes`"
-        raise CorruptState(said_of_rename(*names), where=paths.RENAMING_FILE, hint=hint)
+        raise CorruptState(rename_text(*names), where=paths.RENAMING_FILE, hint=hint)
 
 
 def _unreadable(why: str) -> CorruptState:

@@ -64,10 +64,10 @@ def rejected_in(raw: bytes) -> str:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
     partial = ExportTraceServiceResponse.FromString(raw).partial_success
-    return said_of_rejected(partial.rejected_spans, partial.error_message)
+    return rejected_text(partial.rejected_spans, partial.error_message)
 
 
-def said_of_rejected(count: int, why: str) -> str:
+def rejected_text(count: int, why: str) -> str:
     """Return what a person is told of spans that a collector did not take; empty when there are none."""
     return f"it rejected {count} spans: {why[:500]}" if count else ""
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from lemming.base.errors import NotSent, UsageError
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.redaction import without_userinfo
-from lemming.telemetry.otlp import Json, as_protobuf, rejected_in, said_of_rejected
+from lemming.telemetry.otlp import Json, as_protobuf, rejected_in, rejected_text
 
 if TYPE_CHECKING:
     import httpx2
@@ -162,4 +162,4 @@ def _rejected(response: httpx2.Response) -> str:
     if not isinstance(partial, Mapping):
         return ""
     count = str(partial.get("rejectedSpans", "0"))
-    return said_of_rejected(int(count) if count.isdecimal() else 0, str(partial.get("errorMessage", "")))
+    return rejected_text(int(count) if count.isdecimal() else 0, str(partial.get("errorMessage", "")))

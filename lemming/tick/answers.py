@@ -183,7 +183,7 @@ class JournaledAnswers:
             optional["finish"] = reply.finish
         if usage.cost_usd is not None:
             optional["cost_usd"] = usage.cost_usd
-        optional |= self._said_by_gates() if self._verdicts else {}
+        optional |= self._gate_verdicts() if self._verdicts else {}
         optional |= self._lost(self._limits, call) if self._limits else {}
         if reply.calls or reply.thinking or reply.kept:
             natively = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
@@ -279,7 +279,7 @@ class JournaledAnswers:
         self._runtime.before_again[self._name] = again
 
     def _no_answer(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
-        more = self._said_by_gates(error.verdicts) | self._attempts(call, error.earlier)
+        more = self._gate_verdicts(error.verdicts) | self._attempts(call, error.earlier)
         more |= self._lost(self._limits, call) if self._limits else {}
         more |= {"at": self._runtime.now()} if self._inputs.task and is_final(error) else {}
         return ModelFailed(
@@ -292,7 +292,7 @@ class JournaledAnswers:
             **more,
         )
 
-    def _said_by_gates(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    def _gate_verdicts(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         return {"verdicts": said} if (said := [it.as_json() for it in self._verdicts] or [*recorded]) else {}
 
     def _lost(self, limits: SpendingLimits, call: int) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class LiveCalls:
             done = CallDone(self._run(index, call, at, staged, used_up), elapsed_ms(began))
         elif self._tracing and done.ready:
             self._tracing.look(done.ready.call, done.ready.tool, done.ready.context)
-        result = self._tracing.told(done.result) if self._tracing else done.result
+        result = self._tracing.recorded_result(done.result) if self._tracing else done.result
         return record_of(self._name, index, call, result, done.took_ms)
 
     def _run(self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float) -> ToolResult:

@@ -37,7 +37,7 @@ def find_lost_turns(org: Organisation, ticks: list[int]) -> dict[int, list[str]]
     return dict(sorted(lost.items()))
 
 
-def said_of_lost(tick: int, agent_names: list[str]) -> Problem:
+def lost_text(tick: int, agent_names: list[str]) -> Problem:
     """Return what a person is told of lost turns whose files were written again."""
     hint = "they were written again from the journal; `lemming verify` compares all files with the journals"
     message = f"the files of {', '.join(agent_names)} did not hold what was written in tick {tick}"

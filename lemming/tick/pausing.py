@@ -10,7 +10,7 @@ from lemming.base.jsontext import parse
 from lemming.files import fs
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation
-from lemming.tick.plan import said_of_pause
+from lemming.tick.plan import pause_reason
 
 _CLOCKS_APART_NS = 2_000_000_000
 """The clock of a file system may be behind that of the process by less."""
@@ -57,9 +57,9 @@ class Pauses:
     def why(self, agent: str) -> str:
         """Return how a person is told that an agent is paused; empty when it is not."""
         if text := self._said(ORG_FILE, self._of_all):
-            return f"the organisation is {said_of_pause(text)}"
+            return f"the organisation is {pause_reason(text)}"
         text = self._said(paths.resume_file(agent), self._of_one.get(agent, ""))
-        return said_of_pause(text) if text else ""
+        return pause_reason(text) if text else ""
 
     def _said(self, file: str, before: str) -> str:
         """Return what a file says of a pause; `before`: what it said, which holds while it cannot be read."""

@@ -128,14 +128,14 @@ def make_plan(
 def _paused(survey: Survey, config: Config) -> dict[str, str]:
     """Return the agents that are paused, alone or with all others, and how a person is told so."""
     if config.org.paused:
-        return dict.fromkeys(survey.agents, f"the organisation is {said_of_pause(config.org.paused)}")
-    return {name: said_of_pause(text) for name, text in survey.paused.items()}
+        return dict.fromkeys(survey.agents, f"the organisation is {pause_reason(config.org.paused)}")
+    return {name: pause_reason(text) for name, text in survey.paused.items()}
 
 
-def said_of_pause(text: str) -> str:
+def pause_reason(text: str) -> str:
     """Return how a plan says that somebody is paused.
 
-    >>> said_of_pause("since 2026-11-22T09:00:00.000Z by ada"), said_of_pause("too dear")
+    >>> pause_reason("since 2026-11-22T09:00:00.000Z by ada"), pause_reason("too dear")
     ('paused since 2026-11-22T09:00:00.000Z by ada', 'paused: too dear')
     """
     return f"paused {text}" if text.startswith("since ") else f"paused: {text}"

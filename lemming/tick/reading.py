@@ -49,7 +49,7 @@ def _behind(at: str, since: str) -> timedelta:
     return parse_timestamp(since) - parse_timestamp(at)
 
 
-def said_of_set_back(at: str, since: str) -> Problem | None:
+def set_back_text(at: str, since: str) -> Problem | None:
     """Return what a person is told when a tick's reading is before that of the tick before; None if not."""
     if not since or at >= since:
         return None

@@ -97,7 +97,7 @@ class Draft:
         return [self.results[place] for place in self.unshown_places]
 
     @property
-    def unshown_told(self) -> list[dict[str, Any]]:
+    def unshown_with_hints(self) -> list[dict[str, Any]]:
         """The results that the model has not been shown, as its next turn is told of them."""
         hinted = self.repeats.hinted
         return [

@@ -16,7 +16,7 @@ from lemming.access.context_files import place_of_item, text_of_item, with_conte
 from lemming.agents import Agent, AgentCredits, ContextFile, OwnFolders
 from lemming.base.clock import parse_timestamp
 from lemming.base.errors import OutOfCredits, Problem, name_of
-from lemming.base.times.words import said_in_full, said_of_due
+from lemming.base.times.words import due_text, full_moment_text
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
 from lemming.llm.prices import check_credits, has_reached_soft_cap
@@ -84,7 +84,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     prepared = prepared.and_for(task, asked, moment)
     labels = prepared.labels()
     tell: Callable[[Task | None], Sequence[Mapping[str, Any]]] = partial(
-        _results_told, state.results, prepared, labels
+        _earlier_results, state.results, prepared, labels
     )
     offered = ToShow(task, inbox, asked, memories, context, tell)
     offered = prepared.looks(offered)
@@ -145,13 +145,13 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     return Gathered(inputs, opening, situation, ids, (*memories.problems, *inbox.problems))
 
 
-def _results_told(
+def _earlier_results(
     earlier: Sequence[Mapping[str, Any]], prepared: Prepared, labels: Labels, task: Task | None
 ) -> Sequence[Mapping[str, Any]]:
     """Return the results of earlier calls that a turn's prompt shows."""
     if task is None:
         return earlier
-    return prepared.told(task, [*earlier, *task.begun.results], labels)
+    return prepared.earlier_results(task, [*earlier, *task.begun.results], labels)
 
 
 def _entries_of(task: Task) -> list[str]:
@@ -184,10 +184,10 @@ def _time_lines(now: Surroundings, agent: Agent) -> Iterator[str]:
     """Yield what the prompt says of the wall clock: nothing, for an agent that does not go by it."""
     zone_name, schedule = now.config.org.timezone, agent.schedule
     if agent.clock and now.at:
-        text = said_in_full(parse_timestamp(now.at), schedule.timezone or zone_name or "UTC")
+        text = full_moment_text(parse_timestamp(now.at), schedule.timezone or zone_name or "UTC")
         yield f"As the tick began it was {text}."
     if schedule.cron is not None and (due := due_by_clock(schedule, zone_name, now.since, now.at)):
-        yield said_of_due(due)
+        yield due_text(due)
 
 
 def why_not(now: Surroundings, agent: Agent, digest: str) -> Reason | None:

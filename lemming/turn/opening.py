@@ -169,7 +169,7 @@ def _make_opening(
     told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
     messages = OPENINGS[entry.prompt](told, None if can.calls_tools else tools)
     if can.calls_tools and tools:
-        messages[0]["tools"] = _told_natively(tools)
+        messages[0]["tools"] = _native_tools_of(tools)
     schema = None
     if can.takes_schema:
         in_json = () if can.calls_tools else tools
@@ -239,7 +239,7 @@ def native_names(names: Iterable[str]) -> dict[str, str]:
     return told
 
 
-def _told_natively(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+def _native_tools_of(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     """Return how a backend is told of tools; `tool` is the real name of one whose name is another here."""
     by_name = {tool.name: tool for tool in tools}
     names = native_names(by_name)

@@ -51,7 +51,7 @@ class Seams:
     fits: tuple[Fits, ...] = ()
     reads: tuple[Callable[[TurnReply], None], ...] = ()
     replied: tuple[Replied, ...] = ()
-    told: tuple[Callable[[Json], Json], ...] = ()
+    shown_result: tuple[Callable[[Json], Json], ...] = ()
     trust: tuple[Callable[[], str], ...] = ()
     before_call: tuple[Callable[[ToolCall], ToolCall | No], ...] = ()
     takes: tuple[Callable[[ToolCall, str], bool], ...] = ()

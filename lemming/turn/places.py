@@ -246,7 +246,7 @@ class Tracing(Protocol):
         """Look at what a call that is about to be made may look at."""
         ...
 
-    def told(self, result: ToolResult) -> ToolResult:
+    def recorded_result(self, result: ToolResult) -> ToolResult:
         """Return the result of that call as it is recorded."""
         ...
 

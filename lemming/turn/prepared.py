@@ -94,12 +94,12 @@ class Prepared:
             found |= each.ends(begun, read, entries_of, is_heard)
         return found
 
-    def told(
+    def earlier_results(
         self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
     ) -> Sequence[Mapping[str, Any]]:
         """Return the results of earlier calls as the turn is told of them."""
         for each in self._all:
-            results = each.told(task, results, labels)
+            results = each.earlier_results(task, results, labels)
         return results
 
     def tools(self) -> list[Tool]:

@@ -79,7 +79,7 @@ class Preparation:
         """Return how requests have ended that hold something of its, of what is open (`mail.tasks.Holds`)."""
         return {}
 
-    def told(
+    def earlier_results(
         self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
     ) -> Sequence[Mapping[str, Any]]:
         """Return the results of earlier calls, in their places, as the turn is told of them."""

@@ -106,7 +106,7 @@ class TurnPart:
         """Return what is staged as a call that reaches outside has it written: with marks before files."""
         return files
 
-    def told(self, result: Json) -> Json:
+    def shown_result(self, result: Json) -> Json:
         """Return a result of a call as the model is told of it within the turn; what is kept is not that."""
         return result
 

@@ -218,7 +218,7 @@ class Turn:
     def _told(self, place: int) -> dict[str, Any]:
         """Return a result as the model is told of it within the turn."""
         result = self._draft.results[place]
-        for told in self._draft.seams.told:
+        for told in self._draft.seams.shown_result:
             result = told(result)
         if place in self._draft.untold:
             return {**result, "success": True, "output": "(no result)"}

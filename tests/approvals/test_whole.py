@@ -13,7 +13,7 @@ from leave_org import edit, finished, lemming, make, requests, tick
 
 from lemming.base.unseen import notes_on
 from lemming.capabilities.approvals.binding import SHOWN_FILES
-from lemming.capabilities.approvals.waiting import LOOK_CLOSELY, said_of_call
+from lemming.capabilities.approvals.waiting import LOOK_CLOSELY, call_text
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 HOME = "agents/ada/workspace"
@@ -216,4 +216,4 @@ def test_words_that_name_no_file_are_not_said_to_be_missing_files(tmp_path: Path
 def test_what_is_to_be_looked_at_closely_is_said_in_lists_too(command: str, note: str) -> None:
     call = {"tool": "runs", "args": {"command": command}, "why": "it runs", "gate": "g"}
     assert [*notes_on(call["args"])] == ([note] if note else [])
-    assert said_of_call(call).endswith(LOOK_CLOSELY) == bool(note)
+    assert call_text(call).endswith(LOOK_CLOSELY) == bool(note)

@@ -25,11 +25,11 @@ def said(moment: datetime) -> str:
     return f"{day} {moment.day} {month} {moment.year} {moment:%H:%M} {moment.tzname()}"
 
 
-def said_in_full(moment: datetime, zone_name: str) -> str:
+def full_moment_text(moment: datetime, zone_name: str) -> str:
     """Return a moment for a prompt: weekday, date, time and time zone.
 
     >>> from datetime import UTC
-    >>> said_in_full(datetime(2026, 11, 23, 8, tzinfo=UTC), "Europe/Berlin")
+    >>> full_moment_text(datetime(2026, 11, 23, 8, tzinfo=UTC), "Europe/Berlin")
     'Monday, 23 November 2026, 09:00 CET (2026-11-23T09:00+01:00, Europe/Berlin)'
     """
     here = moment.astimezone(zone(zone_name))
@@ -38,14 +38,14 @@ def said_in_full(moment: datetime, zone_name: str) -> str:
     return f"{day}, {here.day} {month} {here.year}, {here:%H:%M} {here.tzname()} ({iso}, {zone_name})"
 
 
-def said_until(moment: datetime, now: datetime) -> str:
+def until_text(moment: datetime, now: datetime) -> str:
     """Return how far off a moment is, to the largest unit of which it is at least one, rounded down.
 
     >>> from datetime import UTC, timedelta
     >>> now = datetime(2026, 11, 22, 14, tzinfo=UTC)
-    >>> said_until(now + timedelta(hours=19, minutes=5), now), said_until(now, now)
+    >>> until_text(now + timedelta(hours=19, minutes=5), now), until_text(now, now)
     ('in 19 h', 'now')
-    >>> said_until(now - timedelta(days=2), now)
+    >>> until_text(now - timedelta(days=2), now)
     '2 d ago'
     """
     seconds = int((moment - now).total_seconds())
@@ -55,7 +55,7 @@ def said_until(moment: datetime, now: datetime) -> str:
     return "now"
 
 
-def said_of_due(due: Due) -> str:
+def due_text(due: Due) -> str:
     """Return what an agent is told that is due by its cron schedule."""
     if due.times == 1:
         return f"You are due by your schedule: {said(due.first)}."

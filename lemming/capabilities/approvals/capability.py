@@ -145,7 +145,7 @@ class ApprovalsPreparation(Preparation):
         mail = self.moment.now.mail
         return ends_of(begun, mail.tick, mail.at, read, entries_of, is_heard)
 
-    def told(
+    def earlier_results(
         self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
     ) -> Sequence[Mapping[str, Any]]:
         """Return the results of earlier calls, as they were decided about."""

@@ -11,7 +11,7 @@ from typing import Any
 from lemming.base.contract import ToolCall
 from lemming.base.jsontext import parse, to_line
 from lemming.capabilities.approvals.waiting import NAME, Decision, decision_in, digest_of
-from lemming.journal.begun import said_of_end
+from lemming.journal.begun import end_text
 from lemming.mail.tasks import Ended, Task
 from lemming.providers import Message
 from lemming.tools import ToolResult
@@ -104,7 +104,7 @@ def _told(ended: Ended) -> ToolResult:
     asked, decision = ended.asked, _decision(ended)
     if decision is None:
         if asked.end == "expired":
-            return ToolResult(False, f"REFUSED: nobody answered by {said_of_end(asked)}", outcome="refused")
+            return ToolResult(False, f"REFUSED: nobody answered by {end_text(asked)}", outcome="refused")
         why = "it was taken back" if asked.end == "cancelled" else "nobody is there to approve it any more"
         return ToolResult(False, f"REFUSED: {why}", outcome="refused")
     if decision.word == "deny":

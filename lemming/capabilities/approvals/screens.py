@@ -7,7 +7,7 @@ from typing import Any
 
 from lemming.base.errors import CorruptState
 from lemming.base.unseen import notes_on
-from lemming.capabilities.approvals.waiting import NAME, said_of_call
+from lemming.capabilities.approvals.waiting import NAME, call_text
 from lemming.capabilities.requests.now import RequestsNow
 from lemming.capabilities.requests.view import RequestView
 from lemming.files.documents import value_of
@@ -80,7 +80,7 @@ def waiting_for_persons(org: Organisation, requests: Iterable[RequestView]) -> d
     calls = waiting_calls(org, found)
     shown = {it.identity: call_of(it, calls) for it in found}
     return {
-        identity: WaitingForPerson(call, said_of_call(call), f"approval of call {call['id']}")
+        identity: WaitingForPerson(call, call_text(call), f"approval of call {call['id']}")
         for identity, call in shown.items()
         if call is not None
     }

@@ -113,7 +113,7 @@ class Waiting:
         """Return the payload of the request for it, to these persons, until the first of these is over."""
         call = self.as_json()
         payload: Json = {
-            "text": f"{said_of_call(call)}{further}",
+            "text": f"{call_text(call)}{further}",
             "target": people[0] if len(people) == 1 else [*people],
             "schema": DECISION,
             "call": {**call, "diff": cut(diff, DIFF_CHARS)} if diff else call,
@@ -156,11 +156,11 @@ def call_in(payload: Mapping[str, Any]) -> Json:
     return {key: call[key] for key in keys if key in call}
 
 
-def said_of_call(call: Mapping[str, Any]) -> str:
+def call_text(call: Mapping[str, Any]) -> str:
     """Return a call that waits on one line, and why it does.
 
     >>> push = {"tool": "shell", "args": {"command": "git push"}, "why": "it sends", "gate": "org.json#/0"}
-    >>> said_of_call(push)
+    >>> call_text(push)
     'shell: run `git push`; asks because it sends (org.json#/0)'
     """
     said = f"{call['tool']}: {_said_of_args(call['args'])}; asks because {call['why']} ({call['gate']})"

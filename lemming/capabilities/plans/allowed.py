@@ -18,7 +18,7 @@ from lemming.base.jsontext import nearest
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step
 from lemming.capabilities.plans.references import parts_of, references_in
 from lemming.capabilities.plans.referred import all_paths
-from lemming.capabilities.plans.ways import targets, ways_said
+from lemming.capabilities.plans.ways import targets, ways_text
 from lemming.org.when import MISSING, field_of, predicate, problems_of
 
 DANGEROUS = ("send", "execute", "administer")
@@ -57,7 +57,7 @@ class Staff:
     arguments_of: Callable[[str], Mapping[str, Any] | None] = _any_arguments
 
 
-def about_the_allowed(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator[Problem]:
+def permission_problems(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator[Problem]:
     """Yield what is wrong with a plan in its organisation: unknown names, and what permissions forbid."""
     for member, step, place in plan.members():
         for name, pointer in _whom(member, place):
@@ -268,7 +268,7 @@ def _dangerous(step: Step, staff: Staff) -> str:
 def _after_default(plan: AgentPlan, member: Member, step: Step) -> set[str]:
     """Return where the run can go on when the default is the answer."""
     index = plan.steps.index(step)
-    every = {way.to for way in ways_said(plan, index)} - {END, FAIL}
+    every = {way.to for way in ways_text(plan, index)} - {END, FAIL}
     if member is not step:
         return targets(plan)[step.name]
     if step.each:

@@ -25,8 +25,8 @@ from lemming.capabilities.plans.format import (
 )
 from lemming.capabilities.plans.outcomes import OF_THE_ENGINE
 from lemming.capabilities.plans.references import OF_AN_ANSWER, ROOTS
-from lemming.capabilities.plans.referred import about_references, fields_in
-from lemming.capabilities.plans.ways import OUT, is_decided, reachable, ways_from, ways_said
+from lemming.capabilities.plans.referred import fields_in, reference_problems
+from lemming.capabilities.plans.ways import OUT, is_decided, reachable, ways_from, ways_text
 from lemming.files.documents import Document
 from lemming.org import when
 from lemming.org.organisation import Organisation
@@ -53,7 +53,7 @@ def problems_in(plan: AgentPlan) -> Iterator[Problem]:
             yield Problem('"by" has no effect here', pointer=f"{place}/verify/by", hint=hint)
     yield from _about_ways(plan)
     yield from _about_loops(plan)
-    yield from about_references(plan)
+    yield from reference_problems(plan)
 
 
 def sound_plan(org: Organisation, agent: str) -> AgentPlan:
@@ -241,7 +241,7 @@ def _about_ways(plan: AgentPlan) -> Iterator[Problem]:
     names = [step.name for step in plan.steps]
     bands = {member.name: step.name for member, step, _ in plan.members() if member is not step}
     for index, step in enumerate(plan.steps):
-        for way in ways_said(plan, index):
+        for way in ways_text(plan, index):
             if way.to in bands:
                 band = bands[way.to]
                 message = f'"{way.to}" is inside the band "{band}", expected a step'
@@ -295,7 +295,7 @@ def _about_falling_through(plan: AgentPlan, index: int) -> Iterator[Problem]:
     step, names = plan.steps[index], [each.name for each in plan.steps]
     if not is_decided(step):
         return
-    branches = {way.to for way in ways_said(plan, index) if way.to in names}
+    branches = {way.to for way in ways_text(plan, index) if way.to in names}
     for name in sorted(branches - {step.name}, key=names.index):
         place = names.index(name)
         branch, following = plan.steps[place], names[place + 1 : place + 2]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lemming.agents import Agent
 from lemming.base.errors import ConfigError, Problem
 from lemming.capabilities.judges.checks import problems_of_judge_in_file
-from lemming.capabilities.plans.allowed import about_the_allowed
+from lemming.capabilities.plans.allowed import permission_problems
 from lemming.capabilities.plans.check import placed, problems_in
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan
 from lemming.capabilities.plans.staff import staff_for
@@ -36,7 +36,7 @@ def problems_of_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator[Pr
         return
     yield from document.warnings
     staff = staff_for(agent, config, org)
-    found = [*problems_in(document.value), *about_the_allowed(document.value, agent, staff)]
+    found = [*problems_in(document.value), *permission_problems(document.value, agent, staff)]
     yield from placed(found, file, document.raw)
     for author, said, place in document.value.judges():
         yield from problems_of_judge_in_file(base, agent, author, said, file, place, config)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from lemming.agents import load_agent, nearest_agent, survey_agents
 from lemming.base.errors import ConfigError, Problem, ToolError
-from lemming.capabilities.plans.allowed import about_the_allowed
+from lemming.capabilities.plans.allowed import permission_problems
 from lemming.capabilities.plans.format import AgentPlan, is_planner, read_plan
 from lemming.capabilities.plans.proposals import PROPOSE, proposed_plan
 from lemming.capabilities.plans.staff import staff_for
@@ -41,7 +41,7 @@ class PlanPropose(EngineTool):
         except ConfigError as error:
             raise ToolError(f"{self.name}: {_listed(error.problems)}") from error
         staff = staff_for(follower, load_config(context.org), context.org, context.toolset)
-        found = about_the_allowed(proposed, follower, staff)
+        found = permission_problems(proposed, follower, staff)
         if wrong := tuple(each for each in found if each.severity == "error"):
             raise ToolError(f"{self.name}: {_listed(wrong)}")
         return ToolResult(True, f"proposed to {agent}; {own.proposals} is asked first, and may reject it")

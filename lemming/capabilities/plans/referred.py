@@ -20,7 +20,7 @@ from lemming.capabilities.plans.ways import reachable
 from lemming.org import when
 
 
-def about_references(plan: AgentPlan) -> Iterator[Problem]:
+def reference_problems(plan: AgentPlan) -> Iterator[Problem]:
     """Yield a problem for each reference to what is not there (yet), and each key that two steps write."""
     yield from _about_writers(plan)
     before = _done_before(plan)

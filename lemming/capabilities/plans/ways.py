@@ -17,7 +17,7 @@ class Way(NamedTuple):
     pointer: str
 
 
-def ways_said(plan: AgentPlan, index: int) -> Iterator[Way]:
+def ways_text(plan: AgentPlan, index: int) -> Iterator[Way]:
     """Yield the ways that the file spells out for a step."""
     step, place = plan.steps[index], f"/steps/{index}"
     for number, route in enumerate(step.routes):
@@ -47,7 +47,7 @@ def is_decided(step: Step) -> bool:
 
 def ways_from(plan: AgentPlan, index: int) -> Iterator[Way]:
     """Yield every way from a step, those included that the order of the file means."""
-    yield from ways_said(plan, index)
+    yield from ways_text(plan, index)
     step = plan.steps[index]
     if not step.then and not is_decided(step):
         yield Way(after(plan, step.name), f"/steps/{index}")

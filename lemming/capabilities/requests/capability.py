@@ -91,7 +91,7 @@ class RequestsPreparation(Preparation):
         team = team_of(self.moment.agent)
         return team is not None and bool(team.hand_to)
 
-    def told(
+    def earlier_results(
         self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
     ) -> Sequence[Mapping[str, Any]]:
         """Return the results of calls, with the answers in their places that have come since."""
@@ -234,7 +234,7 @@ class RequestsPart(TurnPart):
             kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
             return task.request, (*others, *kept)
         in_vain = draft.repeats.in_vain
-        after = task.after(draft.entries, draft.unshown_told, calls, draft.cost, draft.held, in_vain)
+        after = task.after(draft.entries, draft.unshown_with_hints, calls, draft.cost, draft.held, in_vain)
         return task.request, (*others, replace(after, stands_still=self._stands_still(after, end)))
 
     def _stands_still(self, after: Begun, end: End) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from lemming.base.errors import ToolError
 from lemming.base.jsontext import to_line
 from lemming.capabilities.requests.settings import team_of
-from lemming.journal.begun import said_of_end
+from lemming.journal.begun import end_text
 from lemming.mail.answers import ENVELOPE
 from lemming.mail.tasks import Ended
 from lemming.org.resume import Agent
@@ -115,9 +115,7 @@ def _result_of(ended: Ended) -> ToolResult:
         case "expired" if ended.payload is not None:
             return ToolResult(True, f"{ended.asked.to} did not answer in time; the default: {said}")
         case "expired":
-            return ToolResult(
-                False, f"EXPIRED: {ended.asked.to} did not answer by {said_of_end(ended.asked)}"
-            )
+            return ToolResult(False, f"EXPIRED: {ended.asked.to} did not answer by {end_text(ended.asked)}")
     return ToolResult(False, f"{end.upper()}{f': {said}' if said else ''}")
 
 

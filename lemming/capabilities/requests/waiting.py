@@ -72,7 +72,7 @@ def waiting(base_path: str | os.PathLike[str]) -> list[WaitsForPerson]:
     return waiting_in(requests_now(org), org)
 
 
-def said_of_waiting(items: Sequence[WaitsForPerson]) -> str:
+def waiting_text(items: Sequence[WaitsForPerson]) -> str:
     """Return how much waits for whom, in words; empty when nothing does."""
     if not items:
         return ""

@@ -130,7 +130,7 @@ class TrustPart(TurnPart):
         """Return files that say how far they are trusted, or have a mark for it."""
         return self._turn.borne(files)
 
-    def told(self, result: Json) -> Json:
+    def shown_result(self, result: Json) -> Json:
         """Return a result that says how far it is trusted."""
         return self._turn.told(result)
 

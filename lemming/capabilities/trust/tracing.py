@@ -83,7 +83,7 @@ class TrustTracing:
             }
             self._mark_at_once(context)
 
-    def told(self, result: ToolResult) -> ToolResult:
+    def recorded_result(self, result: ToolResult) -> ToolResult:
         """Return the result of the call, with how far it and the files it wants written are trusted."""
         given = self._given | self._of_files(result)
         return replace(result, trust=given) if given else result

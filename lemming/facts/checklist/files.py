@@ -17,7 +17,7 @@ from lemming.facts.checklist.check import Check, CheckScope, problem_of
 from lemming.facts.checks import problems_of_resumes, problems_of_settings
 from lemming.facts.structure_checks import problems_of_structure
 from lemming.files import fs
-from lemming.mail.misplaced import about_ticks_to_come
+from lemming.mail.misplaced import future_tick_problems
 from lemming.memory import read_memories
 from lemming.tick.counter import load_tick
 from lemming.timeline.outbox_problems import outbox_problems, problems_in
@@ -52,7 +52,7 @@ def _entries(scope: CheckScope) -> Iterator[Problem]:
         yield from problems_in(scope.org, name, files, newest=newest)
         scope.entries_left += 0 if newest is None else max(0, len(files) - newest)
         if tick is not None:
-            yield from about_ticks_to_come(name, files, tick)
+            yield from future_tick_problems(name, files, tick)
 
 
 def _memories(scope: CheckScope) -> Iterator[Problem]:

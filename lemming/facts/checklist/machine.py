@@ -13,7 +13,7 @@ from pathlib import Path
 from lemming.base.errors import NotAnOrg, Problem
 from lemming.base.quoting import counted
 from lemming.base.version import __version__
-from lemming.capabilities.requests.waiting import said_of_waiting, waiting
+from lemming.capabilities.requests.waiting import waiting, waiting_text
 from lemming.capabilities.sandbox.run import sandbox_status
 from lemming.facts.capabilities import names_of_capabilities, problems_with_agents
 from lemming.facts.checklist.check import Check, CheckScope, run, share_of_each
@@ -146,7 +146,7 @@ def _files(scope: CheckScope) -> Iterator[Problem]:
 
 
 def _people(scope: CheckScope) -> Iterator[Problem]:
-    yield note(said_of_waiting(waiting(scope.org)) or "nothing waits for a person")
+    yield note(waiting_text(waiting(scope.org)) or "nothing waits for a person")
 
 
 def _models(scope: CheckScope) -> Iterator[Problem]:

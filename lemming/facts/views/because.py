@@ -11,7 +11,7 @@ from lemming.base.errors import CorruptState, UsageError
 from lemming.capabilities.requests.now import RequestsNow
 from lemming.capabilities.requests.view import RequestView
 from lemming.facts.views.feed import trust_of_entries
-from lemming.facts.views.sentences import said_of_payload, short, text_said
+from lemming.facts.views.sentences import payload_text, short, text_said
 from lemming.mail.index import EntryIndex
 from lemming.messages import EntryName, OutboxEntry, text_of_payload
 from lemming.org.config import Config, load_config
@@ -130,7 +130,7 @@ class _Look:
         return sorted(found, key=lambda line: rank.get(line["speaks"], 2))
 
     def _line(self, entry: OutboxEntry, says: str) -> Json:
-        said = text_said(entry.payload) or said_of_payload(entry.payload)
+        said = text_said(entry.payload) or payload_text(entry.payload)
         return {
             "key": entry.identity,
             "author": entry.agent,

@@ -17,7 +17,7 @@ from lemming.facts.views.under_way import doing_in
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.org.schedule import next_due
-from lemming.tick.plan import said_of_pause, takes_turns
+from lemming.tick.plan import pause_reason, takes_turns
 
 Json = dict[str, Any]
 
@@ -71,7 +71,7 @@ def _state(
 ) -> tuple[str, str]:
     """Return in one word what goes on, and in one sentence why it is so."""
     if config.org.paused:
-        return "paused", f"{said_of_pause(config.org.paused)}; `lemming resume` ends it"
+        return "paused", f"{pause_reason(config.org.paused)}; `lemming resume` ends it"
     if engine and is_begun:
         working = [name for name, doing in doing_in(org, tick).items() if not doing.is_over]
         listed = ", ".join(working[:3]) + (f" and {len(working) - 3} more" if len(working) > 3 else "")

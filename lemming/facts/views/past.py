@@ -10,7 +10,7 @@ from typing import Any
 from lemming.base import paths
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.facts.views.sentences import said_of_payload, short, text_said
+from lemming.facts.views.sentences import payload_text, short, text_said
 from lemming.facts.views.tick import recorded
 from lemming.facts.views.why import writings_of
 from lemming.history.git import FOLDER
@@ -71,7 +71,7 @@ def _said(diff: str) -> Iterator[tuple[str, dict[str, str]]]:
             continue
         payload = plain.get("payload")
         if head["kind"] == "outbox" and isinstance(payload, dict):
-            says = text_said(payload) or said_of_payload(payload)
+            says = text_said(payload) or payload_text(payload)
             yield head["path"], {"kind": str(plain.get("kind")), "says": short(says)}
         elif head["kind"] == "memory" and "value" in plain:
             yield head["path"], {"kind": "memory", "says": f"{plain.get('key')}: {short(plain['value'])}"}

@@ -73,12 +73,12 @@ def text_said(payload: Mapping[str, Any]) -> str:
     return text if isinstance(text, str) else ""
 
 
-def said_of_payload(payload: Mapping[str, Any]) -> str:
+def payload_text(payload: Mapping[str, Any]) -> str:
     """Return what an entry says beside its text, and to whom it goes.
 
-    >>> said_of_payload({"decision": "approve", "args": {"path": "b.txt"}})
+    >>> payload_text({"decision": "approve", "args": {"path": "b.txt"}})
     'approved it, with path = b.txt instead'
-    >>> said_of_payload({"ok": True, "reply_to": "x"})
+    >>> payload_text({"ok": True, "reply_to": "x"})
     'ok: yes'
     """
     if word := payload.get("decision"):
@@ -101,7 +101,7 @@ def message_of(entry: OutboxEntry, chars: int) -> Json:
         "tick": entry.tick,
         "kind": entry.kind,
         "text": text[:chars],
-        "says": said_of_payload(entry.payload),
+        "says": payload_text(entry.payload),
         "chars": len(text),
         "at": entry.created_at,
         "file": entry.file,

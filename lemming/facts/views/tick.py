@@ -7,7 +7,7 @@ from typing import Any
 
 from lemming.base.clock import parse_timestamp
 from lemming.base.errors import UsageError
-from lemming.facts.views.sentences import said_of_payload, text_said, wish_of
+from lemming.facts.views.sentences import payload_text, text_said, wish_of
 from lemming.facts.views.ticks import ticks
 from lemming.journal.file import begun_journals
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished, TurnStarted
@@ -150,7 +150,7 @@ def turn_of(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[st
 
 
 def _said(payload: dict[str, Any]) -> str:
-    return text_said(payload) or said_of_payload(payload)
+    return text_said(payload) or payload_text(payload)
 
 
 def _wish(use: ToolUse) -> str:

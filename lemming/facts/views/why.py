@@ -6,7 +6,7 @@ from typing import Any
 
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.facts.views.sentences import ADDRESSING, said_of_payload, text_said
+from lemming.facts.views.sentences import ADDRESSING, payload_text, text_said
 from lemming.journal.file import begun_journals, raw_journal
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.timeline.why.explain import explain, keep_only, sources
@@ -97,4 +97,4 @@ def _in_words(text: str) -> str:
     except JsonProblem:
         return text
     is_payload = isinstance(payload, dict) and ADDRESSING & payload.keys()
-    return (text_said(payload) or said_of_payload(payload) or text) if is_payload else text
+    return (text_said(payload) or payload_text(payload) or text) if is_payload else text

@@ -33,7 +33,7 @@ from lemming.llm.backends.background import AsyncClient, SharedClient, run
 from lemming.llm.backends.bounded import host_of
 from lemming.llm.calls import in_words
 from lemming.llm.streaming import Hear, WholeWords
-from lemming.plugins.errors import told_by_class, told_by_status
+from lemming.plugins.errors import error_by_class, error_by_status
 from lemming.providers import Backend, Message, Reply, Request
 
 # What OpenAI, Anthropic, llama.cpp, vLLM and Ollama say of a prompt that is longer than the model takes.
@@ -164,7 +164,7 @@ class HttpBackend(Backend, Generic[C]):
             return RateLimited(message, where=where, retry_after_s=retry_after_s(headers or {}))
         if status in (408, 409, 425) or status >= 500:
             unavailable = Unavailable(message, where=where, retry_after_s=retry_after_s(headers or {}))
-            return told_by_status(unavailable, status)
+            return error_by_status(unavailable, status)
         return RequestRejected(message, where=where, hint=self._hint_for_rejected(status, detail, code))
 
     def _hint_for_rejected(self, status: int, detail: str, code: str) -> str:
@@ -186,7 +186,7 @@ class HttpBackend(Backend, Generic[C]):
         if isinstance(cause, ProviderError):
             return cause
         message = f"connection to {host_of(error.request.url)} failed: {excerpt(repr(cause))}"
-        return told_by_class(Unavailable(message, where=f"{self.name} {model_name}"), cause)
+        return error_by_class(Unavailable(message, where=f"{self.name} {model_name}"), cause)
 
     def _read(self, model_name: str, kind: type[T], body: bytes) -> T:
         """Return a body as a value of `kind`; raise `Unavailable` when it is something else."""

@@ -29,7 +29,7 @@ from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
 from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnStarted
 from lemming.messages import list_outbox
 from lemming.org.organisation import OrgPath
-from lemming.service.unfinished_rename import rename_begun, said_of_rename
+from lemming.service.unfinished_rename import rename_begun, rename_text
 from lemming.tick.counter import load_tick, persist_tick, tick_by_journals
 from lemming.tick.next_tick import find_next_tick
 from lemming.tick.runtime import Runtime
@@ -86,7 +86,7 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
     if names := rename_begun(base):  # until it is done nobody can tell what else is wrong
         action = f"give the rest the new name. {_AGAIN}"
         steps = (Step("rename", paths.RENAMING_FILE),)
-        return [Repair("rename", paths.RENAMING_FILE, said_of_rename(*names), action, steps)]
+        return [Repair("rename", paths.RENAMING_FILE, rename_text(*names), action, steps)]
     try:
         ticks = journal_ticks(base)
     except CorruptState as error:
