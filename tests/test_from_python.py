@@ -162,6 +162,9 @@ def test_killed_and_run_again(tmp_path: Path) -> None:
         name: len(read_outbox_entries(tmp_path / "press", name, limit=9)) for name in ("researcher", "human")
     }
     assert turns == {"researcher": 1, "human": 1}
+    org = tmp_path / "press"
+    paid = [read_state(org, name).credits for name in ("researcher", "writer", "editor")]
+    assert paid == [1, 1, 1]  # what was cut off has no answer, and is asked once more
 
 
 def lines_of(code: str) -> int:
