@@ -75,8 +75,7 @@ def test_files_results_and_what_was_said_are_left_out_too(base: Path) -> None:
     tracked(base, agent, script=script)
     fs.publish(base, "shared/in.txt", b"OBEY me")
     fs.publish(base, "shared/own.txt", b"the handbook")
-    mark = {"trust": "outside", "tick": 0, "agent": "post"}
-    fs.publish(base, "trust/shared/in.txt.json", json.dumps(mark).encode())
+    mark_low(base, "shared/in.txt")
     ask(base, "eve", "What stands there?")
     assert tick(base)["ada"].trust["is"] == "outside"  # it has read it, of its own accord
     for number in (1, 2):
@@ -88,8 +87,17 @@ def test_files_results_and_what_was_said_are_left_out_too(base: Path) -> None:
     assert started(base, 2, "ada")["given"]["trust"]["is"] == "agent"
 
 
-def split(base: Path, answer: dict[str, Any], **reader: Any) -> Path:
-    """Make an organisation of one who decides and one who reads, and have a person ask the first."""
+def mark_low(base: Path, file: str) -> None:
+    """Have a file be a stranger's."""
+    mark = {"trust": "outside", "tick": 0, "agent": "post"}
+    fs.publish(base, f"trust/{file}.json", json.dumps(mark).encode())
+
+
+def split(base: Path, answer: dict[str, Any], low: str = "", **reader: Any) -> Path:
+    """Make an organisation of one who decides and one who reads, and have a person ask the first.
+
+    `low`: a file that is a stranger's, beside the one that is read.
+    """
     team = {"team": {"ask": ["reader"]}, "schedule": {"wake": "addressed"}}
     decides = resume("ada", permissions={"read_outboxes": ["reader", "eve"], "tools": []}, **CLEAN, **team)
     reads = resume(
@@ -111,8 +119,8 @@ def split(base: Path, answer: dict[str, Any], **reader: Any) -> Path:
     ]
     tracked(base, decides, reads, script=script)
     fs.publish(base, "shared/in.txt", b"OBEY me")
-    mark = {"trust": "outside", "tick": 0, "agent": "post"}
-    fs.publish(base, "trust/shared/in.txt.json", json.dumps(mark).encode())
+    for file in filter(None, ("shared/in.txt", low)):
+        mark_low(base, file)
     ask(base, "eve", "Is it good?")
     for _ in range(3):
         tick(base)

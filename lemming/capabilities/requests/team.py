@@ -96,11 +96,16 @@ def answered_results(
     """
     by_call = {first + ended.asked.call - 1: ended for ended in asked if ended.asked.call}
     return [
-        labels.ended(ended, as_shown(result["tool"], result["args"], _result_of(ended)))
+        labels.ended(ended, _with_trust(result, as_shown(result["tool"], result["args"], _result_of(ended))))
         if (ended := by_call.get(place))
         else result
         for place, result in enumerate(results)
     ]
+
+
+def _with_trust(result: Mapping[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    """Return what is told in place of a result: what was asked is trusted as far as the turn that asked."""
+    return {**told, "trust": result["trust"]} if "trust" in result else told
 
 
 def _result_of(ended: Ended) -> ToolResult:

@@ -5,7 +5,7 @@ Rules: docs/trust.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -171,8 +171,9 @@ class TrustPreparation(Preparation):
 class TrustLabels(Labels):
     """Labels that say how far each part is trusted: every entry, and those memories that say so."""
 
-    def __init__(self, of_entry: Callable[[OutboxEntry], str], memories: Mapping[str, str], own: str) -> None:
-        self._of_entry, self._memories, self._own = of_entry, memories, own
+    def __init__(self, tracker: Tracker) -> None:
+        self._of_entry, self._is_left_out = tracker.of_entry, tracker.is_left_out
+        self._memories, self._own, self._order = tracker.words, tracker.own, tracker.order
         self.line = self._line
 
     def _line(self, entry: OutboxEntry) -> str:
@@ -185,8 +186,11 @@ class TrustLabels(Labels):
 
     def ended(self, ended: Ended, plain: Json) -> Json:
         """Return what became of something that was asked, with how far the answer is trusted."""
-        told = ended.answer or ended.entry
-        return {**plain, "trust": self._of_entry(told) if told else self._own}
+        told, asked_in = ended.answer or ended.entry, plain.get("trust")
+        word = self._of_entry(told) if told else self._own
+        if asked_in and self._is_left_out(asked_in):
+            return {**plain, "args": {}, "trust": word}
+        return {**plain, "trust": self._order.lowest([word, asked_in]) if asked_in else word}
 
     def memory(self, key: str, plain: Json) -> Json:
         """Return a memory as JSON values, with how far it is trusted."""
@@ -213,25 +217,32 @@ class Tracker:
         self._now, self._agent, self._entry = now, agent, moment.model
         self._held = moment.held
         self._authors = now.own(authors_in)
-        self._order = self._authors.order
+        self.order = self._authors.order
         self._marks = Marks(now.org, self._authors, moment.held)
-        self._own = self._order.lowest((AGENT, self._authors.of_author(agent.name)))
-        self._words = self._authors.of_memories(agent.name, read_memories(now.org, agent.name))
+        self.own = self.order.lowest((AGENT, self._authors.of_author(agent.name)))
+        self.words = self._authors.of_memories(agent.name, read_memories(now.org, agent.name))
         self._clean: CleanTurn | None = None
         self._files_left: Sequence[bool] = ()
-        self.labels = TrustLabels(self._of_entry, self._words, self._own)
+        self.labels = TrustLabels(self)
 
-    def _of_entry(self, entry: OutboxEntry) -> str:
+    def of_entry(self, entry: OutboxEntry) -> str:
+        """Return how far an entry is trusted as the turn is shown it."""
         return self._clean.of_entry(entry) if self._clean else self._authors.of_entry(entry)
+
+    def is_left_out(self, word: str) -> bool:
+        """Return whether the turn is not shown what is trusted so."""
+        return self._clean is not None and self._clean.is_below(word)
 
     def clean(self, offered: ToShow) -> ToShow:
         """Return what the turn is shown: all, but for what a clean one is not."""
         least, resumes, task = least_shown(self._agent), self._now.mail.resumes, offered.task
-        self._clean = clean_turn(self._authors, least, resumes, task)
+        self._clean = clean_turn(self._authors, self._marks, least, resumes, task)
         if self._clean is None or task is None:
             return offered
         self._files_left = self._clean.files([*self._files_of_context()])
-        left = self._clean.left(offered, task, self._agent.name, self._words)
+        left = self._clean.left(offered, task, self._agent.name, self.words)
+        for key in self.words.keys() - left.memories.values.keys():
+            del self.words[key]  # labels name those that there are
         return replace(left, context=[*compress(offered.context, self._files_left)])
 
     def track(self, seen: Seen, shown: Showing) -> Json:
@@ -240,7 +251,7 @@ class Tracker:
         if self._clean:
             files = [*compress(files, self._files_left)]
         parts = [*self._shown(seen, shown), *files, *self._of_files(seen)]
-        told = as_recorded(self._order, parts, self._own)
+        told = as_recorded(self.order, parts, self.own)
         if self._clean and self._clean.left_out:
             told["left_out"] = [{"is": word, "of": source} for _, (word, source) in self._clean.left_out]
             seen.time = [*seen.time, self._clean.words()]
@@ -249,19 +260,19 @@ class Tracker:
             labelled = zip(seen.context, words, strict=True)
             seen.context = [(f"{label} (trust: {word})", text) for (label, text), word in labelled]
             seen.time = [*seen.time, f"What you are shown here is trusted as: {told['is']}."]
-        seen.results = [{"trust": self._own, **result} for result in seen.results]
+        seen.results = [{"trust": self.own, **result} for result in seen.results]
         return told
 
     def _shown(self, seen: Seen, shown: Showing) -> Iterator[Part]:
         """Yield how far entries, memories and results are trusted that the turn is shown."""
         for entry in (*_entries(seen), *shown.also):
-            yield Part(self._of_entry(entry), entry.identity)
+            yield Part(self.of_entry(entry), entry.identity)
         for key in (*seen.memory, *shown.also_memories):
-            if key in self._words:
-                yield Part(self._words[key], paths.memory_file(self._agent.name, key))
+            if key in self.words:
+                yield Part(self.words[key], paths.memory_file(self._agent.name, key))
         for result in seen.results:
             if "trust" in result:
-                yield Part(self._order.known(result["trust"]), f"what {result['tool']} gave before")
+                yield Part(self.order.known(result["trust"]), f"what {result['tool']} gave before")
         for keeper, key in seen.jobs_kept:  # a job is trusted as far as the memory it is kept in
             words = self._authors.of_memories(keeper, read_memories(self._now.org, keeper))
             if key in words:
@@ -279,7 +290,7 @@ class Tracker:
         """Return how far a memory of another agent is trusted, which may be one of this very tick."""
         place = place_of_item(self._agent, self._now.org.base, item)
         word = word_in(decode_record(read_raw(place, self._held), item.file))
-        return Part(self._order.known(word) if word else AGENT, item.file)
+        return Part(self.order.known(word) if word else AGENT, item.file)
 
     def _of_files(self, seen: Seen) -> Iterator[Part]:
         """Yield how far other files are trusted that the turn is shown, or is told by."""

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.agents import Agent
-from lemming.base.paths import memory_file
+from lemming.base.paths import memory_file, resume_file
 from lemming.capabilities.trust.authors import Authors
+from lemming.capabilities.trust.marks import Marks
 from lemming.capabilities.trust.order import AGENT, Part
 from lemming.capabilities.trust.single_values import values_in
 from lemming.files.fields import Json
@@ -28,8 +29,8 @@ _SEVERAL = {"entry": "entries", "memory": "memories", "file": "files", "result":
 class CleanTurn:
     """What a turn for a request is shown, of all there is; `left_out` is the rest, each with its kind."""
 
-    def __init__(self, authors: Authors, least: str, resumes: Mapping[str, Agent]) -> None:
-        self._authors, self._least, self._resumes = authors, least, resumes
+    def __init__(self, authors: Authors, marks: Marks, least: str, resumes: Mapping[str, Agent]) -> None:
+        self._authors, self._marks, self._least, self._resumes = authors, marks, least, resumes
         self._as_values: set[str] = set()
         self.left_out: list[tuple[str, Part]] = []
 
@@ -60,8 +61,8 @@ class CleanTurn:
 
     def _passes(self, kind: str, word: str, source: str) -> bool:
         order = self._authors.order
-        if passes := order.rank(word) >= order.rank(self._least):
-            return passes
+        if not self.is_below(word):
+            return True
         self.left_out.append((kind, Part(order.known(word), source)))
         return False
 
@@ -86,8 +87,8 @@ class CleanTurn:
 
     def _schemas_of(self, author: str, entry: OutboxEntry | None) -> list[Any]:
         """Return what the answer is held to: by who asked, as long as that is trusted, and by its author."""
-        resume = self._resumes.get(author)
-        output = resume.further.get("output") if resume else None
+        resume, written = self._resumes.get(author), self._marks.of(resume_file(author)).word
+        output = resume.further.get("output") if resume and not self.is_below(written) else None
         asked = entry.payload.get("schema") if entry and not self._is_low(entry) else None
         return [*([asked] if isinstance(asked, dict) else []), *([output.schema] if output else [])]
 
@@ -96,7 +97,11 @@ class CleanTurn:
         return replace(entry, payload=payload, tags=[])
 
     def _is_low(self, entry: OutboxEntry) -> bool:
-        return self._authors.order.rank(self._authors.of_entry(entry)) < self._authors.order.rank(self._least)
+        return self.is_below(self._authors.of_entry(entry))
+
+    def is_below(self, word: str) -> bool:
+        """Return whether what is trusted so is left out."""
+        return self._authors.order.rank(word) < self._authors.order.rank(self._least)
 
     def _memories(self, memories: Memories, own: str, words: Mapping[str, str]) -> Memories:
         kept = {
@@ -107,19 +112,20 @@ class CleanTurn:
         return memories._replace(values=kept)
 
     def _result(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a result, or that there is one: what was asked for is not shown either."""
+        """Return a result, or that there is one: a call may have been what a stranger wanted, to its name."""
         word = self._authors.order.known(result.get("trust", AGENT))
         if self._passes("result", word, f"what {result['tool']} gave"):
             return result
-        return {"tool": result["tool"], "args": {}, "success": result["success"], "output": f"[{NOT_SHOWN}]"}
+        nothing = f"[{NOT_SHOWN}]"
+        return {"tool": nothing, "args": {}, "success": result["success"], "output": nothing}
 
 
 def clean_turn(
-    authors: Authors, least: str, resumes: Mapping[str, Agent], task: Task | None
+    authors: Authors, marks: Marks, least: str, resumes: Mapping[str, Agent], task: Task | None
 ) -> CleanTurn | None:
     """Return who leaves things out of a turn; None where it is for nobody who is trusted so far."""
     order = authors.order
     if not least or task is None or task.request is None:
         return None
     is_trusted = order.rank(authors.of_entry(task.request)) >= order.rank(least)
-    return CleanTurn(authors, least, resumes) if is_trusted else None
+    return CleanTurn(authors, marks, least, resumes) if is_trusted else None

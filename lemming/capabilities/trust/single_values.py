@@ -12,13 +12,15 @@ from typing import Any
 from lemming.files.fields import Json
 
 MOST_ITEMS = 32
-"""So many values of a list at most: more of them could spell a text."""
+"""So many values of a list at most, with those in its lists and objects: more could spell a text."""
 MOST_DEEP = 4
 _LARGEST = 2**53
 _DATES = {
-    "date": re.compile(r"\d{4}-\d\d-\d\d\Z"),
-    "time": re.compile(r"\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?\Z"),
-    "date-time": re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)?\Z"),
+    "date": re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII),
+    "time": re.compile(r"\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII),
+    "date-time": re.compile(
+        r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)?\Z", re.ASCII
+    ),
 }
 
 
@@ -36,7 +38,7 @@ def values_in(schema: Mapping[str, Any] | None, payload: Mapping[str, Any]) -> J
     """
     try:
         found = _object(schema or {}, payload, MOST_DEEP)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):  # of a schema that is none, or a number that is none
         return None
     return found or None
 
@@ -62,11 +64,17 @@ def _value(schema: Any, value: Any, deep: int) -> Any:
         raise ValueError("none of the choices")
     if schema.get("type") == "object":
         return _object(schema, value, deep)
-    if schema.get("type") == "array" and isinstance(value, list) and len(value) <= MOST_ITEMS and deep:
+    if schema.get("type") == "array" and isinstance(value, list) and _count(value) <= MOST_ITEMS and deep:
         return [_value(schema.get("items"), item, deep - 1) for item in value]
     if not _is_single(schema.get("type"), schema.get("format"), value):
         raise ValueError("it may hold a sentence")
     return value
+
+
+def _count(value: Any) -> int:
+    """Return how many single values there are in a value; an empty list or object is one."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_count, inside)) or 1
 
 
 def _is_single(kind: Any, form: Any, value: Any) -> bool:
