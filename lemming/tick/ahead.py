@@ -66,8 +66,8 @@ def may_run_beside(tool: Tool | None, *, is_traced: bool) -> bool:
 class CallsAhead:
     """The calls of a turn that were begun before their results are asked for, by their number."""
 
-    def __init__(self, runtime: Runtime, at_once: int) -> None:
-        self._runtime, self._at_once = runtime, at_once
+    def __init__(self, runtime: Runtime, at_once: int, call: Callable[[int, Ready], ToolResult]) -> None:
+        self._runtime, self._at_once, self._call = runtime, at_once, call
         self._begun: dict[int, tuple[ToolCall, Ready | ToolResult, Future[CallDone] | None]] = {}
         self._to_do: deque[Callable[[], None]] = deque()
 
@@ -105,8 +105,8 @@ class CallsAhead:
     def _make(self, index: int, ready: Ready, done: Future[CallDone]) -> None:
         began = time.perf_counter()
         try:
-            result = self._runtime.use_tool(index, ready.call, ready.context)
-            done.set_result(CallDone(ready.with_what_was_said(result), elapsed_ms(began), ready))
+            result = self._call(index, ready)
+            done.set_result(CallDone(result, elapsed_ms(began), ready))
         except BaseException as error:  # noqa: BLE001 - carried over to the thread that waits
             done.set_exception(error)
 

@@ -62,17 +62,31 @@ class LiveCalls:
     ) -> None:
         """Begin those of a reply's calls, from number `first` on, that may run at once."""
         at_once = self._settings.max_parallel if self._settings.executor != "serial" else 1
-        if (self._ahead and first in self._ahead) or at_once < 2:
+        if (self._ahead and first in self._ahead) or first in self._finished or at_once < 2:
             return
         side_by_side = self._side_by_side(calls)
         if len(side_by_side) < 2 or (self._tracing and self._lookouts):
             return  # or what one gives may decide about the next
-        self._ahead = CallsAhead(self._runtime, at_once)
+        self._ahead = CallsAhead(self._runtime, at_once, self._make)
         for index, call in enumerate(side_by_side, first):
-            if index not in self._finished:
-                ready = self._ready(index, call, at, staged(), used_up, is_ahead=True)
-                self._ahead.add(index, call, ready)
+            ready = self._ready(index, call, at, staged(), used_up, is_ahead=True)
+            self._ahead.add(index, call, ready)
+            if isinstance(ready, ToolResult) and ready.on_error == "stop":
+                break  # the turn ends there
         self._ahead.start()
+
+    def _make(self, index: int, ready: Ready) -> ToolResult:
+        """Make a call that was looked at before, in the time that the turn has left by now."""
+        limit_s = self._ends - time.monotonic()
+        if limit_s <= 0:
+            return self._too_late(ready.call)
+        context = replace(ready.context, limit_s=limit_s)
+        return ready.with_what_was_said(self._runtime.use_tool(index, ready.call, context))
+
+    def _too_late(self, call: ToolCall) -> ToolResult:
+        limit = self._inputs.agent.turn.deadline_s
+        why = f"{call.tool} was not called: the turn's time, {limit:g} s, is over"
+        return ToolResult(False, why, outcome="skipped", on_error="stop")
 
     def _side_by_side(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the calls that may run at once, up to the first that may not, or is one of them again."""
@@ -141,9 +155,7 @@ class LiveCalls:
             self._commits.write_held()
         context = self._context(index, at, staged, used_up)
         if context.limit_s <= 0:
-            limit = self._inputs.agent.turn.deadline_s
-            why = f"{call.tool} was not called: the turn's time, {limit:g} s, is over"
-            return ToolResult(False, why, outcome="skipped", on_error="stop")
+            return self._too_late(call)
         passed: Passed | ToolResult = Passed(call)
         lookouts = self._lookouts if tool is not None and index not in self._started else None
         if lookouts and tool:

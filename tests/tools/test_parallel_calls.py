@@ -13,7 +13,8 @@ from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.messages import read_outbox_entries
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
+from lemming.tick.ahead import CallsAhead
 from lemming.tools import Tool, ToolRegistry, ToolResult, tool
 
 TOGETHER = """
@@ -192,6 +193,67 @@ def test_what_breaks_the_engine_in_one_call_ends_the_run_as_ever(tmp_path: Path)
     shop.run(call("look", n=1), call("leave"), call("look", n=2))
     assert [it["outcome"] for it in shop.finished()] == ["ok", "failed", "ok"]
     shop.org.close()
+
+
+WRITTEN_DOWN = """
+@tool(tool_class="read", repeatable=True, independent=True, parallel=True, process=False)
+def look(n: int) -> str:
+    with open(LIST, "a") as file:
+        file.write(f"{n} ")
+    return f"found {n}"
+"""
+
+
+def test_after_a_kill_each_call_that_is_not_recorded_begins_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, partly, add = list[int](), 0, CallsAhead.add
+
+    def begin(ahead: CallsAhead, index: int, *more: Any) -> None:
+        begun.append(index)
+        add(ahead, index, *more)
+
+    monkeypatch.setattr(CallsAhead, "add", begin)
+    script = [{"reply": say("working", tool_calls=[call("look", n=n) for n in range(20, 26)])}]
+    for point in range(1, 60):
+        shop = Workshop(tmp_path / f"{point}", durability="tick")
+        shop.file(COUNTED)
+        make_org(shop.base, shop.resume(), script=script, org=shop.settings)
+        try:
+            with crash_at(point):
+                run_once(shop.base, clock=FrozenClock())
+            break
+        except Crash:
+            begun.clear()
+        run_once(shop.base, clock=FrozenClock())
+        partly += 0 < len(begun) < 6
+        assert begun == [*range(6 - len(begun), 6)], f"after {point} steps"
+        assert [it["index"] for it in shop.finished()] == [*range(6)]
+        shop.org.close()
+    assert partly
+
+
+def test_none_begins_once_the_time_of_the_turn_is_over(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org", max_parallel=2)
+    shop.file(
+        "import threading\n"
+        "@tool(tool_class='read', repeatable=True, independent=True, parallel=True, process=False)\n"
+        "def look(n: int) -> str:\n    threading.Event().wait(20 if n < 2 else 0)\n    return f'found {n}'\n"
+    )
+    shop.run(*THREE, turn={"deadline_s": 0.2})
+    assert "found 2" not in [it["output"] for it in shop.finished()]
+    assert run(["-C", str(shop.base), "replay"]) == 0
+    shop.org.close()
+
+
+def test_none_begins_after_one_that_a_gate_lets_end_the_turn(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    stops = {"at": "call", "tool": "look", "when": ABOUT_ONE, "then": "stop"}
+    shop = Workshop(tmp_path / "org", gates=[stops])
+    shop.file(f"LIST = {str(made)!r}\n{WRITTEN_DOWN}")
+    shop.run(*(call("look", n=n) for n in (0, 2, 1, 3, 4)))
+    shop.org.close()
+    assert sorted(made.read_text().split()) == ["0", "2"]
 
 
 def test_one_whose_calls_may_not_come_twice_cannot_say_it(tmp_path: Path) -> None:
