@@ -18,7 +18,6 @@ READERS = frozenset(
 )
 ACT = {
     "commands/chaos.py": "kills an engine, and looks whether the tick that it killed was over",
-    "commands/doctor.py": "looks for damage in the files themselves",
     "commands/tools.py": "charges an agent for a call that a person has it make",
     "commands/verify.py": "is about the journals themselves",
 }

@@ -29,6 +29,8 @@ from lemming.org.organisation import OrgPath
 _KINDS = (b"tick_started", b"turn_started", b"model_reserved", b"model_replied", b"model_failed")
 _READ = tuple(b'{"type":"%b"' % kind for kind in _KINDS)
 
+FORM = b"1"
+"""What is kept in another form, by another version, is not believed: count it up."""
 
 Progress = Callable[[str], object]
 """Takes what is being read, for somebody who waits."""
@@ -149,7 +151,7 @@ class _Kept:
         self._base = Path(base)
         self._spans = {_digest(self._base, it.name): range(it.first, it.last + 1) for it in segments(base)}
         self.known: dict[str, dict[int, TickSpent]] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, ValueError, TypeError, DiskError):
             raw = fs.read_bytes(self._base / paths.SPENT_FILE, LONGEST_LINE_BYTES)
             check, _, whole = raw.partition(b"\n")
             for line in whole.splitlines() if check == _check(whole) else ():
@@ -184,7 +186,7 @@ class _Kept:
 def _check(lines: bytes) -> bytes:
     """Return the digest of what is kept; another one where a version knows more of a call."""
     known = repr((LedgerSpent._fields, CallSpent._fields)).encode()
-    return sha256(known + lines).hexdigest().encode()
+    return sha256(FORM + known + lines).hexdigest().encode()
 
 
 def _digest(base: Path, segment: str) -> str:
@@ -205,8 +207,15 @@ def _from_json(plain: list[Any]) -> TickSpent:
     found = TickSpent(tick, at, after)
     for agent, before, key, request, calls in turns:
         spent = [CallSpent(*call) for call in calls]
-        found.turns[agent] = TurnSpent(agent, LedgerSpent(*before), key, request, spent)
+        turn = TurnSpent(agent, LedgerSpent(*before), key, request, spent)
+        if not all(map(_is_amount, (*turn.before, *(it for call in spent for it in call[1:])))):
+            raise ValueError("no amounts")
+        found.turns[agent] = turn
     return found
+
+
+def _is_amount(value: object) -> bool:
+    return value is None or isinstance(value, int | float)
 
 
 class SpentReader:

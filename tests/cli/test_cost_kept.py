@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from lemming.engine import run_once
 from lemming.facts.costs import Costs, costs_by
 from lemming.files import fs
 from lemming.journal.file import raw_journal
-from lemming.journal.spent import ticks_of_no_request
+from lemming.journal.spent import FORM, ticks_of_no_request
 from lemming.testing import Crash, crash_at
 
 KEPT = ".lemming/spent.jsonl"
@@ -59,6 +60,20 @@ def test_what_was_kept_and_edited_by_hand_is_not_believed(sealed: Path) -> None:
         (sealed / KEPT).write_bytes(edited)
         assert look(sealed) == (first, 3)
     assert (sealed / KEPT).read_bytes() == raw
+
+
+def test_what_another_version_kept_in_another_form_is_not_believed(sealed: Path) -> None:
+    first, _ = look(sealed)
+    raw = (sealed / KEPT).read_bytes()
+    lines = raw.partition(b"\n")[2]
+    (sealed / KEPT).write_bytes(sha256(lines).hexdigest().encode() + b"\n" + lines)
+    assert look(sealed) == (first, 3)
+    digest = lines.partition(b",")[0]
+    nested = b"[" * 100_000 + b"]" * 100_000
+    turns = b'[["ada",["x",0,0,0,0],"k","",[]]]', b'[["ada",[0,0,0,0,0],"k","",[["k","x",0,0,0]]]]', b"5"
+    for line in (b"5", nested, b"[[]]", *(digest + b',1,"",null,%b]' % turn for turn in turns)):
+        (sealed / KEPT).write_bytes(sha256(FORM + line).hexdigest().encode() + b"\n" + line)
+        assert look(sealed) == (first, 3)
 
 
 def test_a_segment_that_somebody_changed_is_read_again(sealed: Path) -> None:

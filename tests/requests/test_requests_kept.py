@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from asked import ask, org_of
+from lemming.capabilities.requests.kept import FORM, read_kept
 
 from lemming.capabilities.requests.now import requests_now
 from lemming.messages import OutboxEntry
@@ -73,6 +75,26 @@ def test_what_was_kept_and_edited_by_hand_is_not_believed(org: Path) -> None:
     raw = (org / KEPT).read_bytes()
     for edited in (raw.replace(b"hand1000", b"hand1"), raw[:100], b"", b"{}", b"x\n{}"):
         (org / KEPT).write_bytes(edited)
+        assert asked_in(org) == {"first?"}
+    assert (org / KEPT).read_bytes() == raw
+
+
+def test_what_another_version_kept_in_another_form_is_not_believed(org: Path) -> None:
+    raw = (org / KEPT).read_bytes()
+    plain = raw.partition(b"\n")[2]
+    (org / KEPT).write_bytes(sha256(plain).hexdigest().encode() + b"\n" + plain)
+    assert read_kept(org) == {}
+    nested = b"[" * 100_000 + b"]" * 100_000
+    for whole in (
+        b"[]",
+        b"null",
+        b'{"ada":1}',
+        b'{"ada":["x",1]}',
+        b'{"ada":[]}',
+        nested,
+        b'{"ada":[[],[[]]]}',
+    ):
+        (org / KEPT).write_bytes(sha256(FORM + whole).hexdigest().encode() + b"\n" + whole)
         assert asked_in(org) == {"first?"}
     assert (org / KEPT).read_bytes() == raw
 

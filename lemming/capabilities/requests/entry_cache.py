@@ -23,6 +23,9 @@ from lemming.files.stamps import has_rested, identity_in, opened
 WORTH_KEEPING = 1000
 """So many entries are read in less time than it takes to look whether they have changed."""
 
+FORM = b"1"
+"""What is kept in another form, by another version, is not believed: count it up."""
+
 
 class Stood(NamedTuple):
     """What files an outbox held, and what tells that they are still the same; empty: that is in doubt."""
@@ -47,12 +50,12 @@ def stood(base: Path, author: str, *, since_ns: int | None = None) -> Stood:
 
 def read_kept(base: Path) -> dict[str, tuple[str, list[str]]]:
     """Return, by author, how an outbox stood and the files in it that matter; empty where nothing is kept."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, DiskError):
         raw = fs.read_bytes(base / paths.REQUESTS_FILE, LONGEST_LINE_BYTES)
         check, _, whole = raw.partition(b"\n")
         if check == _check(whole):
-            found: dict[str, tuple[str, list[str]]] = parse(whole, limit_bytes=LONGEST_LINE_BYTES)
-            return found
+            found = parse(whole, limit_bytes=LONGEST_LINE_BYTES)
+            return {author: (str(digest), [*map(str, files)]) for author, (digest, files) in found.items()}
     return {}
 
 
@@ -64,4 +67,4 @@ def keep(base: Path, kept: Mapping[str, tuple[str, list[str]]]) -> None:
 
 
 def _check(whole: bytes) -> bytes:
-    return sha256(whole).hexdigest().encode()
+    return sha256(FORM + whole).hexdigest().encode()
