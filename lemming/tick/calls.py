@@ -32,6 +32,11 @@ from lemming.turn.values import TurnInputs
 Staged = dict[str, FileEffect]
 
 
+def _decides_further(result: ToolResult) -> bool:
+    """Return whether a call that is not made may end the turn, or counts among those that people decide."""
+    return result.outcome == "pending" or result.on_error == "stop"
+
+
 class LiveCalls:
     """The calls of one turn that are made now. `started`, `finished`: what is recorded of its calls.
 
@@ -71,8 +76,8 @@ class LiveCalls:
         for index, call in enumerate(side_by_side, first):
             ready = self._ready(index, call, at, staged(), used_up, is_ahead=True)
             self._ahead.add(index, call, ready)
-            if isinstance(ready, ToolResult) and ready.on_error == "stop":
-                break  # the turn ends there
+            if ready.kept or (isinstance(ready, ToolResult) and _decides_further(ready)):
+                break  # those after it are looked at once it is recorded
         self._ahead.start()
 
     def _make(self, index: int, ready: Ready) -> ToolResult:

@@ -271,3 +271,17 @@ def test_one_whose_calls_may_not_come_twice_cannot_say_it(tmp_path: Path) -> Non
 
     with pytest.raises(TypeError, match="parallel needs repeatable"):
         ToolRegistry.register(Sends())
+
+
+@pytest.mark.parametrize("executor", ["threads", "serial"])
+def test_no_more_approvals_are_asked_for_than_a_turn_may_ask(tmp_path: Path, executor: str) -> None:
+    base = tmp_path / "org"
+    shop = Workshop(base, gates=[{"at": "call", "tool": "look", "then": "ask"}], executor=executor)
+    shop.file(COUNTED)
+    script = [{"agent": "ada", "reply": say("working", tool_calls=THREE)}]
+    human = resume("human", model={"key": "human"})
+    ada = shop.resume(permissions={**shop.permissions, "read_outboxes": ["*"]}, turn={"max_approvals": 1})
+    make_org(base, ada, human, script=script, org=shop.settings, models={"human": {"provider": "human"}})
+    run_once(base, clock=FrozenClock())
+    assert [it["outcome"] for it in shop.finished()] == ["pending", "refused", "refused"]
+    shop.org.close()
