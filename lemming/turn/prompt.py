@@ -34,8 +34,8 @@ Lines = list[str]
 class Seen:
     """What a turn sees beside its opening, as plain values.
 
-    `told_by`: files, and folders that end with /, from which what stands after the instructions comes;
-    `jobs_kept`: the memories, by agent and key, in which jobs are kept.
+    `told_by`: files, and folders that end with /, from which what stands after the instructions comes, and
+    by which the turn is judged; `jobs_kept`: the memories, by agent and key, in which jobs are kept.
     """
 
     agent: Agent

@@ -14,7 +14,7 @@ from lemming.capabilities.judges.checks import (
     program_reach,
     why_no_judge,
 )
-from lemming.capabilities.judges.judge import entry_of_command, judges_of
+from lemming.capabilities.judges.judge import entry_of_command, files_of_judges, judges_of
 from lemming.capabilities.judges.verified import verified
 from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.team import team_tools
@@ -30,6 +30,7 @@ from lemming.org.resume import Agent
 from lemming.plugins.shipped import JUDGES
 from lemming.tick.soundness.inventory import Inventory
 from lemming.turn.draft import Draft
+from lemming.turn.prompt import Seen
 from lemming.turn.replies import NOT_ANSWERED
 from lemming.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
 from lemming.turn.strategy import Steps, Turn
@@ -85,10 +86,15 @@ class JudgesPreparation(Preparation):
         self._task = shown.task
         return shown
 
+    def tells(self, seen: Seen, shown: Showing) -> None:
+        """Look up who must pass what the turn would publish; raise `ConfigError` for who cannot be found."""
+        about = self.moment.now, self.moment.agent, self._task
+        self._judges = judges_of(*about, self.moment.held)
+        seen.told_by = [*seen.told_by, *files_of_judges(*about)]
+
     def given(self) -> Json:
-        """Return who must pass what the turn would publish; raise `ConfigError` for who cannot be found."""
-        judges = judges_of(self.moment.now, self.moment.agent, self._task, self.moment.held)
-        return {"by": judges} if judges else {}
+        """Return who must pass what the turn would publish."""
+        return {"by": self._judges} if self._judges else {}
 
 
 class JudgesPart(TurnPart):

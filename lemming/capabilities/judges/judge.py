@@ -98,12 +98,29 @@ def judges_of(
 ) -> list[dict[str, Any]]:
     """Return who judges a turn, first those that the agent's own resume names; raise `ConfigError`."""
     found = []
-    if own := verify_of(agent):
-        found.append(_judge(now, agent, own, agent, held))
-    if task and task.request and (asker := now.mail.resumes.get(task.request.agent)):
-        for verification in _asked_for(now, asker, agent, task.request.payload):
-            found.append({**_judge(now, agent, verification, asker, held), "asker": asker.name})
+    for owner, said, asker in _named(now, agent, task):
+        found.append({**_judge(now, agent, said, owner, held), **({"asker": asker} if asker else {})})
     return found
+
+
+def files_of_judges(now: Surroundings, agent: Agent, task: Task | None) -> list[str]:
+    """Return the files that tell the judges of a turn what to go by, whose reasons its author reads."""
+    found = []
+    for owner, said, _ in _named(now, agent, task):
+        by = judge_named(said.by)
+        found += [paths.resume_file(by.name)] if by.kind != "command" and by.name in now.mail.resumes else []
+        if said.policy_file:
+            found.append(resolve(owner, now.org.base, said.policy_file, "read", caller="verify.policy").key)
+    return found
+
+
+def _named(now: Surroundings, agent: Agent, task: Task | None) -> Iterator[tuple[Agent, JudgedBy, str]]:
+    """Yield in whose resume each judge of a turn is named, and who asked for it where that is another."""
+    if own := verify_of(agent):
+        yield agent, own, ""
+    if task and task.request and (asker := now.mail.resumes.get(task.request.agent)):
+        for said in _asked_for(now, asker, agent, task.request.payload):
+            yield asker, said, asker.name
 
 
 def _asked_for(

@@ -73,7 +73,8 @@ class SkillsPreparation(Preparation):
     def tells(self, seen: Seen, shown: Showing) -> None:
         """Say which files and folders these are from."""
         agent = self.moment.agent
-        seen.told_by = [*guide_files(agent), *(f"{folder}/" for _, folder, _ in folders_of(agent))]
+        folders = (f"{folder}/" for _, folder, _ in folders_of(agent))
+        seen.told_by = [*seen.told_by, *guide_files(agent), *folders]
 
 
 def outside_roots(agents: Iterable[Agent]) -> list[str]:

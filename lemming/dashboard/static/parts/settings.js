@@ -24,7 +24,7 @@
   function sentence(gate) {
     if (!gate || typeof gate !== "object") return "";
     const tools = [].concat(gate.tool || gate.class || []).join(", ");
-    const most = ["credits", "dollars", "calls"].filter((key) => gate[key] != null).map((key) => `${gate[key]} ${key}`).join(", ");
+    const most = ["credits", "dollars", "calls", "tokens"].filter((key) => gate[key] != null).map((key) => `${gate[key]} ${key}`).join(", ");
     const of = most ? `${most} per ${gate.per || "turn"}${gate.window ? ` in ${gate.window}` : ""}` : `${WHERE[gate.at] || gate.at}${tools ? ` of ${tools}` : ""}`;
     return `${of}${gate.when ? ", under a condition" : ""}: ${DOES[gate.then] || gate.then}`;
   }
@@ -37,7 +37,7 @@
     return html`<div class="groups"><${Fields} fields=${[[["purpose"], "What it is for", "text"]]} text=${text} change=${change} />
       <h3>Gates <small>asked in this order</small></h3>
       ${gates.map((gate, place) => html`<fieldset key=${place} class="group"><legend>${sentence(gate)}</legend>
-        <${Fields} text=${text} change=${change} label=${`gate ${place + 1}`} fields=${[[["gates", place, "at"], "Stands at", PLACES], [["gates", place, "then"], "Then", DEEDS], [["gates", place, "tool"], "Tool", "text"], ...["credits", "dollars", "calls"].map((key) => [["gates", place, key], `Limit: ${key}`, "number"]), [["gates", place, "because"], "Because", "text"]]} />
+        <${Fields} text=${text} change=${change} label=${`gate ${place + 1}`} fields=${[[["gates", place, "at"], "Stands at", PLACES], [["gates", place, "then"], "Then", DEEDS], [["gates", place, "tool"], "Tool", "text"], ...["credits", "dollars", "calls", "tokens"].map((key) => [["gates", place, key], `Limit: ${key}`, "number"]), [["gates", place, "because"], "Because", "text"]]} />
         ${change ? html`<button type="button" class="plain" onClick=${() => put(gates.filter((_, other) => other !== place))}>Take this gate out</button>` : null}</fieldset>`)}
       ${gates.length ? null : html`<p class="note">No gate stands: agents do what their resumes let them.</p>`}
       ${change ? html`<button type="button" onClick=${() => put([...gates, NEW_GATE])}>Add a gate</button>` : null}</div>`;
