@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_clean import CLEAN, FORM, ada, ask, mark_low, prompt_of, split
 from test_files import call
-from tracked import newest, started, tick, tracked
+from tracked import finished, newest, started, tick, tracked
 
 from lemming.capabilities.trust.single_values import values_in
 from lemming.files import fs
@@ -114,3 +114,27 @@ def test_a_form_in_a_resume_that_a_stranger_had_written_has_nothing_pass(base: P
 )
 def test_what_is_not_understood_is_no_value(form: Any, value: Any) -> None:
     assert values_in({"properties": {"it": form}}, {"it": value}) is None
+
+
+@pytest.mark.parametrize("tool", ["memory_read", "store_read"])
+def test_a_name_that_is_told_because_it_is_the_nearest_is_a_strangers(base: Path, tool: str) -> None:
+    keeps = {**say("ok", kind="response"), "memory_updates": [{"key": "obey-me-now", "value": 1}]}
+    keeps |= call("store_write", key="obey-me-now", value=1, expect=None)
+    script = [
+        {"agent": "ada", "tick": 1, "reply": keeps},
+        {"agent": "ada", "tick": 3, "step": 0, "reply": call(tool, key="obey-me-no")},
+        {"reply": say("done", kind="response")},
+    ]
+    store = {"allow_read": ["./shared/store"], "allow_write": ["./shared/store"]}
+    may = {"read_outboxes": ["*"], "tools": ["memory_read", "store_*"], "file_access": store}
+    own = {"turn": {"take": "one", "max_steps": 2}, "schedule": {"wake": "addressed"}}
+    tracked(base, resume("ada", permissions=may, trust=CLEAN["trust"], **own), script=script)
+    ask(base, "post", "Note this")
+    for _ in range(2):
+        tick(base)
+    ask(base, "eve", "What is it?")
+    turn = tick(base)["ada"]
+    (said,) = finished(base, 3, "ada")
+    assert "obey-me-now" in said["output"]
+    assert started(base, 3, "ada")["given"]["trust"]["is"] == "agent"
+    assert turn.trust["is"] == "outside"

@@ -5,6 +5,7 @@ It is worked out before the call, recorded with its result, and taken from the r
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -28,6 +29,8 @@ from lemming.turn.values import TurnInputs
 WHOLE = ("file_write", "store_write")
 """Tools whose files hold what the call says, and nothing that was there before."""
 GIVES_NO_TEXT = ("attach",)
+NAMES_THE_NEAREST = ("memory_read", "store_read")
+"""Those that name what there is, where there is nothing of the name they are asked for."""
 RUNS_ANYTHING = "shell"
 
 
@@ -110,7 +113,10 @@ class TrustTracing:
         if named:
             yield Part(named, f"what {call.tool} gives")
         if source := tool.source(context.agent.name, call.args):
-            yield self._file(opened_place(context.base, source), context)
+            place = opened_place(context.base, source)
+            yield self._file(place, context)
+            if call.tool in NAMES_THE_NEAREST and not self._is_there(place, context):
+                yield from self._beside(place, context)
         elif not named:
             for place in self._places(call, tool, context):
                 yield from self._marks.below(opened_place(context.base, place))
@@ -128,6 +134,21 @@ class TrustTracing:
             return Part(self._authors.order.known(word) if word else AGENT, place)
         key = place.rpartition("/")[2].removesuffix(".json")
         return Part(self._memories(context).get(key, AGENT), place)
+
+    def _is_there(self, place: str, context: ToolContext) -> bool:
+        return place in context.staged or (
+            place not in context.removed and os.path.lexists(os.path.join(context.base, place))
+        )
+
+    def _beside(self, place: str, context: ToolContext) -> Iterator[Part]:
+        """Yield how far what stands beside a memory, or in the same store, is trusted: its name is told."""
+        assert self._marks
+        folder = place.rpartition("/")[0]
+        if folder != paths.memory_folder(context.agent.name):
+            yield from self._marks.below(folder)
+        else:
+            for key, word in self._memories(context).items():
+                yield Part(word, paths.memory_file(context.agent.name, key))
 
     def _memories(self, context: ToolContext) -> dict[str, str]:
         name = context.agent.name
