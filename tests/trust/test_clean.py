@@ -199,12 +199,18 @@ def test_a_clean_turn_comes_to_the_same_after_a_crash_and_in_a_replay(base: Path
         ({"trust": {"clean": "agnet"}, "turn": {"take": "one"}}, {"trust": {}}, 'mean "agent"'),
         ({"trust": {"clean": "agent"}}, {"trust": {}}, "only turns for one request can be clean"),
         (CLEAN, {}, "nobody keeps track"),
+        ({**CLEAN, "model": {"key": "plan"}}, {"trust": {}}, "plans go by what they keep"),
     ],
 )
 def test_what_could_never_be_clean_takes_its_agent_out(
     base: Path, own: dict[str, Any], settings: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tracked(base, resume("ada", **own), script=[{"reply": SILENT}])
+    models = json.loads((base / "config/models.json").read_text())
+    models["plan"] = {"provider": "plan", "prompt": "values"}
+    fs.publish(base, "config/models.json", json.dumps(models).encode())
+    if "model" in own:
+        fs.publish(base, "agents/ada/plan.json", b'{"steps": [{"name": "a", "tool": "memory_read"}]}')
     org = json.loads((base / "config/org.json").read_text())
     org.pop("trust")
     fs.publish(base, "config/org.json", json.dumps({**org, **settings}).encode())

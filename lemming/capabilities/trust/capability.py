@@ -37,6 +37,7 @@ from lemming.memory import trust_in as word_in
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, Org
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.uses import brain_of
 from lemming.tick.plan import people_in
 from lemming.tick.soundness.inventory import Inventory
 from lemming.tools import ToolResult
@@ -81,7 +82,7 @@ class TrustOfTurns(Capability):
         """Yield rules that are about nobody here, patterns that fit no tool, and what makes no turn clean."""
         trust = trust_in(known.config.org)
         if agent is not None:
-            yield from wrong_with_clean(agent, trust)
+            yield from wrong_with_clean(agent, trust, brain_of(agent, known.config))
         elif trust:
             yield from wrong_with_trust(trust, known)
 

@@ -40,8 +40,8 @@ def wrong_with_trust(trust: Trust, known: Inventory) -> Iterator[Wrong]:
             yield Wrong(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
 
 
-def wrong_with_clean(agent: Agent, trust: Trust | None) -> Iterator[Wrong]:
-    """Yield why no turn of an agent could be clean that is to have such."""
+def wrong_with_clean(agent: Agent, trust: Trust | None, brain: str) -> Iterator[Wrong]:
+    """Yield why no turn of an agent could be clean that is to have such; `brain`: whose provider it has."""
     if not (least := least_shown(agent)):
         return
     if trust is None:
@@ -50,6 +50,9 @@ def wrong_with_clean(agent: Agent, trust: Trust | None) -> Iterator[Wrong]:
     elif least not in trust.order:
         hint = nearest(least, trust.order) or f"there is {', '.join(trust.order)}"
         yield Wrong("/trust/clean", f'"{least}" is none of the words of order', hint)
+    if brain:
+        words = f"{brain} go by what they keep: where that is not shown they begin anew, each time"
+        yield Wrong("/trust", words, "take this out, or another model key")
     if agent.turn.take != "one":
         hint = 'say "take": "one" there'
         yield Wrong("/turn", "only turns for one request can be clean, and this agent takes none", hint)
