@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, SessionSettings, SQLiteSession, Usage
 from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 
-from agents import Agent, Model, ModelResponse, RunConfig, Runner, SessionSettings, SQLiteSession, Usage
 from benchmarks.peers import work
 from benchmarks.peers.work import SHOWN, AsyncTurns, Kept, Task, main, parsed
 
