@@ -79,7 +79,7 @@ def apply(
     if dry_run or not changes:
         tell("nothing was written" if changes else "nothing to change")
         return
-    _require_leave(changes, brings, yes=yes, file=file)
+    _require_leave(changes, brings, yes=yes, file=file, folder=folder)
     write(base, changes)
     if template:
         with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
@@ -122,7 +122,9 @@ def _brings(wanted: OrgPieces) -> list[Reach]:
         return [reach for reach in reaches(org, config, agents) if reach.needs_leave]
 
 
-def _require_leave(changes: list[Change], brings: list[Reach], *, yes: bool, file: Path) -> None:
+def _require_leave(
+    changes: list[Change], brings: list[Reach], *, yes: bool, file: Path, folder: Path | None
+) -> None:
     changed = [change.path for change in changes if change.kind == "changed"]
     if yes or not (changed or brings):
         return
@@ -130,7 +132,8 @@ def _require_leave(changes: list[Change], brings: list[Reach], *, yes: bool, fil
         if typer.confirm("Write it?", err=True):
             return
         raise typer.Exit(1)
-    hint = f"read it, then: lemming apply {file} --yes"
+    into = f" {folder}" if folder else ""
+    hint = f"read it, then: lemming apply {file}{into} --yes"
     if brings:
         raise NotTrusted("it brings code, and nothing was written", where=str(file), hint=hint)
     raise UsageError(

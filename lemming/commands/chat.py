@@ -36,10 +36,10 @@ def chat(
 ) -> None:
     """Talk with an agent: each line is a question, and the next one is read when it is answered.
 
-    The agent is shown what was said before in the same conversation. Ctrl-D ends it. Lines may come from a
-    pipe. On a terminal a line such as `/approve 3fa9`, `/waiting` or `/cost` is that command of lemming, and
-    `//` begins a line with a stroke. Exit status: that of the last question without an answer, as of
-    `lemming ask`; else 0.
+    The agent is shown what was said before in the same conversation. Ctrl-D or `/quit` ends it. Lines may
+    come from a pipe. On a terminal a line such as `/approve 3fa9`, `/waiting` or `/cost` is that command of
+    lemming, `/help` lists them, and `//` begins a line with a stroke. Exit status: that of the last question
+    without an answer, as of `lemming ask`; else 0.
 
     \b
     Examples:
@@ -58,6 +58,8 @@ def chat(
         tell(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")
     status = 0
     for text in _lines():
+        if _is_typed() and text in ("/quit", "/exit"):
+            break
         if _is_typed() and text.startswith("/") and not text.startswith("//"):
             _run_command(ctx, text[1:])
             continue
@@ -94,7 +96,9 @@ def _run_command(ctx: typer.Context, line: str) -> None:
             raise UsageError(f"{error}: {line}", hint="close what is quoted") from error
         if words[:1] == ["chat"]:
             raise UsageError("this is a chat already", hint="Ctrl-D ends it")
-        status = root.command.main(words or ["--help"], "lemming", standalone_mode=False, obj=session)
+        if not words or words[0] == "help":
+            words = [*words[1:], "--help"]
+        status = root.command.main(words, "lemming", standalone_mode=False, obj=session)
         return status if isinstance(status, int) else 0
 
     guarded(work, session, as_json=False)

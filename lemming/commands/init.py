@@ -127,7 +127,7 @@ def _tell_next(base: Path, folder: Path, wish: Beginning) -> None:
     for step in steps[:3]:
         tell(f"  {step}")
     tell(f"on a page in the browser, live: `lemming dash`{'' if is_installed() else f', after: {INSTALL}'}")
-    if folder.name != template and (TEMPLATES / folder.name).is_dir():
+    if folder.name and folder.name != template and (TEMPLATES / folder.name).is_dir():
         tell(
             f"this is the {template}; `lemming init DIR --template {folder.name}` makes the other",
             style="yellow",

@@ -335,7 +335,9 @@ def _meant(wanted: Any, value: Any) -> Iterator[Any]:
         with contextlib.suppress(JsonProblem):  # "3", "true"
             yield parse(value.encode())
     if isinstance(value, (str, int, float)):
-        yield from ([value], str(value))
+        yield [value]
+        if not isinstance(value, bool):
+            yield str(value)
         if _is_object(wanted):
             yield {next(iter(keys_of(wanted))): value}
     if isinstance(value, list) and value and all(isinstance(line, str) for line in value):

@@ -117,7 +117,7 @@ def _in_time(
     except LeftBehind:
         if stop is not None and stop.is_set():
             raise
-    why = f"it took longer than {limit_s:g} s and was left behind"
+    why = f"it took longer than {round(limit_s, 2):g} s and was left behind"
     return _failed(f"{tool.name}: {why}", "timed_out") if tool.repeatable else interrupted(why)
 
 

@@ -208,6 +208,7 @@ def test_what_is_there_is_changed_and_code_is_taken_only_with_leave(
     ran = bare("apply", str(idea), str(base))
     assert "runs the Python code in tools/commits.py" in ran.err
     assert "it brings code, and nothing was written" in ran.err
+    assert f"lemming apply {idea} {base} --yes" in ran.err
     assert not base.exists()
     assert bare("apply", str(idea), str(base), "--dry-run").status == 0
     assert not base.exists()

@@ -296,6 +296,11 @@ def test_a_clock_moved_past_an_interrupted_tick_is_refused(org: Path) -> None:
             'config/models.json:1:8 /a/provider: expected text, found 5 (write "5")',
         ),
         (
+            "models.json",
+            '{"a": {"provider": true}}',
+            "config/models.json:1:8 /a/provider: expected text, found true",
+        ),
+        (
             "org.json",
             '{"durability": "sometimes"}',
             "config/org.json:1:2 /durability: expected 'turn', 'tick' or 'off', found \"sometimes\"",

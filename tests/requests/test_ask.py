@@ -297,9 +297,10 @@ def test_a_line_that_is_typed_may_be_a_command(org: Path) -> None:
         b"/nonsense\n",
         b"/chat ada\n",
         b"/cost '\n",
+        b"/help cost\n",
         b"//nine or ten?\n",
         b"/status\n",
-        b"\x04",
+        b"/quit\n",
     ):
         said += _until_asked(ours)
         os.write(ours, line)
@@ -308,7 +309,14 @@ def test_a_line_that_is_typed_may_be_a_command(org: Path) -> None:
             said += piece
     os.close(ours)
     assert running.wait(60) == 0, said
-    for part in (b"nonsense", b"this is a chat already", b"close what is quoted", b"At nine.", b"CREDITS"):
+    for part in (
+        b"nonsense",
+        b"this is a chat already",
+        b"close what is quoted",
+        b"Usage: lemming cost",
+        b"At nine.",
+        b"CREDITS",
+    ):
         assert part in said, (part, said)
 
 

@@ -130,4 +130,7 @@ def of_capabilities(scope: CheckScope) -> list[Check]:
     if not scope.config:
         return []
     names = names_of_capabilities(scope.config, scope.survey.agents.values())
-    return [Check(it, "files", f"how {it} is used, and its files", partial(_capability, it)) for it in names]
+    return [
+        Check(it, "files", f"what resumes, settings and files say of {it}", partial(_capability, it))
+        for it in names
+    ]

@@ -43,5 +43,6 @@ def named_checks(names: list[str], scope: CheckScope) -> dict[Check, list[str]]:
     for name in names:
         if name not in known:
             hint = nearest(name, known) or "`lemming check --list` shows them"
+            hint = f"`lemming {name}` is a command, which asks several" if name in SELECTIONS else hint
             raise UsageError(f'there is no check "{name}"', hint=hint)
     return {check: commands for check, commands in listed.items() if check.name in names}

@@ -29,4 +29,7 @@ def _found(rule: FindingRule, scope: CheckScope) -> Iterable[Problem]:
 
 
 CHECKS = tuple(Check(name, "journals", what, partial(_mismatches, name)) for name, what in LOOKS_AT.items())
-FINDINGS = tuple(Check(rule.kind, "journals", rule.means, partial(_found, rule)) for rule in RULES)
+FINDINGS = tuple(
+    Check(rule.kind, "journals", rule.means[0].lower() + rule.means[1:].rstrip("."), partial(_found, rule))
+    for rule in RULES
+)

@@ -169,7 +169,7 @@ class _Ended(Exception):
         if self.why:
             return ToolResult(False, f"{tool.name} failed: {self.why}")
         more = "" if tool.repeatable else "; what it had done by then is done"
-        why = f"it took longer than {limit_s:g} s and was ended{more}"
+        why = f"it took longer than {round(limit_s, 2):g} s and was ended{more}"
         return ToolResult(False, f"{tool.name}: {why}", outcome="timed_out")
 
 
