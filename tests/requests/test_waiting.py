@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from desk import organisation, put
 
-from lemming.base.errors import UsageError
+from lemming.base.errors import NotAnOrg, UsageError
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.waiting import waiting
 from lemming.messages import send
@@ -112,3 +112,9 @@ def test_an_unknown_id_names_the_nearest_and_an_ambiguous_one_all(base: Path) ->
     with pytest.raises(UsageError, match="may be any of 2") as error:
         find_request(requests_now(base).requests, "job1")
     assert "cyd/00000002_job1" in error.value.hint
+
+
+def test_a_folder_that_is_no_organisation_has_nothing_that_waits_and_says_so(tmp_path: Path) -> None:
+    for base in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(NotAnOrg, match="no agents/ folder"):
+            waiting(base)

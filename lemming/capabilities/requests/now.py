@@ -10,7 +10,7 @@ from typing import Any
 
 from lemming.agents import Survey, agent_folders, survey_agents
 from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import ConfigError, UsageError
+from lemming.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.requests.costs import RequestCosts
 from lemming.capabilities.requests.index import RequestEntries
@@ -86,13 +86,22 @@ class _Latest:
         return now
 
 
+def require_agents(org: Organisation, survey: Survey) -> None:
+    """Raise `NotAnOrg` for a folder in which nobody is, for there is no `agents/`."""
+    if not (survey.agents or survey.broken or (org / "agents").is_dir()):
+        hint = "make one with `lemming init`"
+        raise NotAnOrg("there is no agents/ folder here", where=str(org), hint=hint)
+
+
 def requests_now(base_path: str | os.PathLike[str]) -> RequestsNow:
     """Return the requests as they stand before the next tick.
 
-    Of an `Organisation` only what is new is read; the result is not to be changed.
+    Of an `Organisation` only what is new is read; the result is not to be changed. Raises `NotAnOrg` for a
+    folder without `agents/`.
     """
     org = Organisation.at(base_path)
     survey, config, tick = survey_agents(org), load_config(org), load_tick(org)
+    require_agents(org, survey)
     entries, latest = org.own(RequestEntries).look(agent_folders(org)), org.own(_Latest)
     at = timestamp(SystemClock().now())
     if now := latest.at(tick, at, entries, survey, config):

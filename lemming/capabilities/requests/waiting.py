@@ -11,7 +11,7 @@ from typing import Any
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.jsontext import to_line
-from lemming.capabilities.requests.now import RequestsNow, requests_now
+from lemming.capabilities.requests.now import RequestsNow, requests_now, require_agents
 from lemming.capabilities.requests.view import RequestView, Share
 from lemming.mail.capability_notes import WaitingForPerson
 from lemming.org.config import load_config
@@ -65,9 +65,12 @@ def waiting(base_path: str | os.PathLike[str]) -> list[WaitsForPerson]:
     """Return what waits for a person, the oldest first.
 
     A request that its holder may not read reaches nobody: `lemming validate` says which line is missing.
+    Raises `NotAnOrg` for a folder without `agents/`.
     """
     org = Organisation.at(base_path)
-    if not people_in(survey_agents(org), load_config(org)):  # then no outbox need be read
+    survey = survey_agents(org)
+    require_agents(org, survey)
+    if not people_in(survey, load_config(org)):  # then no outbox need be read
         return []
     return waiting_in(requests_now(org), org)
 
