@@ -86,11 +86,13 @@ class Preview:
         unlimited = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
         others = {key: value for key, value in now.config.allocations.items() if key != name}
         eager = replace(agent, credits=unlimited, schedule=replace(agent.schedule, wake="always"))
-        found = replace(
-            now,
-            config=replace(now.config, allocations=others),
-            survey=replace(now.survey, agents={**now.survey.agents, name: eager}),
-        ).inputs_of(name)
+        found = now.inputs_of(name)
+        if isinstance(found, Reason):  # else it is the turn's own: how an agent wakes says what is new to it
+            found = replace(
+                now,
+                config=replace(now.config, allocations=others),
+                survey=replace(now.survey, agents={**now.survey.agents, name: eager}),
+            ).inputs_of(name)
         if isinstance(found, Reason):
             why = f"{name} would be asked nothing now: {found.text}"
             raise UsageError(why, hint="`lemming waiting` shows what waits for a person")

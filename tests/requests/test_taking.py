@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from asked import answers, ask, open_of, org_of, prompts, said, tick, tried_once
 
+from lemming.facts.preview import preview_tick
 from lemming.messages import read_outbox_entries, send
+from lemming.org.config import load_config
 from lemming.testing import resume, say
 from lemming.tick.counter import load_tick
 
@@ -32,6 +34,22 @@ def test_a_turn_is_for_one_request_and_shows_no_other(tmp_path: Path) -> None:
     assert answers(org, "ada").keys() == {first.id}
     tick(org)
     assert answers(org, "ada").keys() == {first.id, second.id}
+
+
+def test_the_prompt_that_is_looked_at_before_is_the_turns_also_where_others_are_no_news(
+    tmp_path: Path,
+) -> None:
+    quiet = resume("ada", schedule={"wake": "addressed"}, **ONE)
+    org = org_of(tmp_path, quiet, script=[{"reply": say("here", kind="response")}])
+    ask(org, "ada", "the first")
+    tick(org)
+    payload = {"text": "to nobody by name"}
+    send(org, "human", tick=load_tick(org), kind="message", payload=payload, tags=[], created_at="")
+    tick(org)
+    ask(org, "ada", "the second")
+    before = preview_tick(org, load_config(org)).inputs_regardless("ada").prompt[-1]["content"]
+    tick(org)
+    assert before == prompts(org, 3)["ada"]
 
 
 def test_a_message_is_taken_for_the_answer_of_a_model_that_knows_no_other_kind(tmp_path: Path) -> None:
