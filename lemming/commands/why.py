@@ -22,7 +22,7 @@ UNFOLDED = 5
 NARROWEST = 40
 _CUTS = {
     "depth": "--depth goes further back",
-    "told": "told elsewhere",
+    "told": "its turn is told elsewhere",
     "full": "the tree is full; ask for this by its name",
 }
 
