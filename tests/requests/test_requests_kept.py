@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from asked import ask, org_of
-from lemming.capabilities.requests.kept import FORM, read_kept
 
+from lemming.capabilities.requests.kept import FORM, read_kept
 from lemming.capabilities.requests.now import requests_now
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation
