@@ -32,6 +32,8 @@ def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> Outcome:
         return fitting(plain_answer(given), schema_for(member))
     words = str(given.get("text") or "").strip()
     why = {"expired": "nobody answered in time", "cancelled": "it was cancelled"}.get(str(end), str(end))
+    if payload is None and end in ("failed", "refused"):
+        words = "what it said is not to be seen from here; `lemming validate` says which line is missing"
     return Outcome(None, f"{who}: {why}{f': {words}' if words else ''}")
 
 
