@@ -10,8 +10,8 @@
 
   const STATES = {
     working: "working", failing: "failing", broken: "broken", waits: "waiting", paused: "paused",
-    out_of_credits: "out of credits", skipped: "no turn", due: "due", news: "due", begun: "interrupted",
-    ended: "done", not_due: "not due", nothing_new: "idle", person: "person", channel: "channel",
+    out_of_credits: "out of credits", skipped: "no turn", due: "idle", news: "idle", begun: "interrupted",
+    ended: "done", not_due: "idle", nothing_new: "idle", person: "person", channel: "channel",
   };
 
   // The head counts what waits for all people, or for the one who looks: of several it is nobody's own count.
