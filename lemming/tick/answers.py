@@ -50,6 +50,7 @@ from lemming.turn.values import Answer, TurnInputs
 
 R = TypeVar("R", bound=Record)
 FINISHES: tuple[str, ...] = get_args(Finish)
+LONGER = "raise turn.deadline_s in the resume, or choose a faster model"
 
 
 class JournaledAnswers:
@@ -235,6 +236,7 @@ class JournaledAnswers:
             if self._limits and not error.may_be_paid:
                 self._limits.release(call)
             if time.monotonic() >= self._ends:
+                error.hint = LONGER  # what the model may take was not what ran out
                 raise self._too_long((*error.earlier, error)) from error
             raise
         finally:

@@ -64,6 +64,15 @@ def test_what_became_of_it_is_told(base: Path, capsys: pytest.CaptureFixture[str
     assert f"in a turn that was cut short ({OVER[1]})" in capsys.readouterr().out
 
 
+def test_who_looks_is_led_to_the_time_that_ran_out(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    timed(base, SLOW)
+    turn_of(base)
+    assert run(["-C", str(base), "tick", "1"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "raise turn.deadline_s in the resume" in shown
+    assert "config/models.json" not in shown
+
+
 def test_a_turn_without_an_answer_has_failed_and_is_taken_again(base: Path) -> None:
     timed(base, {"tick": 1, **SLOW}, {"reply": say("in time")})
     turn = turn_of(base)

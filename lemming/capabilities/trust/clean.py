@@ -60,10 +60,9 @@ class CleanTurn:
         return f"{', '.join(told)} not shown: trusted less than {self._least}." if told else ""
 
     def _passes(self, kind: str, word: str, source: str) -> bool:
-        order = self._authors.order
         if not self.is_below(word):
             return True
-        self.left_out.append((kind, Part(order.known(word), source)))
+        self.left_out.append((kind, Part(self._authors.order.known(word), source)))
         return False
 
     def _ended(self, ended: Ended) -> Ended:
@@ -124,8 +123,7 @@ def clean_turn(
     authors: Authors, marks: Marks, least: str, resumes: Mapping[str, Agent], task: Task | None
 ) -> CleanTurn | None:
     """Return who leaves things out of a turn; None where it is for nobody who is trusted so far."""
-    order = authors.order
     if not least or task is None or task.request is None:
         return None
-    is_trusted = order.rank(authors.of_entry(task.request)) >= order.rank(least)
-    return CleanTurn(authors, marks, least, resumes) if is_trusted else None
+    turn = CleanTurn(authors, marks, least, resumes)
+    return None if turn.is_below(authors.of_entry(task.request)) else turn
