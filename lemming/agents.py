@@ -209,7 +209,7 @@ class _Latest:
                 readings[name] = _look(self._org, name, is_link=is_link)
             except ConfigError as error:
                 unread[name] = error
-        if unread or found != self.found or not _say_the_same(self._readings, readings):
+        if unread or found != self.found or not _are_alike(self._readings, readings):
             self.survey = _survey_of(readings, unread)
         self.found, self._readings = found, readings
         is_certain = not unread and all(reading.is_settled for reading in readings.values())
@@ -217,7 +217,7 @@ class _Latest:
         self.looks = looks if is_certain else None
 
 
-def _say_the_same(
+def _are_alike(
     before: Mapping[str, Reading[Document[Agent]]], now: Mapping[str, Reading[Document[Agent]]]
 ) -> bool:
     return before.keys() == now.keys() and all(before[name].outcome is now[name].outcome for name in now)

@@ -109,14 +109,14 @@ class EventStream(Generic[R]):
             raise UsageError("its events are taken already", hint="a stream is gone through once")
         with_one = ThreadPoolExecutor(1, "lemming-stream")
         self._run = with_one.submit(self._work, self._hear, self._stop)
-        self._run.add_done_callback(self._tell)
+        self._run.add_done_callback(self._announce)
         with_one.shutdown(wait=False)
 
     @property
     def _is_over(self) -> bool:
         return self._run is not None and self._run.done()
 
-    def _tell(self, _: Any = None) -> None:
+    def _announce(self, _: Any = None) -> None:
         with self._news:
             self._news.notify_all()
             self._wake()
@@ -126,7 +126,7 @@ class EventStream(Generic[R]):
         with self._news:
             self._news.wait_for(lambda: len(self._events) < MOST_AHEAD or self._stop.is_set())
             self._events.append(event)
-        self._tell()
+        self._announce()
 
     def _next(self) -> Event | None:
         with self._news:

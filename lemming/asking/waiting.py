@@ -150,7 +150,7 @@ class Waiter:
         while running_engine(self.org):
             if outcome := self.outcome():
                 return outcome
-            self._tell(requests_now(self.org))
+            self._announce(requests_now(self.org))
             self.stop.wait(pause)
             pause = min(pause * LOOKS_GROW, LONGEST_LOOK_S)
         return self.outcome()
@@ -183,7 +183,7 @@ class Waiter:
     def _wait_for_news(
         self, before: RequestsNow, agents: list[str], rest: Rest, clock: Clock | None
     ) -> AskOutcome[Any] | None:
-        self._tell(before, rest.why)
+        self._announce(before, rest.why)
         pause = FIRST_LOOK_S
         while requests_now(self.org) is before and not running_engine(self.org):
             if rest.comes_by_itself and goes_on(self.org, agents, clock):
@@ -199,7 +199,7 @@ class Waiter:
             raise UsageError("the request is gone", hint="its entry was removed from the outbox")
         return request
 
-    def _tell(self, now: RequestsNow, waits: str = "") -> None:
+    def _announce(self, now: RequestsNow, waits: str = "") -> None:
         holders = holders_at_work(now.requests, self._request(now))
         if self.at_work and (*holders, waits) != self._told:
             self._told = (*holders, waits)

@@ -148,7 +148,7 @@ class Live:
             position = await self._quick.do(position_of)
         if position != self._position:
             self._position = position
-            await self._tell()
+            await self._publish()
 
     def _begin_to_count(self) -> None:
         """Count what waits for people once the state is out: it may take a while, and has threads compete."""
@@ -164,7 +164,7 @@ class Live:
                 waits = await self._whole.do(waiting)
                 self._waiting = sum(self._person in ("", it.person) for it in waits)
         if self._waiting != before:
-            await self._tell()
+            await self._publish()
         await self._count_findings()
 
     async def _count_findings(self) -> None:
@@ -176,9 +176,9 @@ class Live:
         with contextlib.suppress(LemmingError):
             self._findings = (await self._old.do(lambda org: view(org, "findings")))["total"]
         if self._findings != before:
-            await self._tell()
+            await self._publish()
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         self._version += 1
         self._kept.clear()
         async with self._changed:

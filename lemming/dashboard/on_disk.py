@@ -96,7 +96,7 @@ class Shelf:
                 self._write(f"static/{file.relative_to(STATIC).as_posix()}", file.read_bytes())
         self._write("static/on_disk.js", READER.read_bytes())
 
-    def told(self, key: str, make: Callable[[], Any]) -> Any:
+    def value_or_none(self, key: str, make: Callable[[], Any]) -> Any:
         """Return what `make` gives; None, and remember why under the key, where it raises an error."""
         try:
             return make()

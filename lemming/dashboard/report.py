@@ -86,7 +86,7 @@ class _Gathering:
         header, overview = _standing(self._org, self._ticks), self._overview()
         feeds = [*self._feed()]
         self._entries = [entry for feed in feeds for entry in feed]
-        self._say_which_ticks()
+        self._note_ticks()
         self.shelf.put_page(summary_of(header, overview, self._entries))
         for place, feed in enumerate(feeds):
             self.shelf.put(f"feed-{place}", {f"feed {place}": feed})
@@ -106,15 +106,15 @@ class _Gathering:
         self._room[kind] -= size
         return bool(size)
 
-    def _told(self, key: str, name: str, /, **parameters: object) -> Any:
+    def _value(self, key: str, name: str, /, **parameters: object) -> Any:
         """Return a view's value; None where it raises an error, which the page then shows under the key."""
         texts = {each: str(value) for each, value in parameters.items()}
-        return self.shelf.told(key, lambda: view(self._org, name, texts))
+        return self.shelf.value_or_none(key, lambda: view(self._org, name, texts))
 
     def _values(self, *asked: tuple[str, Json]) -> Json:
         """Return the values of views by their keys, without those that cannot be had."""
         keys = {key_of(name, **parameters): (name, parameters) for name, parameters in asked}
-        told = {key: self._told(key, name, **parameters) for key, (name, parameters) in keys.items()}
+        told = {key: self._value(key, name, **parameters) for key, (name, parameters) in keys.items()}
         return {key: value for key, value in told.items() if value is not None}
 
     # --- what is there once ---
@@ -125,7 +125,7 @@ class _Gathering:
         agents = self._agents()
         strip: Json | None = {"ticks": [], "older": False, "is_running": False}
         if self._ticks:
-            strip = self._told("ticks", "ticks", count=MOST_TICKS, before=self._ticks[-1] + 1)
+            strip = self._value("ticks", "ticks", count=MOST_TICKS, before=self._ticks[-1] + 1)
         if strip:
             rows = [row for row in strip["ticks"] if row["tick"] in {*self._ticks}]
             strip = {**strip, "ticks": rows, "older": False, "is_running": False}
@@ -133,9 +133,9 @@ class _Gathering:
         return {**values, **{key: value for key, value in listed.items() if value is not None}}
 
     def _agents(self) -> Json | None:
-        found: Json | None = self._told("agents", "agents", limit=AGENTS_AT_ONCE)
+        found: Json | None = self._value("agents", "agents", limit=AGENTS_AT_ONCE)
         while found and len(found["rows"]) < min(found["total"], MOST_AGENTS):
-            more = self._told("agents", "agents", limit=AGENTS_AT_ONCE, offset=len(found["rows"]))
+            more = self._value("agents", "agents", limit=AGENTS_AT_ONCE, offset=len(found["rows"]))
             if not more or not more["rows"]:
                 break
             found["rows"] += more["rows"]
@@ -156,7 +156,7 @@ class _Gathering:
             after = self._ticks[-1] + 1
             parameters["before"] = f"a/{after:08d}_{entry_id(after, 'a', 0)}"
         count = 0
-        while told := self._told("feed", "feed", **parameters):
+        while told := self._value("feed", "feed", **parameters):
             entries = told["entries"]
             inside = [it for it in entries if first <= it["tick"] and (is_newest or it["tick"] < after)]
             yield inside
@@ -175,7 +175,7 @@ class _Gathering:
         threads: list[Json] = []
         for entry in self._entries:
             if entry["request"] and entry["identity"] not in told:
-                thread = self._told(key_of("thread", of=entry["identity"]), "feed", thread=entry["identity"])
+                thread = self._value(key_of("thread", of=entry["identity"]), "feed", thread=entry["identity"])
                 size = len(compact(thread)) if thread is not None else 0
                 if thread is not None and size <= self._room["threads"]:
                     self._room["threads"] -= size
@@ -183,7 +183,7 @@ class _Gathering:
                     threads.append(thread)
         self.shelf.put("threads", {"threads": {"threads": threads, "of": told}})
 
-    def _say_which_ticks(self) -> None:
+    def _note_ticks(self) -> None:
         if self._ticks and self._ticks[0] != self._known[0]:
             self.left_out.insert(0, f"ticks before {self._ticks[0]}")
         if self._ticks and self._ticks[-1] != self._known[-1]:
@@ -245,7 +245,7 @@ class _Gathering:
         """Write one tree; of one that is too large the first turn. Returns whether there was room for it."""
         for depth in (None, 1):
             further = {} if depth is None else {"depth": depth}
-            tree = self._told(key_of("why", target=target), "why", target=target, **further)
+            tree = self._value(key_of("why", target=target), "why", target=target, **further)
             if tree is None:
                 return True
             values = {key_of("why", target=each): tree for each in _names_of(tree)}
@@ -290,7 +290,7 @@ class _Gathering:
         name = one["name"]
         for path in (it["path"] for it in one["workspace"]["files"] if not it["is_link"]):
             key = key_of("file", name=name, file=path)
-            text = self.shelf.told(key, partial(workspace_text, self._org, name, path))
+            text = self.shelf.value_or_none(key, partial(workspace_text, self._org, name, path))
             if text is not None:
                 values[key] = {"path": path, "text": text}
         return values

@@ -108,7 +108,7 @@ def _differences(found: Rehearsed) -> Json:
             "agent": it.agent,
             "kind": it.kind,
             "change": it.change,
-            "says": _says(it.after or it.before),
+            "says": _payload_in_words(it.after or it.before),
             "diff": it.diff[:DIFF_CHARS],
         }
         for it in found.entries[:SHOWN]
@@ -123,7 +123,7 @@ def _differences(found: Rehearsed) -> Json:
     }
 
 
-def _says(said: Json | None) -> str:
+def _payload_in_words(said: Json | None) -> str:
     """Return in a sentence what an entry says that has no text of its author's; empty for one that has."""
     payload = (said or {}).get("payload", {})
     if isinstance(payload.get("text"), str) and "call" not in payload:

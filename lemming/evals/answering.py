@@ -71,7 +71,9 @@ class Answering:
             return ask(request)
         if self.case.answers == "scripted":
             hint = f"write {SCRIPT_FILE} beside the case: docs/evals.md"
-            raise NoAnswer(f"nothing is scripted for {_said(request)}", where=self._where, hint=hint)
+            raise NoAnswer(
+                f"nothing is scripted for {_question_in_words(request)}", where=self._where, hint=hint
+            )
         request = request._replace(seed=(request.seed + self.repeat) % _SEEDS)
         if self.case.answers == "live":
             return self._ask(entry, request, ask)
@@ -90,7 +92,9 @@ class Answering:
         if found is None:
             if not asks:
                 hint = f"`lemming eval --record {self.name}` asks it once"
-                raise NoAnswer(f"no answer is recorded for {_said(request)}", where=self._where, hint=hint)
+                raise NoAnswer(
+                    f"no answer is recorded for {_question_in_words(request)}", where=self._where, hint=hint
+                )
             reply = self._ask(entry, request, ask)
             about = {"agent": request.agent, "tick": request.tick, "call": request.step}
             self.kept.keep(question, _as_json(reply), **about, model=entry.model)
@@ -147,7 +151,7 @@ class Answering:
         return sha256(f"{name} {again} {self.repeat}".encode()).hexdigest()
 
 
-def _said(request: Request) -> str:
+def _question_in_words(request: Request) -> str:
     return f"question {request.step} of {request.agent or 'a judge'} in tick {request.tick}"
 
 

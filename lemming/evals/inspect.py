@@ -45,7 +45,7 @@ def cases_as_task(
             run = partial(run_of, base, name, cases[name], kept[name], repeat=state.epoch - 1, manner=manner)
             result = await asyncio.to_thread(run)
             state.store.set("result", result.as_json())
-            state.output.completion = "\n".join(_said(result.as_json())) or "all that is expected came"
+            state.output.completion = "\n".join(_failures(result.as_json())) or "all that is expected came"
             return state
 
         return solve
@@ -63,6 +63,6 @@ def cases_as_task(
     return Task(dataset=samples, solver=run(), scorer=judge(), epochs=repeats)
 
 
-def _said(result: dict[str, Any]) -> Sequence[str]:
+def _failures(result: dict[str, Any]) -> Sequence[str]:
     failures = [f"{each['name'] or each['kind']}: {each['said']}" for each in result["failures"]]
     return [*filter(None, [result["error"]]), *failures]

@@ -105,7 +105,7 @@ def _of_resumes(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) ->
     for name, plain in wanted.resumes.items():
         path = paths.resume_file(name)
         there, content = _read(base, path), pretty(plain)
-        if there is None or not _says_the_same(name, there, content):
+        if there is None or not _is_same(name, there, content):
             yield Change(path, content, "new" if there is None else "changed")
     readers: dict[str, list[str]] = {}
     for reader, read in wanted.read_by:
@@ -122,7 +122,7 @@ def _of_resumes(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) ->
             yield Change(path, pretty({**plain, "permissions": permissions}), "changed" if there else "new")
 
 
-def _says_the_same(name: str, there: bytes, wanted: bytes) -> bool:
+def _is_same(name: str, there: bytes, wanted: bytes) -> bool:
     try:
         return decode_resume(name, there).value == decode_resume(name, wanted).value
     except ConfigError:  # a broken one is mended

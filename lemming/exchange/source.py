@@ -39,7 +39,7 @@ class Source:
                 files.append(entry.name)
             else:
                 what = "a link" if entry.is_symlink() else "no file"
-                self._tell(_joined(folder, entry.name), f"{what}: left out")
+                self._remark(_joined(folder, entry.name), f"{what}: left out")
         return sorted(folders), sorted(files)
 
     def below(self, folder: str) -> list[str]:
@@ -52,7 +52,7 @@ class Source:
             inner = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
             waiting += [(_joined(here, name), depth + 1) for name in inner if depth < DEEPEST]
         if len(found) > MOST_FILES:
-            self._tell(folder or ".", f"more than {MOST_FILES} files; the rest is left out")
+            self._remark(folder or ".", f"more than {MOST_FILES} files; the rest is left out")
         return sorted(found)[:MOST_FILES]
 
     def raw(self, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes | None:
@@ -64,10 +64,10 @@ class Source:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._tell(path, f"cannot be read: {error.strerror}")
+            self._remark(path, f"cannot be read: {error.strerror}")
             return None
         if len(raw) > limit_bytes:
-            self._tell(path, f"has more than {limit_bytes} bytes: left out")
+            self._remark(path, f"has more than {limit_bytes} bytes: left out")
             return None
         return raw
 
@@ -79,7 +79,7 @@ class Source:
         try:
             return raw.decode("utf-8-sig")
         except UnicodeDecodeError:
-            self._tell(path, "is not UTF-8 text: left out")
+            self._remark(path, "is not UTF-8 text: left out")
             return None
 
     def document(self, path: str) -> tuple[dict[str, Any], str] | None:
@@ -92,7 +92,7 @@ class Source:
             return ({} if header is None else values_of(header)), body.strip()
         except NotFrontMatter as error:
             where = f"line {error.line}: " if error.line else ""
-            self._tell(path, f"{where}{error}: left out")
+            self._remark(path, f"{where}{error}: left out")
             return None
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
@@ -103,7 +103,7 @@ class Source:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            self._tell(folder or ".", f"cannot be listed: {error.strerror}")
+            self._remark(folder or ".", f"cannot be listed: {error.strerror}")
             return []
 
     def _lies_behind_a_link(self, path: str) -> bool:
@@ -112,11 +112,11 @@ class Source:
         for depth in range(len(parts)):
             here = "/".join(parts[: depth + 1])
             if (self.folder / here).is_symlink():
-                self._tell(here, "a link: left out")
+                self._remark(here, "a link: left out")
                 return True
         return False
 
-    def _tell(self, path: str, message: str) -> None:
+    def _remark(self, path: str, message: str) -> None:
         remark = Remark(path, message)
         if remark not in self._remarks:
             self._remarks.append(remark)

@@ -255,17 +255,17 @@ def _commit(text: str) -> Commit:
 def _changes(repository: Repository, old: str, new: str, agent: str) -> Changes:
     below = ["--", paths.agent_folder(agent)] if agent else []
 
-    def tell(*form: str) -> str:
+    def diff_tree(*form: str) -> str:
         words = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", *form, old, new, *below)
         return repository.run(*words).decode("utf-8", "replace")
 
-    kinds = tell("--name-status", "-z").split("\0")[:-1]
+    kinds = diff_tree("--name-status", "-z").split("\0")[:-1]
     kind_of = dict(zip(kinds[1::2], kinds[::2], strict=True))
     files = []
-    for line in tell("--numstat", "-z").split("\0")[:-1]:
+    for line in diff_tree("--numstat", "-z").split("\0")[:-1]:
         added, removed, path = line.split("\t", 2)
         files.append(FileChange(path, _KINDS[kind_of[path]], _count(added), _count(removed)))
-    return Changes(files, tell("--patch"))
+    return Changes(files, diff_tree("--patch"))
 
 
 def _count(number: str) -> int | None:

@@ -104,9 +104,9 @@ class Recorder:
                 work()
         except LemmingError as error:
             self._has_failed = True
-            self._tell(error)
+            self._log(error)
 
-    def _tell(self, error: LemmingError) -> None:
+    def _log(self, error: LemmingError) -> None:
         EngineLog(self._runtime.base).warning("history_not_kept", problem=str(error))
         self._runtime.notify(HistoryNotKept(problem=error))
 
@@ -120,7 +120,7 @@ class Recorder:
         self.open()
         hint = f"nothing else is lost; the old one is in {aside}, and git may still read some of it"
         why = f"the history was damaged and begins anew ({found.message})"
-        self._tell(GitFailed(why, where=FOLDER, hint=hint))
+        self._log(GitFailed(why, where=FOLDER, hint=hint))
 
     def _keep_changes(self, report: TickReport) -> None:
         """Keep what a committed tick changed. A tick that changed nothing has no commit."""

@@ -31,7 +31,7 @@ class Eager:
             self.in_a_row = 1
             return False
         if self.in_a_row >= limit:
-            self._tell(limit)
+            self._log(limit)
             self.in_a_row = 1
             return False
         self.in_a_row += 1
@@ -54,7 +54,7 @@ class Eager:
         furthest = report.tick + max(left, 1)
         return tuple(name for name, tick in going.later.items() if tick <= furthest and name not in failed)
 
-    def _tell(self, limit: int) -> None:
+    def _log(self, limit: int) -> None:
         names = ", ".join(self.names[:5])
         hint = "it goes on after the usual pause; raise the setting if that is too few"
         text = f"{limit} ticks have followed each other at once, and there is still something for {names}"

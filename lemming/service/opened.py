@@ -52,7 +52,7 @@ def open_to_run(
             except NotTrusted:  # nor is the command run that tells of errors: it is the organisation's
                 raise
             except LemmingError as error:
-                _tell_of(error, opened)
+                _notify(error, opened)
                 raise
     finally:
         if opened is not None:
@@ -81,7 +81,7 @@ def _waiting_for_people(org: Organisation) -> Iterable[tuple[str, dict[str, Any]
         yield f"{item.identity} {item.person}", {"about": item.person, "text": item.line, "id": item.id}
 
 
-def _tell_of(error: LemmingError, runtime: Runtime) -> None:
+def _notify(error: LemmingError, runtime: Runtime) -> None:
     """Have a person told that a run ends with an error, where the settings have a command for that."""
     settings, tick = runtime.settings, -1
     with contextlib.suppress(LemmingError):  # what could not be read, it ends with anyway

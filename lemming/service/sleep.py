@@ -111,18 +111,18 @@ class Sleeper(Timer):
         self._rest(report, changed)
         if changed and not self._was_hurried and not self._used_foreign_tools(report):
             self._was_hurried = True
-            self._tell_woken(report.tick + 1, 0, changed)
+            self._log_waking(report.tick + 1, 0, changed)
             return 0
         self._was_hurried = False
         night = self._until_a_moment(self._night(report.tick, interval_s, most))
         if self.runtime.stop.is_set() or night.ends <= self.monotonic():
             return self._slept_through(night, report.tick, interval_s)
-        self._tell_sleeping(report.tick + 1, night)
+        self._log_sleep(report.tick + 1, night)
         changed = self._wait(night.ends)
         if changed:
             self._resting.clear()
         passed = self._slept_through(night, report.tick, interval_s)
-        self._tell_woken(report.tick + passed + 1, passed, changed)
+        self._log_waking(report.tick + passed + 1, passed, changed)
         return passed
 
     def _rest(self, report: TickReport, changed: list[str]) -> None:
@@ -245,7 +245,7 @@ class Sleeper(Timer):
             changed.update(more)
         return changed
 
-    def _tell_sleeping(self, tick: int, night: Night) -> None:
+    def _log_sleep(self, tick: int, night: Night) -> None:
         seconds = night.ends - self.monotonic()
         self.runtime.notify(
             Sleeping(
@@ -257,7 +257,7 @@ class Sleeper(Timer):
             )
         )
 
-    def _tell_woken(self, tick: int, passed: int, changed: list[str]) -> None:
+    def _log_waking(self, tick: int, passed: int, changed: list[str]) -> None:
         why = "stop" if self.runtime.stop.is_set() else "change" if changed else "time"
         shown = [path.encode("utf-8", "replace").decode() for path in changed]
         self.runtime.notify(Woken(why=why, next_tick=tick, slept_through=passed, changed=shown))

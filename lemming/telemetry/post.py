@@ -91,7 +91,7 @@ class Collector:
             wait=self._pause_s,
             stop=when_stopped if self._is_patient else when_stopped | stop_after_attempt(ATTEMPTS),
             sleep=sleep_using_event(self._stop),
-            before_sleep=self._say_that_it_is_down,
+            before_sleep=self._log_outage,
             reraise=True,
         )
         retrying(self._send_once, request)
@@ -131,7 +131,7 @@ class Collector:
             return min(error.retry_after_s, 10 * LONGEST_PAUSE_S)
         return float(min(self._first_pause_s * 2.0 ** (state.attempt_number - 1), LONGEST_PAUSE_S))
 
-    def _say_that_it_is_down(self, state: RetryCallState) -> None:
+    def _log_outage(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         if not self._is_down and isinstance(error, NotSent):
             self._is_down = True

@@ -121,7 +121,7 @@ class _Turn:
         found = span_of(
             self._trace, self._id, f"{names.INVOKE_AGENT} {turn.agent}", self._laps.turn, attributes
         )
-        found |= {"parentSpanId": self._root.hex(), "events": self._said_of_turn(), "links": self._links()}
+        found |= {"parentSpanId": self._root.hex(), "events": self._turn_verdicts(), "links": self._links()}
         return ended(found, is_error=is_error, why=report.reason if report and self._content else "")
 
     def _links(self) -> list[Json]:
@@ -129,7 +129,7 @@ class _Turn:
             {"traceId": trace.hex(), "spanId": span.hex()} for trace, span in self._sources.of(self._turn)
         ]
 
-    def _said_of_turn(self) -> list[Json]:
+    def _turn_verdicts(self) -> list[Json]:
         """Return what gates and judges said of the turn as a whole."""
         report, at = self._turn.report, self._laps.turn.end_ms
         if report is None:
@@ -307,7 +307,7 @@ _FINISH = {"stop": "stop", "length": "length", "refusal": "content_filter", "too
 
 def instructions_in(messages: Sequence[Message]) -> str:
     """Return the system's messages of a prompt as parts."""
-    return _text([_said(it["content"]) for it in messages if it["role"] == "system"])
+    return _text([_text_part(it["content"]) for it in messages if it["role"] == "system"])
 
 
 def messages_in(messages: Sequence[Message]) -> str:
@@ -318,7 +318,7 @@ def messages_in(messages: Sequence[Message]) -> str:
 def reply_in(record: ModelReplied) -> str:
     """Return a model's answer: what it said, what it thought, the calls that it made."""
     thought = [{"type": "reasoning", "content": record.thinking}] if record.thinking else []
-    said = [_said(record.text)] if record.text else []
+    said = [_text_part(record.text)] if record.text else []
     parts = [*thought, *said, *map(_call, record.calls)]
     return _text([{"role": "assistant", "parts": parts, "finish_reason": _FINISH[record.finish]}])
 
@@ -333,11 +333,11 @@ def _parts(message: Message) -> Iterator[dict[str, Any]]:
         yield {"type": "tool_call_response", "id": message.get("call"), "response": message["content"]}
         return
     if message["content"]:
-        yield _said(message["content"])
+        yield _text_part(message["content"])
     yield from map(_call, message.get("calls", ()))
 
 
-def _said(text: str) -> dict[str, Any]:
+def _text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "content": text}
 
 

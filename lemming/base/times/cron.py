@@ -31,7 +31,7 @@ _NAMES = {
     3: ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
     4: ("sun", "mon", "tue", "wed", "thu", "fri", "sat"),
 }
-_TOLD_OF = {"minute": 0, "hour": 1, "day-of-month": 2, "month": 3, "day-of-week": 4}
+_FIELD_NUMBERS = {"minute": 0, "hour": 1, "day-of-month": 2, "month": 3, "day-of-week": 4}
 _RANGES = ("0-59", "0-23", "1-31 or L", "1-12 or jan-dec", "0-7 or sun-sat, also 5L, mon#2")
 
 
@@ -67,14 +67,14 @@ def why_no_cron(text: str) -> tuple[str, str] | None:
     try:
         sim = CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
-        return _told(fields, str(error))
+        return _field_and_reason(fields, str(error))
     if next(sim, None) is None:
         return f'"{text}" never comes', EXAMPLE
     return None
 
 
-def _told(fields: list[str], message: str) -> tuple[str, str]:
-    number = _TOLD_OF.get(message.removeprefix("Bad "), 0)
+def _field_and_reason(fields: list[str], message: str) -> tuple[str, str]:
+    number = _FIELD_NUMBERS.get(message.removeprefix("Bad "), 0)
     field = fields[number]
     return f'"{field}" is no {FIELDS[number]} ({_RANGES[number]})', _meant(field, number) or EXAMPLE
 

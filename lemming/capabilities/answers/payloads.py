@@ -112,7 +112,7 @@ def is_selected(conditions: Sequence[Json], new: NewEntry) -> bool:
 def may_select(conditions: Sequence[Json], kind: MessageKind) -> bool:
     """Return whether entries of a kind may have to satisfy the schema, whatever else is in them."""
     bare = NewEntry(kind, {}, [])
-    return is_selected(conditions, bare) or any(not _is_about_kind(it) for it in conditions)
+    return is_selected(conditions, bare) or any(not _tests_kind(it) for it in conditions)
 
 
 def schemas_of(requests: Iterable[OutboxEntry | None]) -> dict[str, Json]:
@@ -156,12 +156,12 @@ def _require_sound(output: Output, resume: str) -> None:
 
 
 def _selects_all(conditions: Sequence[Json], kind: MessageKind) -> bool:
-    return is_selected([it for it in conditions if _is_about_kind(it)], NewEntry(kind, {}, [])) and (
-        not conditions or any(map(_is_about_kind, conditions))
+    return is_selected([it for it in conditions if _tests_kind(it)], NewEntry(kind, {}, [])) and (
+        not conditions or any(map(_tests_kind, conditions))
     )
 
 
-def _is_about_kind(condition: Json) -> bool:
+def _tests_kind(condition: Json) -> bool:
     return condition.get("field") == "kind"
 
 

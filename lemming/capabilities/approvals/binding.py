@@ -233,12 +233,12 @@ def unbound_in(command: str) -> list[str]:
     >>> unbound_in("ls")
     ['programs, and files that these or the named ones read in turn']
     """
-    said = [*dict.fromkeys(_said_of(command))]
+    said = [*dict.fromkeys(_bare_words(command))]
     more = [f"and {len(said) - MOST_SAID} more words of this kind"] if len(said) > MOST_SAID else []
     return [*said[:MOST_SAID], *more, ALWAYS]
 
 
-def _said_of(command: str) -> Iterator[str]:
+def _bare_words(command: str) -> Iterator[str]:
     for word in _SPACES.split(command):
         if "$" in word or "`" in word:
             yield f"{_cut(word)}: what it stands for when it runs"

@@ -38,9 +38,9 @@ def problems_of_asking(base: OrgPath, config: Config, only: str | None = None) -
         for rule in rules:
             if rule.gate.then == "ask" and _concerns(rule.gate, tools):
                 if rule.line not in told:
-                    yield from _about_names(rule, people)
+                    yield from _unknown_names(rule, people)
                 told.add(rule.line)
-                yield from _about_reach(rule, agent, survey.agents, people)
+                yield from _missing_lines(rule, agent, survey.agents, people)
 
 
 def _concerns(gate: Gate, tools: list[Tool]) -> bool:
@@ -48,7 +48,7 @@ def _concerns(gate: Gate, tools: list[Tool]) -> bool:
     return gate.at != "call" or any(gate.concerns_tool(tool.name, tool.tool_class) for tool in tools)
 
 
-def _about_names(rule: Rule, people: list[str]) -> Iterator[Problem]:
+def _unknown_names(rule: Rule, people: list[str]) -> Iterator[Problem]:
     file, _, pointer = rule.line.partition("#")
     if not people:
         hint = "make one with `lemming agents new human --model human`, or let it block"
@@ -57,7 +57,7 @@ def _about_names(rule: Rule, people: list[str]) -> Iterator[Problem]:
         )
 
 
-def _about_reach(rule: Rule, agent: Agent, agents: Agents, people: list[str]) -> Iterator[Problem]:
+def _missing_lines(rule: Rule, agent: Agent, agents: Agents, people: list[str]) -> Iterator[Problem]:
     """Yield which line is missing where nobody can be asked whom a gate asks for an agent."""
     named = [name for name in people if not rule.gate.persons or name in rule.gate.persons]
     if not named or whom_to_ask(people, agents, agent.name, rule.gate.persons):

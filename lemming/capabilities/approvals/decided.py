@@ -24,11 +24,11 @@ NOT_YET = "(it is made as this turn begins)"
 
 def told(task: Task, results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the results of what was asked for a task, the last ones of these, as they were decided about."""
-    about, first = dict(_about_calls(task)), len(results) - len(task.begun.results)
+    about, first = dict(_decided_calls(task)), len(results) - len(task.begun.results)
     found = [*results]
     for place, ended in about.items():
         before = found[first + place]
-        found[first + place] = as_shown(before["tool"], before["args"], _told(ended))
+        found[first + place] = as_shown(before["tool"], before["args"], _result(ended))
     return found
 
 
@@ -38,7 +38,7 @@ def decided_in(task: Task, results: Sequence[Mapping[str, Any]], form: str, at: 
     It has the calls to make, and all results, with places for theirs: a prompt in text has no such places.
     `at` is the moment at which the turn begins. Empty where nothing was decided.
     """
-    about = dict(_about_calls(task))
+    about = dict(_decided_calls(task))
     if not about:
         return {}, set()
     first = len(results) - len(task.begun.results)
@@ -73,7 +73,7 @@ def approved_calls(decided: Mapping[str, Any]) -> Iterator[tuple[int, ToolCall]]
         yield each["place"], ToolCall(call["tool"], args, "", word)
 
 
-def _about_calls(task: Task) -> Iterator[tuple[int, Ended]]:
+def _decided_calls(task: Task) -> Iterator[tuple[int, Ended]]:
     """Yield what was decided about each call that waited, with its place: of several asked, who decided."""
     waited = [ended for ended in task.asked if NAME in ended.asked.held and ended.asked.call]
     for request in dict.fromkeys(ended.asked.request for ended in waited):
@@ -100,7 +100,7 @@ def _word_for(ended: Ended) -> Json:
     return {"call": asked.held[NAME], "by": asked.to, "entry": asked.answer, **edited}
 
 
-def _told(ended: Ended) -> ToolResult:
+def _result(ended: Ended) -> ToolResult:
     asked, decision = ended.asked, _decision(ended)
     if decision is None:
         if asked.end == "expired":

@@ -65,7 +65,11 @@ def decide(
     now, request, call = find_waiting(base, reference)
     _require_undecided(request)
     author = answerer(now, request, person)
-    decision = _about_call(request, call, word, text, edits or []) if call else _about(request, word, text)
+    decision = (
+        _call_decision(request, call, word, text, edits or [])
+        if call
+        else _other_decision(request, word, text)
+    )
     if call and "args" in decision:
         _require_reach(base, request.asker, call, decision["args"])
         binds = _binds_now(base, request.asker, call, decision["args"])
@@ -82,7 +86,7 @@ def decide(
     return write_payload(base, author, "response", payload, is_decision=True)
 
 
-def _about_call(request: RequestView, call: Json, word: Word, text: str, edits: list[str]) -> Json:
+def _call_decision(request: RequestView, call: Json, word: Word, text: str, edits: list[str]) -> Json:
     match word:
         case "approve":
             return {"decision": word, **({"args": _edited(call["args"], edits)} if edits else {})}
@@ -117,7 +121,7 @@ def _require_reach(base: OrgPath, agent: str, call: Json, args: Json) -> None:
                 raise UsageError(f"{key}: {error.message}", hint=error.hint) from error
 
 
-def _about(request: RequestView, word: Word, text: str) -> Json:
+def _other_decision(request: RequestView, word: Word, text: str) -> Json:
     """Return the decision about something else that a person approves or not: what its schema lists."""
     if made_by(request.entry.payload):
         hint = f"`lemming cancel {request.id}` takes it off the list"

@@ -51,7 +51,7 @@ def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ..
 
     What is about an entry that is gone is left out.
     """
-    kept = [it for it in asked if not _is_about_nothing(mail, it)]
+    kept = [it for it in asked if not _is_moot(mail, it)]
     begun = patient(mail, Begun(request="", asked=tuple(kept)))
 
     def entries_of(author: str, tick: int) -> Iterator[OutboxEntry]:
@@ -68,7 +68,7 @@ def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ..
     if any(it.not_after for it in begun.open):
         mail.changing.add(agent.name)
     ends = ends_of(begun, mail.tick, mail.at, partial(entry_at, mail), entries_of, is_heard)
-    told = {request: _said(mail, end) for (request, _), end in ends.items() if end[1]}
+    told = {request: _reason(mail, end) for (request, _), end in ends.items() if end[1]}
     edited = {request: _amounts_in(mail, end[1]) for (request, _), end in ends.items() if end[1]}
     over = {request: "denied" for (request, _), (end, _) in ends.items() if end in ("expired", "cancelled")}
     ended = {**over, **told}
@@ -96,13 +96,13 @@ def _amounts_in(mail: Mail, identity: str) -> dict[str, float]:
     return {key: float(it) for key, it in numbers.items() if 0 < it <= LARGEST_AMOUNT}
 
 
-def _said(mail: Mail, end: tuple[str, str]) -> str:
+def _reason(mail: Mail, end: tuple[str, str]) -> str:
     entry = entry_at(mail, end[1])
     decision = decision_in(entry.payload) if entry and end[0] == "answered" else None
     return "approved" if decision and decision.word == "approve" else "denied"
 
 
-def _is_about_nothing(mail: Mail, asked: Asked) -> bool:
+def _is_moot(mail: Mail, asked: Asked) -> bool:
     call = asked.held[NAME]
     if not asked.end and entry_at(mail, asked.request) is None:
         return True  # who took the request away is asked again

@@ -92,7 +92,7 @@ class Review:
 
     def given(self) -> dict[str, Any]:
         """Return what a turn starts from: what stands, and whom it asks about what."""
-        spend = {rule.line: self._about_spending(rule.gate) for rule in self._spending}
+        spend = {rule.line: self._spending_question(rule.gate) for rule in self._spending}
         return {
             "asked": [it.as_json() for it in self.asked],
             "new": [*filter(None, self._new.values())],
@@ -100,7 +100,7 @@ class Review:
             "only": self.only,
         }
 
-    def _about_spending(self, gate: Gate) -> dict[str, Any]:
+    def _spending_question(self, gate: Gate) -> dict[str, Any]:
         """Return whom a turn asks that wants more of a limit, and how much more: the same again."""
         mail, amounts = self._now.mail, {key: getattr(gate, key) for key in AMOUNTS}
         people = whom_to_ask(mail.persons, mail.resumes, self._agent.name, gate.persons)

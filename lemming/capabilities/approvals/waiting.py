@@ -163,11 +163,11 @@ def call_text(call: Mapping[str, Any]) -> str:
     >>> call_text(push)
     'shell: run `git push`; asks because it sends (org.json#/0)'
     """
-    said = f"{call['tool']}: {_said_of_args(call['args'])}; asks because {call['why']} ({call['gate']})"
+    said = f"{call['tool']}: {_args_in_words(call['args'])}; asks because {call['why']} ({call['gate']})"
     return f"{said}; {LOOK_CLOSELY}" if any(notes_on(call["args"])) else said
 
 
-def _said_of_args(args: Json) -> str:
+def _args_in_words(args: Json) -> str:
     command = args.get("command")
     if args.keys() == {"command"} and isinstance(command, str):
         return f"run `{cut(to_line(command)[1:-1])}`"

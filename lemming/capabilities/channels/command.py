@@ -56,7 +56,7 @@ class CommandChannel(Channel):
 
     def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
         """Run the program with one entry. Exit status 0 says that it has it, but for a line that says no."""
-        line = compact({"type": "entry", "key": outgoing.key, **_told(outgoing)}).decode()
+        line = compact({"type": "entry", "key": outgoing.key, **_envelope(outgoing)}).decode()
         printed = self._run(context, line)
         self._take_in(context, printed)
         for said in printed:
@@ -106,7 +106,7 @@ class CommandChannel(Channel):
         )
 
 
-def _told(outgoing: Outgoing) -> dict[str, Any]:
+def _envelope(outgoing: Outgoing) -> dict[str, Any]:
     entry = outgoing.entry
     asked = outgoing.answers.payload.get("message_id") if outgoing.answers else None
     return {

@@ -128,7 +128,7 @@ class HttpChannel(Channel):
 
     def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
         """Post an entry, signed as a Standard Webhook; its id is the entry's identity."""
-        body, at = compact(_told(outgoing)), str(int(time.time()))
+        body, at = compact(_envelope(outgoing)), str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
             "Idempotency-Key": outgoing.key,
@@ -189,7 +189,7 @@ def _check(more: Mapping[str, Any]) -> None:
         raise RequestRejected('"deadline" must be a number of ticks, at least 1')
 
 
-def _told(outgoing: Outgoing) -> dict[str, Any]:
+def _envelope(outgoing: Outgoing) -> dict[str, Any]:
     entry = outgoing.entry
     asked = outgoing.answers
     return {

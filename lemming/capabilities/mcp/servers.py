@@ -178,10 +178,10 @@ async def _list(name: str, session: Session, server: McpServer) -> Listed:
         return Listed(problem=f"it did not list its tools within {server.start_timeout_s:g} s")
     except LemmingError as error:
         return Listed(problem=str(error))
-    return _of_what_was_said(said, name, server)
+    return _as_listed(said, name, server)
 
 
-def _of_what_was_said(said: Iterable[Mapping[str, Any]], server_name: str, server: McpServer) -> Listed:
+def _as_listed(said: Iterable[Mapping[str, Any]], server_name: str, server: McpServer) -> Listed:
     used = [tool for tool in said if any(is_named(tool["name"], pattern) for pattern in server.tools)]
     known = {tool["name"]: _too_long(server_name, tool["name"]) or known_tool(tool) for tool in used}
     left_out = {name[:80]: why for name, why in known.items() if isinstance(why, str)}

@@ -71,7 +71,7 @@ class Session:
             cursor = None
             for _ in range(_MOST_PAGES):
                 page = await client.list_tools(cursor=cursor, cache_mode="bypass")
-                found += [_said_of(tool) for tool in page.tools]
+                found += [_tool_as_listed(tool) for tool in page.tools]
                 cursor = page.next_cursor
                 if len(found) > MOST_TOOLS:
                     raise ToolError(f"it has more than {MOST_TOOLS} tools")
@@ -165,14 +165,14 @@ class Session:
     async def _why_it_ended(self) -> str:
         """Return in words why the server went away; the session is let go."""
         await asyncio.sleep(0.05)  # the launcher says last what the program said
-        said = self._said_last()
+        said = self._last_error_lines()
         await self.close()
         return f"the server ended{f': {said}' if said else ''}"
 
     def _in_words(self, error: BaseException) -> str:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        if said := self._said_last():
+        if said := self._last_error_lines():
             return f"it did not start: {said}"
         if isinstance(error, ToolError):
             return str(error)
@@ -181,7 +181,7 @@ class Session:
             return f"it refuses with HTTP status {self._status}{hint}"
         return f"it cannot be reached: {type(error).__name__}: {excerpt(str(error), 300)}"
 
-    def _said_last(self) -> str:
+    def _last_error_lines(self) -> str:
         if self._errors < 0:
             return ""
         with contextlib.suppress(OSError):
@@ -238,7 +238,7 @@ async def _decline(context: Any, params: Any) -> Any:
     return ElicitResult(action="decline")
 
 
-def _said_of(tool: Any) -> dict[str, Any]:
+def _tool_as_listed(tool: Any) -> dict[str, Any]:
     hints = tool.annotations.model_dump(mode="json", exclude_none=True) if tool.annotations else {}
     return {
         "name": tool.name,

@@ -229,10 +229,10 @@ def problems_of_servers(base: OrgPath) -> Iterator[Problem]:
         known_servers(base)
     except ConfigError as error:
         yield from error.problems
-    yield from _about_who_is_asked(Organisation.at(base), config)
+    yield from _unpassable_questions(Organisation.at(base), config)
 
 
-def _about_who_is_asked(org: Organisation, config: McpConfig) -> Iterator[Problem]:
+def _unpassable_questions(org: Organisation, config: McpConfig) -> Iterator[Problem]:
     """Yield a warning for each server whose questions some agent could not pass on.
 
     Who is asked by default need not be there: most servers ask nothing.

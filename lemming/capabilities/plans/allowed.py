@@ -61,11 +61,11 @@ def permission_problems(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator
     """Yield what is wrong with a plan in its organisation: unknown names, and what permissions forbid."""
     for member, step, place in plan.members():
         for name, pointer in _whom(member, place):
-            yield from _about_asking(name, pointer, agent, staff)
+            yield from _asking_problems(name, pointer, agent, staff)
         if member.plan:
-            yield from _about_planner(member.plan, f"{place}/plan", agent, staff)
+            yield from _planner_problems(member.plan, f"{place}/plan", agent, staff)
         for name, pointer in _which_tools(member, place):
-            yield from _about_tool(name, pointer, staff)
+            yield from _tool_problems(name, pointer, staff)
         if member.wait and member.wait.time and not agent.clock:
             hint = f'"clock": true in agents/{agent.name}/resume.json'
             message = "the agent does not go by the clock: no moment would ever come"
@@ -75,7 +75,7 @@ def permission_problems(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator
             message = f"{agent.name} may not read {member.wait.file}: {why}"
             yield Problem(message, pointer=f"{place}/wait/file", hint=hint)
         for tool, given, at in _what_is_called(member, place):
-            yield from _about_arguments(tool, given, at, staff)
+            yield from _argument_problems(tool, given, at, staff)
         if member is step and len(step.parallel) > (most := min(agent.turn.max_entries, MAX_TOOL_CALLS)):
             message = f"a band of {len(step.parallel)}, while one reply may ask {most}"
             hint = "make two bands of it, or raise turn.max_entries in the resume"
@@ -85,15 +85,15 @@ def permission_problems(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator
             hint = f'"at_once": {agent.turn.max_entries}, or raise turn.max_entries in the resume'
             yield Problem(message, pointer=f"{place}/at_once", hint=hint)
         if member.plan and (plan_asked := staff.plan_of(member.plan)) and plan_asked.input:
-            yield from _about_what_is_given(member, plan_asked.input, place)
+            yield from _input_problems(member, plan_asked.input, place)
         if member.default is not None and member.asked in staff.people:
-            yield from _about_default(plan, member, step, place, staff)
+            yield from _default_problems(plan, member, step, place, staff)
     for path, pointer in all_paths(plan):
         root, name = parts_of(path)
         if root == "last" and name:
-            yield from _about_reading(name, pointer, agent, staff)
+            yield from _reading_problems(name, pointer, agent, staff)
     if plan.proposals:
-        yield from _about_asking(plan.proposals, "/proposals", agent, staff)
+        yield from _asking_problems(plan.proposals, "/proposals", agent, staff)
         if plan.proposals in staff.agents and plan.proposals not in staff.people:
             hint = f"people: {', '.join(sorted(staff.people)) or 'none'}"
             message = f"{plan.proposals} is no person, who alone may approve plans"
@@ -122,7 +122,7 @@ def _what_is_called(member: Member, place: str) -> Iterator[tuple[str, Mapping[s
         yield member.verify.tool, member.verify.args, f"{place}/verify"
 
 
-def _about_asking(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
+def _asking_problems(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
     if name == agent.name:
         hint = "a plan cannot wait for itself; ask somebody else"
         yield Problem(f"{name} would ask itself", pointer=pointer, hint=hint)
@@ -144,7 +144,7 @@ def _about_asking(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterat
         )
 
 
-def _about_planner(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
+def _planner_problems(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
     if name not in staff.agents:
         return
     if name not in staff.planners:
@@ -172,7 +172,7 @@ def _circle(name: str, back_to: str, staff: Staff, chain: tuple[str, ...]) -> tu
     return next(filter(None, further), ())
 
 
-def _about_tool(name: str, pointer: str, staff: Staff) -> Iterator[Problem]:
+def _tool_problems(name: str, pointer: str, staff: Staff) -> Iterator[Problem]:
     if name not in staff.tool_classes:
         if not staff.knows_all_tools:
             return
@@ -183,7 +183,7 @@ def _about_tool(name: str, pointer: str, staff: Staff) -> Iterator[Problem]:
         yield Problem(f"the tool {name} may not be called: {why}", pointer=pointer, hint=hint)
 
 
-def _about_arguments(name: str, given: Mapping[str, Any], place: str, staff: Staff) -> Iterator[Problem]:
+def _argument_problems(name: str, given: Mapping[str, Any], place: str, staff: Staff) -> Iterator[Problem]:
     """Yield the arguments that a tool does not have, and those that it needs and is not given."""
     schema = staff.arguments_of(name)
     known = schema.get("properties", {}) if schema else {}
@@ -200,7 +200,7 @@ def _about_arguments(name: str, given: Mapping[str, Any], place: str, staff: Sta
         yield Problem(f'the tool {name} needs "{missing[0]}"', pointer=f"{place}/args", hint=hint)
 
 
-def _about_what_is_given(member: Member, wanted: Mapping[str, Any], place: str) -> Iterator[Problem]:
+def _input_problems(member: Member, wanted: Mapping[str, Any], place: str) -> Iterator[Problem]:
     """Yield what a plan that is asked does not take, or needs and is not given, by its `input`."""
     known = wanted.get("properties", {})
     for key, value in member.args.items():
@@ -218,7 +218,7 @@ def _about_what_is_given(member: Member, wanted: Mapping[str, Any], place: str) 
         yield Problem(f'the plan of {member.plan} needs "{missing[0]}"', pointer=f"{place}/args", hint=hint)
 
 
-def _about_reading(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
+def _reading_problems(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
     if name not in staff.agents:
         hint = nearest(name, list(staff.agents)) or f"agents: {', '.join(sorted(staff.agents))}"
         yield Problem(f'there is no agent "{name}"', pointer=pointer, hint=hint)
@@ -230,7 +230,7 @@ def _about_reading(name: str, pointer: str, agent: Agent, staff: Staff) -> Itera
 # --- silence is never a yes ---------------------------------------------------------------------
 
 
-def _about_default(
+def _default_problems(
     plan: AgentPlan, member: Member, step: Step, place: str, staff: Staff
 ) -> Iterator[Problem]:
     """Yield a problem if a person's silence leads to a tool that reaches further than files."""

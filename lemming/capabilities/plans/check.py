@@ -40,19 +40,19 @@ def problems_in(plan: AgentPlan) -> Iterator[Problem]:
     if not plan.steps and not plan.proposals:
         hint = '"steps": [{"name": "first", "ask": "AGENT", "task": "{{start}}"}]'
         yield Problem("found no steps, expected at least one", pointer="/steps", hint=hint)
-    yield from _about_names(plan)
-    yield from _about_input(plan)
+    yield from _name_problems(plan)
+    yield from _input_problems(plan)
     for member, step, place in plan.members():
-        yield from _about_kind(member, step, place)
-        yield from _about_keys(member, place)
-        yield from _about_given(member, place)
+        yield from _kind_problems(member, step, place)
+        yield from _key_problems(member, place)
+        yield from _given_problems(member, place)
         if member.verify:
-            yield from _about_verify(member.verify, f"{place}/verify")
+            yield from _verify_problems(member.verify, f"{place}/verify")
         if member.verify and member.verify.by and not member.ask:
             hint = 'it belongs to steps with "ask", whose agent writes its answer again'
             yield Problem('"by" has no effect here', pointer=f"{place}/verify/by", hint=hint)
-    yield from _about_ways(plan)
-    yield from _about_loops(plan)
+    yield from _route_problems(plan)
+    yield from _loop_problems(plan)
     yield from reference_problems(plan)
 
 
@@ -84,7 +84,7 @@ def placed(problems: Iterable[Problem], file: str, raw: bytes) -> Iterator[Probl
 # --- names and kinds ----------------------------------------------------------------------------
 
 
-def _about_names(plan: AgentPlan) -> Iterator[Problem]:
+def _name_problems(plan: AgentPlan) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     for member, _, place in plan.members():
         pointer = f"{place}/name"
@@ -101,7 +101,7 @@ def _about_names(plan: AgentPlan) -> Iterator[Problem]:
         seen.setdefault(member.name, place)
 
 
-def _about_kind(member: Member, step: Step, place: str) -> Iterator[Problem]:
+def _kind_problems(member: Member, step: Step, place: str) -> Iterator[Problem]:
     found = [key for key in ("ask", "plan", "tool", "wait", "parallel") if getattr(member, key, None)]
     if len(found) > 1:
         message = f"found {' and '.join(found)}, expected one of them"
@@ -118,12 +118,12 @@ def _about_kind(member: Member, step: Step, place: str) -> Iterator[Problem]:
                 hint = "put it into the members of the band"
             yield Problem(f'"{key}" has no effect in a step {what}', pointer=f"{place}/{key}", hint=hint)
     if isinstance(member, Step):
-        yield from _about_each(member, place)
+        yield from _each_problems(member, place)
     if kind in ("ask", "plan") and not (member.task or member.args):
         hint = '"task": "{{start}}" hands the request on as it is'
         yield Problem("found no task, expected what is asked", pointer=place, hint=hint)
     if member.wait:
-        yield from _about_wait(member.wait, f"{place}/wait")
+        yield from _wait_problems(member.wait, f"{place}/wait")
     if member is step and step.retry != "all" and not step.parallel:
         yield Problem('"retry" has no effect without a band', pointer=f"{place}/retry", hint="take it out")
 
@@ -149,7 +149,7 @@ def _is_given(member: Member, key: str) -> bool:
     )
 
 
-def _about_each(step: Step, place: str) -> Iterator[Problem]:
+def _each_problems(step: Step, place: str) -> Iterator[Problem]:
     usual = Step(name=step.name)
     for key in ("at_once", "most", "on_item_failure") if not step.each else ():
         if getattr(step, key) != getattr(usual, key):
@@ -163,13 +163,13 @@ def _about_each(step: Step, place: str) -> Iterator[Problem]:
         )
 
 
-def _about_input(plan: AgentPlan) -> Iterator[Problem]:
+def _input_problems(plan: AgentPlan) -> Iterator[Problem]:
     flaw, inside = flaw_of(plan.input) if plan.input is not None else ("", "")
     if flaw:
         yield Problem(f"no JSON Schema: {flaw}", pointer=f"/input{inside}", hint="mend the schema")
 
 
-def _about_given(member: Member, place: str) -> Iterator[Problem]:
+def _given_problems(member: Member, place: str) -> Iterator[Problem]:
     """Yield the fields that a step would give a plan and that say something else in a request."""
     for key in member.args if member.plan else ():
         if key in (*OF_THE_ENGINE, "text", "status"):
@@ -177,7 +177,7 @@ def _about_given(member: Member, place: str) -> Iterator[Problem]:
             yield Problem(f'"{key}" is a word of requests', pointer=f"{place}/args/{key}", hint=hint)
 
 
-def _about_wait(wait: Wait, place: str) -> Iterator[Problem]:
+def _wait_problems(wait: Wait, place: str) -> Iterator[Problem]:
     found = [key for key in ("file", "ticks", "tick", "time") if getattr(wait, key) not in (None, "")]
     if len(found) != 1:
         what = " and ".join(found) or "nothing"
@@ -185,7 +185,7 @@ def _about_wait(wait: Wait, place: str) -> Iterator[Problem]:
         yield Problem(message, pointer=place, hint='such as {"file": "./shared/in.csv"} or {"ticks": 5}')
 
 
-def _about_keys(member: Member, place: str) -> Iterator[Problem]:
+def _key_problems(member: Member, place: str) -> Iterator[Problem]:
     if member.writes and not _NAME.match(member.writes):
         yield Problem(f'"{member.writes[:63]}" is no key', pointer=f"{place}/writes", hint=_NAME_RULE)
     if member.output is not None:
@@ -218,7 +218,7 @@ def _why_no_deadline(deadline: int | str) -> str:
     return ""
 
 
-def _about_verify(verify: Verify, place: str) -> Iterator[Problem]:
+def _verify_problems(verify: Verify, place: str) -> Iterator[Problem]:
     given = [key for key in ("by", "ask", "tool") if getattr(verify, key)]
     if len(given) != 1:
         found = " and ".join(given) or "none of by, ask and tool"
@@ -237,7 +237,7 @@ def _about_verify(verify: Verify, place: str) -> Iterator[Problem]:
 # --- ways ---------------------------------------------------------------------------------------
 
 
-def _about_ways(plan: AgentPlan) -> Iterator[Problem]:
+def _route_problems(plan: AgentPlan) -> Iterator[Problem]:
     names = [step.name for step in plan.steps]
     bands = {member.name: step.name for member, step, _ in plan.members() if member is not step}
     for index, step in enumerate(plan.steps):
@@ -249,12 +249,12 @@ def _about_ways(plan: AgentPlan) -> Iterator[Problem]:
             elif way.to not in (*names, *OUT):
                 hint = nearest(way.to, [*names, *OUT]) or f"steps: {', '.join(names)}; or end, fail"
                 yield Problem(f'there is no step "{way.to}"', pointer=way.pointer, hint=hint)
-        yield from _about_deciding(step, f"/steps/{index}")
-        yield from _about_falling_through(plan, index)
-    yield from _about_unreachable(plan)
+        yield from _choice_problems(step, f"/steps/{index}")
+        yield from _fall_through_problems(plan, index)
+    yield from _unreachable_problems(plan)
 
 
-def _about_deciding(step: Step, place: str) -> Iterator[Problem]:
+def _choice_problems(step: Step, place: str) -> Iterator[Problem]:
     if step.routes and step.choose:
         hint = "one of them decides; take the other out"
         yield Problem("found routes and choose, expected one of them", pointer=f"{place}/choose", hint=hint)
@@ -267,7 +267,7 @@ def _about_deciding(step: Step, place: str) -> Iterator[Problem]:
     if step.else_ and not is_decided(step):
         yield Problem('"else" has no effect without routes', pointer=f"{place}/else", hint='"then" leads on')
     for number, route in enumerate(step.routes):
-        yield from _about_condition(route.when, f"{place}/routes/{number}/when")
+        yield from _condition_problems(route.when, f"{place}/routes/{number}/when")
     if step.choose and step.output:
         field = step.choose.field_.partition(".")[0]
         known = step.output.get("properties")
@@ -277,7 +277,7 @@ def _about_deciding(step: Step, place: str) -> Iterator[Problem]:
             yield Problem(message, pointer=f"{place}/choose/field", hint=hint)
 
 
-def _about_condition(condition: when.Json, pointer: str) -> Iterator[Problem]:
+def _condition_problems(condition: when.Json, pointer: str) -> Iterator[Problem]:
     problems = list(when.problems_of(condition, pointer))
     yield from problems
     if problems:
@@ -290,7 +290,7 @@ def _about_condition(condition: when.Json, pointer: str) -> Iterator[Problem]:
             yield Problem(f'"{root}" is nothing that a run knows', pointer=place, hint=hint)
 
 
-def _about_falling_through(plan: AgentPlan, index: int) -> Iterator[Problem]:
+def _fall_through_problems(plan: AgentPlan, index: int) -> Iterator[Problem]:
     """Yield a problem for each branch whose order in the file leads it into another branch."""
     step, names = plan.steps[index], [each.name for each in plan.steps]
     if not is_decided(step):
@@ -307,7 +307,7 @@ def _about_falling_through(plan: AgentPlan, index: int) -> Iterator[Problem]:
             yield Problem(message, pointer=f"/steps/{place}", hint=hint)
 
 
-def _about_unreachable(plan: AgentPlan) -> Iterator[Problem]:
+def _unreachable_problems(plan: AgentPlan) -> Iterator[Problem]:
     if not plan.steps:
         return
     begun = reachable(plan)[plan.steps[0].name] | {plan.steps[0].name}
@@ -319,7 +319,7 @@ def _about_unreachable(plan: AgentPlan) -> Iterator[Problem]:
             )
 
 
-def _about_loops(plan: AgentPlan) -> Iterator[Problem]:
+def _loop_problems(plan: AgentPlan) -> Iterator[Problem]:
     names = [step.name for step in plan.steps]
     for index, step in enumerate(plan.steps):
         for way in ways_from(plan, index):

@@ -54,7 +54,7 @@ def _quoted(text: str, *, is_own: bool = False) -> str:
 
 def _arrows(plan: AgentPlan, step: Step) -> Iterator[tuple[str, str]]:
     for route in step.routes:
-        yield f'-- "{_quoted(_said(route.when))}" -->', route.to
+        yield f'-- "{_quoted(_condition_in_words(route.when))}" -->', route.to
     yield from _arrows_of_choice(step.choose) if step.choose else ()
     if step.else_:
         yield "-- else -->", step.else_
@@ -71,13 +71,13 @@ def _arrows_of_choice(choice: Choice) -> Iterator[tuple[str, str]]:
         yield f'-- "{_quoted(value)}" -->', to
 
 
-def _said(condition: dict[str, object]) -> str:
+def _condition_in_words(condition: dict[str, object]) -> str:
     """Return a condition in a few words."""
     for word in ("all", "any", "not"):
         inner = condition.get(word)
         if isinstance(inner, list):
-            return f" {'and' if word == 'all' else 'or'} ".join(map(_said, inner))
+            return f" {'and' if word == 'all' else 'or'} ".join(map(_condition_in_words, inner))
         if isinstance(inner, dict):
-            return f"not {_said(inner)}"
+            return f"not {_condition_in_words(inner)}"
     value = condition.get("value", "")
     return f"{condition.get('field')} {condition.get('op')} {value}".strip()[:80]

@@ -22,18 +22,18 @@ from lemming.org import when
 
 def reference_problems(plan: AgentPlan) -> Iterator[Problem]:
     """Yield a problem for each reference to what is not there (yet), and each key that two steps write."""
-    yield from _about_writers(plan)
+    yield from _writer_problems(plan)
     before = _done_before(plan)
     for member, step, place in plan.members():
         inside = {each.name for each in step.parallel} if member is not step else set[str]()
         for path, pointer in _paths_of(member, place):
-            yield from _about_path(plan, path, pointer, before[step.name], (step, inside, member))
+            yield from _path_problems(plan, path, pointer, before[step.name], (step, inside, member))
         after = before[step.name] | {step.name, *(each.name for each in step.parallel)}
         for path, pointer in _paths_after(member, place):
-            yield from _about_path(plan, path, pointer, after, (step, set(), member), is_after=True)
+            yield from _path_problems(plan, path, pointer, after, (step, set(), member), is_after=True)
     everything = {member.name for member, _, _ in plan.members()}
     for path in references_in(plan.answer):
-        yield from _about_path(plan, path, "/answer", everything, None)
+        yield from _path_problems(plan, path, "/answer", everything, None)
 
 
 def all_paths(plan: AgentPlan) -> Iterator[tuple[str, str]]:
@@ -80,7 +80,7 @@ def _paths_after(member: Member, place: str) -> Iterator[tuple[str, str]]:
                 yield from ((path, at) for path, at in fields_in(route.when, pointer) if "." in path)
 
 
-def _about_path(
+def _path_problems(
     plan: AgentPlan,
     path: str,
     pointer: str,
@@ -108,9 +108,9 @@ def _about_path(
     elif needs_a_name(root) and not name:
         yield Problem(f'"{root}" alone says nothing', pointer=pointer, hint=f"{roots[root]}")
     elif root == "steps":
-        yield from _about_step_referred_to(plan, name, pointer, before, at)
+        yield from _step_reference_problems(plan, name, pointer, before, at)
     elif root == "keys":
-        yield from _about_key_referred_to(plan, name, pointer, before)
+        yield from _key_reference_problems(plan, name, pointer, before)
     elif root == "previous" and at is not None and not before and not is_after:
         hint = 'the request is "start"'
         yield Problem("no step is before this one", pointer=pointer, hint=hint)
@@ -137,7 +137,7 @@ def _outside_of_closed(plan: AgentPlan, path: str, own: Member | None) -> tuple[
     return (inside[0], fields) if is_closed and inside[0] not in fields else None
 
 
-def _about_step_referred_to(
+def _step_reference_problems(
     plan: AgentPlan, name: str, pointer: str, before: set[str], at: tuple[Step, set[str], Member] | None
 ) -> Iterator[Problem]:
     names = [member.name for member, _, _ in plan.members()]
@@ -160,7 +160,7 @@ def _about_step_referred_to(
         yield Problem(f'"{name}" is done later: nothing is there yet', pointer=pointer, hint=hint)
 
 
-def _about_key_referred_to(plan: AgentPlan, key: str, pointer: str, before: set[str]) -> Iterator[Problem]:
+def _key_reference_problems(plan: AgentPlan, key: str, pointer: str, before: set[str]) -> Iterator[Problem]:
     writers = {member.writes: member.name for member, _, _ in plan.members() if member.writes}
     if key not in writers:
         hint = nearest(key, list(writers)) or f'"writes": "{key}" in the step that gives it'
@@ -170,7 +170,7 @@ def _about_key_referred_to(plan: AgentPlan, key: str, pointer: str, before: set[
         yield Problem(f'"{key}" is written later, by "{writers[key]}"', pointer=pointer, hint=hint)
 
 
-def _about_writers(plan: AgentPlan) -> Iterator[Problem]:
+def _writer_problems(plan: AgentPlan) -> Iterator[Problem]:
     """Yield a problem for two steps that write one key in one run; branches that exclude each other may."""
     follows, first = reachable(plan), dict[str, list[tuple[Member, Step]]]()
     for member, step, place in plan.members():

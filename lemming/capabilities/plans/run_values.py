@@ -55,7 +55,7 @@ def last_answers(
         return {}
     kept = (values.get("memory") or {}).get(ANSWERS_KEY)
     newest: dict[str, Json] = dict(kept) if isinstance(kept, dict) else {}
-    found = (*_said(values), *said_now.items())
+    found = (*_entry_values(values), *said_now.items())
     for agent, said in sorted(found, key=lambda each: int(each[1]["tick"])):
         if agent in wanted and said["tick"] >= newest.get(agent, {}).get("tick", -1):
             newest[agent] = said
@@ -64,7 +64,7 @@ def last_answers(
     }
 
 
-def _said(values: Mapping[str, Any]) -> Iterator[tuple[str, Json]]:
+def _entry_values(values: Mapping[str, Any]) -> Iterator[tuple[str, Json]]:
     entries: Iterable[Mapping[str, Any]] = (
         entry for part in ("known", "thread", "inbox") for entry in values.get(part) or ()
     )

@@ -124,16 +124,16 @@ def _work(org: Organisation, clock: Clock, stop: threading.Event, ended: threadi
     """Take in and hand out, again and again, until one of the events is set."""
     told = set[str]()
 
-    def tell_once(problem: Problem) -> None:
+    def report_once(problem: Problem) -> None:
         if str(problem) not in told:
             told.add(str(problem))
             tell(problem)
 
     while not (stop.is_set() or ended.is_set()):
         try:
-            look(org, clock.now, tell_once)
+            look(org, clock.now, report_once)
         except LemmingError as error:
-            tell_once(Problem(error.message, error.where, hint=error.hint, code=error.code))
+            report_once(Problem(error.message, error.where, hint=error.hint, code=error.code))
         ended.wait(LOOK_S)
 
 

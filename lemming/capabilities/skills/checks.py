@@ -20,12 +20,12 @@ from lemming.org.organisation import Organisation, OrgPath
 def problems_of_skills(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
     """Yield what is wrong; nothing, and without a look, for an agent that has neither guides nor skills."""
     if has_guides(agent):
-        yield from _about_guides(Path(base), agent)
+        yield from _guide_problems(Path(base), agent)
     if patterns_of(agent):
-        yield from _about_skills(Organisation.at(base), agent, config)
+        yield from _skill_problems(Organisation.at(base), agent, config)
 
 
-def _about_guides(base: Path, agent: Agent) -> Iterator[Problem]:
+def _guide_problems(base: Path, agent: Agent) -> Iterator[Problem]:
     resume = paths.resume_file(agent.name)
     try:
         guides = read_guides(agent, base, {})
@@ -42,7 +42,7 @@ def _about_guides(base: Path, agent: Agent) -> Iterator[Problem]:
             yield _warning(guide.file, "", what, "shorten it")
 
 
-def _about_skills(org: Organisation, agent: Agent, config: Config) -> Iterator[Problem]:
+def _skill_problems(org: Organisation, agent: Agent, config: Config) -> Iterator[Problem]:
     resume = paths.resume_file(agent.name)
     entry = config.models.get(agent.model.key)
     if entry is not None and entry.prompt == "brief":

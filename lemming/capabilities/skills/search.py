@@ -46,7 +46,7 @@ class SkillSearch:
         for name in names:
             path, is_wanted = f"{folder}/{name[:-1]}", fnmatchcase(name[:-1], self._names_wanted)
             if name.endswith("@") and is_wanted:
-                self._tell(
+                self._report(
                     path, "a symbolic link, which is not followed", "list the folder it leads to, or copy it"
                 )
             if not name.endswith("/") or name.startswith(".") or name in _NEVER_ENTERED:
@@ -57,13 +57,13 @@ class SkillSearch:
             if SKILL_FILE in inside and is_wanted:
                 yield path
             elif is_wanted:
-                self._about_a_name_like_it(path, inside)
+                self._report_similar_name(path, inside)
 
-    def _about_a_name_like_it(self, folder: str, names: list[str]) -> None:
+    def _report_similar_name(self, folder: str, names: list[str]) -> None:
         if f"{SKILL_FILE}@" in names:
-            self._tell(f"{folder}/{SKILL_FILE}", "a symbolic link, which is not followed", "copy the file")
+            self._report(f"{folder}/{SKILL_FILE}", "a symbolic link, which is not followed", "copy the file")
         if like := next((name for name in names if name.casefold() == SKILL_FILE.casefold()), None):
-            self._tell(f"{folder}/{like}", f"a skill's file is called {SKILL_FILE}", "rename it")
+            self._report(f"{folder}/{like}", f"a skill's file is called {SKILL_FILE}", "rename it")
 
     def _listed(self, folder: str) -> list[str]:
         """Return the names in a folder, of folders with / and of links with @; none when it cannot be."""
@@ -71,21 +71,21 @@ class SkillSearch:
         if self._left <= 0:
             if not self._left:
                 what = f"more than {FOLDERS_LOOKED_AT} folders; the rest is not looked at"
-                self._tell(folder, what, "name a folder with fewer")
+                self._report(folder, what, "name a folder with fewer")
             return []
         try:
             names, left_out = list_folder(self._place(folder), self._staged)
         except ToolError as error:
-            self._tell(folder, error.message, "it must be a folder of the organisation")
+            self._report(folder, error.message, "it must be a folder of the organisation")
             return []
         if left_out:
-            self._tell(folder, f"more than {LISTING_LIMIT} names; the rest is not looked at", "divide it")
+            self._report(folder, f"more than {LISTING_LIMIT} names; the rest is not looked at", "divide it")
         return names
 
     def _place(self, folder: str) -> Place:
         return kept_at(self._base, folder, caller="skills")
 
-    def _tell(self, file: str, message: str, hint: str) -> None:
+    def _report(self, file: str, message: str, hint: str) -> None:
         self.problems.append(warning(file, message, hint))
 
 

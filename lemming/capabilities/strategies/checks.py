@@ -44,10 +44,10 @@ def problems_of_strategy(base: OrgPath, agent: Agent, config: Config) -> Iterato
         hint = f'{agent.model.key} reads "prompt": "{entry.prompt}"; take another model key or "react"'
         yield Problem(message, file, pointer="/turn/strategy", hint=hint, severity="warning")
     if isinstance(said, Reflexion):
-        yield from _about_critic(base, agent, config, said)
+        yield from _critic_problems(base, agent, config, said)
 
 
-def _about_critic(base: OrgPath, agent: Agent, config: Config, options: Reflexion) -> Iterator[Problem]:
+def _critic_problems(base: OrgPath, agent: Agent, config: Config, options: Reflexion) -> Iterator[Problem]:
     """Yield what keeps the critic from judging."""
     file = paths.resume_file(agent.name)
     if options.model and options.model not in config.models:

@@ -145,9 +145,7 @@ def _planned_again(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any
     options: Options = turn.options
     before, steps = plan.steps[: place + 1], None
     if plan.replans < options.replans:
-        text = (
-            f"{_told(turn, plan)}\n\nStep {place + 1} failed. Plan again what is left to do. {ASK_FOR_PLAN}"
-        )
+        text = f"{_plan_text(turn, plan)}\n\nStep {place + 1} failed. Plan again what is left to do. {ASK_FOR_PLAN}"
         try:
             steps = (yield from _planned(turn, text))["steps"][: max(MOST_IN_ALL - len(before), 0)]
         except ContractError as error:
@@ -165,7 +163,7 @@ def _step(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any, tuple[P
     """Take a step as far as the turn goes; return the plan after it, and the turn's end if it is over."""
     options: Options = turn.options
     step, said = plan.steps[place], ""
-    messages = _asking(turn, f"{_told(turn, plan)}\n\n{ASK_FOR_STEP.format(number=place + 1)}")
+    messages = _asking(turn, f"{_plan_text(turn, plan)}\n\n{ASK_FOR_STEP.format(number=place + 1)}")
     end: End | None = None
     while step.status == "open" and not end:
         if step.replies >= options.step_replies:
@@ -194,7 +192,7 @@ def _step(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any, tuple[P
 
 def _sum_up(turn: Turn, plan: Plan) -> Steps:
     """Ask for what is to leave, and do it."""
-    messages = _asking(turn, f"{_told(turn, plan)}\n\n{SUM_UP}") if plan.steps else turn.prompt
+    messages = _asking(turn, f"{_plan_text(turn, plan)}\n\n{SUM_UP}") if plan.steps else turn.prompt
     while turn.replies_left:
         yield from turn.act((yield from turn.reply(messages)))
         if turn.has_asked and not turn.is_over:
@@ -216,7 +214,7 @@ def _asking(turn: Turn, text: str) -> list[Message]:
     return [*before, {**last, "content": f"{last['content']}\n\n{text}"}]
 
 
-def _told(turn: Turn, plan: Plan) -> str:
+def _plan_text(turn: Turn, plan: Plan) -> str:
     """Return the plan as the model is told of it: its results are data."""
     lines = [to_line({"goal": plan.goal})]
     for number, step in enumerate(plan.steps, 1):

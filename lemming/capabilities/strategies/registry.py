@@ -59,7 +59,7 @@ class NamedStrategy(NamedTuple):
         except TypeError as error:  # a plugin's own class
             problems = [Problem(f'turn.options of strategy "{self.name}": {error}', pointer=_POINTER)]
         except ValueError:
-            problems = [self._told(problem) for problem in problems_of(self.options, dict(plain))]
+            problems = [self._spelled_out(problem) for problem in problems_of(self.options, dict(plain))]
         first = problems[0]
         raise ConfigError(first.message, hint=first.hint, problems=tuple(problems))
 
@@ -71,7 +71,7 @@ class NamedStrategy(NamedTuple):
                 message = f'turn.options: strategy "{self.name}" has no option "{key}"'
                 yield Problem(message, pointer=f"{_POINTER}/{key}", hint=hint)
 
-    def _told(self, problem: Problem) -> Problem:
+    def _spelled_out(self, problem: Problem) -> Problem:
         """Return what is wrong with one option, said so that it is clear without its place."""
         option = problem.pointer.lstrip("/").replace("/", ".")
         place = f"turn.options.{option}" if option else "turn.options"

@@ -79,7 +79,9 @@ class FileWrite(WritesFiles):
     ) -> ToolResult:
         """Return the effect that writes the file."""
         effect = effect_of(context, path, content, caller=self.name)
-        return ToolResult(True, f"wrote {len(effect.content)} bytes to {place_said(path, effect)}", (effect,))
+        return ToolResult(
+            True, f"wrote {len(effect.content)} bytes to {place_in_words(path, effect)}", (effect,)
+        )
 
 
 class FileList(ReadsFiles):
@@ -100,7 +102,7 @@ class FileList(ReadsFiles):
         return ToolResult(True, "\n".join(lines) or "(empty)")
 
 
-def place_said(path: str, effect: FileEffect) -> str:
+def place_in_words(path: str, effect: FileEffect) -> str:
     """Return a path as it was said; where it sounds like one of the organisation's, where it really lies."""
     first = components(path)[:1]
     if path.startswith("/") or not first or first[0] not in {"agents", *NEVER_OPEN}:

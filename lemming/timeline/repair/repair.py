@@ -93,16 +93,16 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
         action = f"move it aside: the record of its ticks is lost, everything else stays. {_AGAIN}"
         return [Repair("journal", error.where, error.message, action, (Step("move", error.where),))]
     read = ticks if newest is None else ticks[-newest:]
-    next_tick, repairs = _about_the_tick(base, ticks)
+    next_tick, repairs = _tick_repairs(base, ticks)
     writes = LastWrites()
-    repairs += _about_journals(base, read, next_tick, writes)
+    repairs += _journal_repairs(base, read, next_tick, writes)
     if not (ticks and ticks[-1] >= next_tick):  # else the files are meant to be those before a tick
-        repairs += map(_about_a_lost_file, writes.lost(base))
-    repairs += [repair for name in _agents(base) if (repair := _about_a_ledger(base, name))]
+        repairs += map(_lost_file_repair, writes.lost(base))
+    repairs += [repair for name in _agents(base) if (repair := _ledger_repair(base, name))]
     repairs += _leftovers(base)
     if with_outboxes:
         repairs += _odd_entries(base)
-    return repairs + [_about_a_call(call) for call in find_unknown_calls(base, read)]
+    return repairs + [_call_repair(call) for call in find_unknown_calls(base, read)]
 
 
 def make_repairs(runtime: Runtime, repairs: list[Repair]) -> str:
@@ -173,7 +173,7 @@ def _spent(base: OrgPath, ticks: list[int]) -> str:
     return f"They spent {total} credits, which is then no longer counted; to count it: {', '.join(lines)}."
 
 
-def _about_the_tick(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repair]]:
+def _tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repair]]:
     """Return the tick that runs next once `tick.json` is right, and what is to be done to it."""
     try:
         counted = load_tick(base)
@@ -209,7 +209,7 @@ def _set_tick(base: OrgPath, tick: int, found: str) -> Repair:
 # --- journals ------------------------------------------------------------------------------------
 
 
-def _about_journals(base: OrgPath, ticks: list[int], next_tick: int, writes: LastWrites) -> Iterator[Repair]:
+def _journal_repairs(base: OrgPath, ticks: list[int], next_tick: int, writes: LastWrites) -> Iterator[Repair]:
     """Yield what is wrong with journals, and note what those that can be read say was written."""
     for tick in ticks:
         try:
@@ -218,7 +218,7 @@ def _about_journals(base: OrgPath, ticks: list[int], next_tick: int, writes: Las
             _require_starts(records)
         except CorruptState as error:
             writes.note_damaged()
-            yield _about_a_journal(base, tick, next_tick, error)
+            yield _journal_repair(base, tick, next_tick, error)
 
 
 def _require_starts(records: list[Record]) -> None:
@@ -229,7 +229,7 @@ def _require_starts(records: list[Record]) -> None:
             record.as_json()
 
 
-def _about_a_journal(base: OrgPath, tick: int, next_tick: int, error: CorruptState) -> Repair:
+def _journal_repair(base: OrgPath, tick: int, next_tick: int, error: CorruptState) -> Repair:
     file = paths.journal_file(tick)
     if not os.path.lexists(base / file):
         action = "restore it from a backup if you need the record of its ticks; nothing else depends on it"
@@ -264,7 +264,7 @@ def _lines_before(error: CorruptState) -> int:
 # --- ledgers -------------------------------------------------------------------------------------
 
 
-def _about_a_ledger(base: OrgPath, name: str) -> Repair | None:
+def _ledger_repair(base: OrgPath, name: str) -> Repair | None:
     file = paths.ledger_file(name)
     try:
         raw = fs.read_bytes(base / file, LEDGER_LIMIT_BYTES)
@@ -308,7 +308,7 @@ def _state_in(line: bytes) -> AgentState | None:
 # --- what is gone, and what lies around ------------------------------------------------------------
 
 
-def _about_a_lost_file(lost: LostFile) -> Repair:
+def _lost_file_repair(lost: LostFile) -> Repair:
     found = f"it is gone; {lost.agent} wrote it in tick {lost.tick}"
     if lost.content is None:
         action = f"write it again if it is missed: `lemming tick {lost.tick}` tells what the turn did"
@@ -344,7 +344,7 @@ def _odd_entries(base: OrgPath) -> Iterator[Repair]:
             yield Repair("outbox", problem.where, problem.message, advice)
 
 
-def _about_a_call(call: UnknownCall) -> Repair:
+def _call_repair(call: UnknownCall) -> Repair:
     found = f"{call.agent} called {call.text} in tick {call.tick}; {call.why}"
     if call.was_retried:
         found += ", and so did the repair that ran it again"

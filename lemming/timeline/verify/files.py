@@ -335,7 +335,7 @@ def _compare(
         if line is None:
             yield mismatch(tick, file, "missing", f"has no line for tick {tick}, in which there was a turn")
             continue
-        if not _says(line, expected):
+        if not _matches(line, expected):
             key = next(key for key, value in expected.items() if line.get(key) != value)
             message = f"says {key} {line.get(key)!r} after tick {tick}; the journals say {expected[key]!r}"
             yield mismatch(tick, file, "edited", message)
@@ -343,14 +343,14 @@ def _compare(
         if (
             tick in told.ticks
             and tick not in told.damaged
-            and not any(_says(lines[tick], former[tick]) for former in renamed if tick in former)
+            and not any(_matches(lines[tick], former[tick]) for former in renamed if tick in former)
         ):
             yield mismatch(
                 tick, file, "unaccounted", f"has a line for tick {tick}, in which there was no turn"
             )
 
 
-def _says(line: dict[str, Any], expected: dict[str, Any]) -> bool:
+def _matches(line: dict[str, Any], expected: dict[str, Any]) -> bool:
     return all(line.get(key) == value for key, value in expected.items())
 
 

@@ -99,7 +99,7 @@ def _find_target(writings: Writings, target: str) -> Thing:
         thing.remark = _why_gone(writings, path, write.moment[0])
     elif sha256(here).hexdigest() != write.digest:
         thing.remark = ", or ".join([CHANGED, *_other_hands(writings, thing, write)])
-    elif (turn := writings.turn(write.moment[0], write.agent)) and (said := _said_of_call(turn, path)):
+    elif (turn := writings.turn(write.moment[0], write.agent)) and (said := _call_note(turn, path)):
         thing.remark = said.text
     return thing
 
@@ -109,7 +109,7 @@ def _is_outside(base: OrgPath, path: str) -> bool:
     return not Path(base / path).resolve().is_relative_to(Path(base / ".").resolve())
 
 
-def _said_of_call(turn: TurnRecord, path: str) -> CallNote | None:
+def _call_note(turn: TurnRecord, path: str) -> CallNote | None:
     """Return what is to be said of the last call of a turn that wrote a file; None: nothing."""
     kept = next((use.kept for use in reversed(turn.tools) if path in use.files), {})
     return next(notes_of(kept), None)

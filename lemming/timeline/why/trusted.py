@@ -51,7 +51,7 @@ def way_of(writings: Writings, path: str) -> list[TrustStep]:
     turn: TurnRecord | None = None
     while source and len(steps) < MOST_STEPS:
         turn = _turn_behind(writings, source, turn)
-        told = _told_of(turn, source) if turn else {}
+        told = _trust_of(turn, source) if turn else {}
         because = next(iter(told.get("from", ())), None)
         if not (steps or because):
             break
@@ -72,7 +72,7 @@ def _turn_behind(writings: Writings, source: str, later: TurnRecord | None) -> T
     return writings.turn(write.moment[0], write.agent) if write else None
 
 
-def _told_of(turn: TurnRecord, path: str) -> dict[str, Any]:
+def _trust_of(turn: TurnRecord, path: str) -> dict[str, Any]:
     """Return how far something that a turn wrote is trusted: as its mark says, else as the turn is."""
     from lemming.capabilities.trust.marks import mark_of
 

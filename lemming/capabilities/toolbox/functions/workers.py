@@ -132,7 +132,7 @@ class Workers:
         return Worker(self._org, settings.tool_max_memory_bytes, self.sources, agent)
 
     def _put_back(self, worker: Worker, done: Done) -> None:
-        if done.needs_end or worker.has_more_to_say:
+        if done.needs_end or worker.has_unread_output:
             worker.end()
             return
         with self._lock:
@@ -217,7 +217,7 @@ class Worker:
         return not self._is_over and self._process.poll() is None
 
     @property
-    def has_more_to_say(self) -> bool:
+    def has_unread_output(self) -> bool:
         """Whether it wrote more than the answer to its call, which would be read as that of the next."""
         assert self._process.stdout, "a pipe"
         return bool(select.select([self._process.stdout], [], [], 0)[0])
