@@ -22,12 +22,12 @@ def misplaced(base: OrgPath, authors: Iterable[str], tick: int) -> Iterator[Prob
             files = fs.list_names(f"{base}/{paths.outbox_folder(author)}")
         except OSError:  # no folder, or one that may not be read
             continue
-        yield from about_files(author, files, tick)
+        yield from misplaced_files(author, files, tick)
 
 
-def about_files(author: str, files: Sequence[str], tick: int) -> Iterator[Problem]:
+def misplaced_files(author: str, files: Sequence[str], tick: int) -> Iterator[Problem]:
     """Yield warnings about the files of one outbox."""
-    yield from _about_strays(author, [file for file in files if not paths.ENTRY_FILE.match(file)])
+    yield from _stray_problems(author, [file for file in files if not paths.ENTRY_FILE.match(file)])
     yield from future_tick_problems(author, files, tick)
 
 
@@ -36,16 +36,16 @@ def future_tick_problems(author: str, files: Iterable[str], tick: int) -> Iterat
     now = f"{tick + 1:08d}"
     candidates = (file for file in files if file >= now or file[8:9] != "_")  # most ticks have eight digits
     told = ((int(match[1]), file) for file in candidates if (match := paths.ENTRY_FILE.match(file)))
-    yield from _about_later(author, sorted(each for each in told if each[0] > tick))
+    yield from _later_problems(author, sorted(each for each in told if each[0] > tick))
 
 
-def _about_strays(author: str, strays: list[str]) -> Iterator[Problem]:
+def _stray_problems(author: str, strays: list[str]) -> Iterator[Problem]:
     if strays:
         message = f"{_names(strays)}: ignored, not an entry's file name"
         yield _warning(author, message, "entries are named TICK_ID.json, like 00000042_3fa9c1d2e0b7.json")
 
 
-def _about_later(author: str, later: Sequence[tuple[int, str]]) -> Iterator[Problem]:
+def _later_problems(author: str, later: Sequence[tuple[int, str]]) -> Iterator[Problem]:
     if later:
         first, file = later[0]
         hint = f'rename it (and set its "tick") to bring it forward: agents/{author}/outbox/TICK_ID.json'

@@ -20,7 +20,7 @@ from lemming.files.descriptors import Around
 from lemming.files.stamps import Look
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.index import EntryIndex, Found, Names, in_tick_order
-from lemming.mail.misplaced import about_files
+from lemming.mail.misplaced import misplaced_files
 from lemming.messages import EntryName, OutboxEntry, may_be_of_a_turn, name_of_entry, names_of
 from lemming.org.organisation import Organisation
 
@@ -197,7 +197,7 @@ class Mail:
         for author in self._past:
             to_come = (name.file_name for name in self._to_come.get(author, ()))
             if files := [*self._index.strays(author), *to_come]:
-                yield from about_files(author, files, self.tick)
+                yield from misplaced_files(author, files, self.tick)
 
     def key(self, name: EntryName) -> tuple[int, int, int, str]:
         """Return the key of the order of all entries."""

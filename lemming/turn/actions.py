@@ -150,12 +150,12 @@ def _examples(agent: Agent) -> list[Message]:
     pairs = (
         (
             {"role": "user", "content": example.input},
-            {"role": "assistant", "content": _said(SEND, {"text": example.output})},
+            {"role": "assistant", "content": _call_line(SEND, {"text": example.output})},
         )
         for example in agent.examples
     )
     return [message for pair in pairs for message in pair]
 
 
-def _said(name: str, arguments: Mapping[str, Any]) -> str:
+def _call_line(name: str, arguments: Mapping[str, Any]) -> str:
     return to_line({"name": name, "arguments": arguments})

@@ -103,7 +103,7 @@ class CallGates:
 
         def told_of(args: Any) -> dict[str, Any]:
             changes = planned_changes(tool, args, context)
-            return {} if changes is None else self._told_of(changes)
+            return {} if changes is None else self._changes(changes)
 
         planned = told_of(call.args)
 
@@ -160,7 +160,7 @@ class CallGates:
         told = {"agent": self.agent.name, "tick": self.tick, "tool": call.tool, "class": tool.tool_class}
         return {**told, "trust": self.trust} if self.trust else told
 
-    def _told_of(self, changes: Sequence[FileEffect]) -> dict[str, Any]:
+    def _changes(self, changes: Sequence[FileEffect]) -> dict[str, Any]:
         """Return what conditions see of what a call would change; `own`: the agent's own files, all of it."""
         name, places = self.agent.name, [effect.place for effect in changes]
         home = (f"{paths.workspace_folder(name)}/", f"{paths.memory_folder(name)}/")

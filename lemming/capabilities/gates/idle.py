@@ -97,8 +97,8 @@ Wrong = tuple[str, str, str]
 
 
 def _wrong_with(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
-    yield from _about_tools(gate, known, agent)
-    yield from _about_approved(gate, known, agent)
+    yield from _idle_tools(gate, known, agent)
+    yield from _idle_approvals(gate, known, agent)
     if _is_old_always(gate):
         yield (
             "",
@@ -111,7 +111,7 @@ def _wrong_with(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wron
         yield "/check", f'no plugin registers the function "{gate.check}": it blocks', hint
 
 
-def _about_tools(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
+def _idle_tools(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
     """Yield what is wrong with the tools that a gate names."""
     if not gate.tools or known.toolset is None:
         return
@@ -138,7 +138,7 @@ def _is_old_always(gate: Gate) -> bool:
     return said and (gate.at, gate.then) == ("call", "pass")
 
 
-def _about_approved(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
+def _idle_approvals(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the agents of which a gate need not ask that are not there."""
     for name in gate.approved:
         if name not in ([agent.name] if agent else known.names):

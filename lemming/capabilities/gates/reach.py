@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
 from lemming.base.errors import ConfigError
+from lemming.capabilities.gates.flows import Flows
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.keys import rules_for
-from lemming.capabilities.gates.readers import Telling
 from lemming.journal.verdicts import At
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
@@ -146,13 +146,13 @@ class Reaching:
         team = agent.further.get("team")
         anywhere = [tool for tool in tools if ANYWHERE in tool.writes(agent, settings)]
         unsaid = [tool.name for tool in anywhere if not isinstance(tool, EngineTool)]
-        places = self._telling.places_of(name)
+        places = self._flows.places_of(name)
         servers = [server for source in self._sources for server in source.servers_of(in_reach)]
         return AgentReach(
             agent=name,
             tracks_trust=self.tracks_trust,
             strangers=self.ways[name],
-            tools=[self._said(agent, tool, words) for tool in tools],
+            tools=[self._reach_in_words(agent, tool, words) for tool in tools],
             writes=[it for it in places if it != ANYWHERE or len(unsaid) < len(anywhere)],
             writes_unsaid=unsaid,
             hosts=settings.http.hosts if any(it.startswith("http_") for it in in_reach) else (),
@@ -177,7 +177,7 @@ class Reaching:
         goes_on = True
         while goes_on:
             goes_on = False
-            for author, reader, place in self._telling.all:
+            for author, reader, place in self._flows.all:
                 for word in sorted({way.word for way in found[author]}):
                     known = found[reader]
                     if not any((way.word, way.source) == (word, author) for way in known):
@@ -199,8 +199,8 @@ class Reaching:
         return [*server_sources(self._org).values()] if self._survey.names_servers else []
 
     @cached_property
-    def _telling(self) -> Telling:
-        return Telling(self._org, self._config.org, self._turns, self._toolset)
+    def _flows(self) -> Flows:
+        return Flows(self._org, self._config.org, self._turns, self._toolset)
 
     def _tools(self, agent: Agent) -> list[Tool]:
         if not takes_turns(agent, self._config) or why_no_tools(agent, self._config):
@@ -255,7 +255,7 @@ class Reaching:
         untracked = [] if self.tracks_trust else ["trust"]
         return foreseen(rules, {"agent": agent.name, **known}, [*absent, *untracked])
 
-    def _said(self, agent: Agent, tool: Tool, words: Iterable[str]) -> ToolReach:
+    def _reach_in_words(self, agent: Agent, tool: Tool, words: Iterable[str]) -> ToolReach:
         absent = () if tool.is_planned else ("own", "writes")
         about: Json = {"tool": tool.name, "class": tool.tool_class}
         if tool.is_planned and not tool.writes(agent, self._config.org):
@@ -279,7 +279,7 @@ class Reaching:
         known, queue = {agent.name}, [agent.name]
         while queue:
             author = queue.pop(0)
-            for source, reader, place in self._telling.all:
+            for source, reader, place in self._flows.all:
                 if source != author or reader in known:
                     continue
                 known.add(reader)
@@ -287,7 +287,7 @@ class Reaching:
                 other = self._turns[reader]
                 own = self._authors.of_author(reader)
                 bears = list(dict.fromkeys([self._authors.order.lowest([own, word]) for word in words]))
-                tools = [self._said(other, tool, bears) for tool in self._tools(other)]
+                tools = [self._reach_in_words(other, tool, bears) for tool in self._tools(other)]
                 channels = [name for name in self._channels if self._survey.agents[name].may_read(reader)]
                 yield Through(reader, author, _how(place), tools, channels)
 

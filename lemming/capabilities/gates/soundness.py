@@ -49,25 +49,25 @@ def wrong_with(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wr
     if missing := missing_for_gate(gate.then):
         yield Wrong("/then", f'nobody here answers a gate that says "{gate.then}": {missing}', INSTALL)
     if not gate.may_be_absent:
-        yield from _about_tools(gate, known)
-        yield from _about_classes(gate, known)
-        yield from _about_names(gate, known)
-        yield from _about_approved(gate, known, agent)
-        yield from _about_arguments(gate, known, agent)
+        yield from _unknown_tools(gate, known)
+        yield from _unknown_classes(gate, known)
+        yield from _unknown_names(gate, known)
+        yield from _unsound_approvals(gate, known, agent)
+        yield from _unknown_arguments(gate, known, agent)
     yield from slips_in(gate.schema or {}, "/schema")
     tests = [*tests_in(gate.when, "/when")] if gate.when else []
     if gate.at in ("call", "result"):
         yield from wrong_with_paths(gate, tests, known, agent)
     for test in tests:
-        yield from _about_field(test, gate, known)
+        yield from _unsound_field(test, gate, known)
         for what, (names, types) in _KINDS.items():
             if test.field in names:
                 yield from _of_other_kinds(test, types, what)
         if not (gate.may_be_absent and test.field in _OF_WHAT_IS_THERE):
-            yield from _about_values(test, gate, known, agent)
+            yield from _impossible_values(test, gate, known, agent)
 
 
-def _about_tools(gate: Gate, known: Inventory) -> Iterator[Wrong]:
+def _unknown_tools(gate: Gate, known: Inventory) -> Iterator[Wrong]:
     for index, pattern in enumerate(gate.tools):
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if not (why := known.why_no_tool(pattern)):
@@ -79,7 +79,7 @@ def _about_tools(gate: Gate, known: Inventory) -> Iterator[Wrong]:
             yield Wrong(at, *why)
 
 
-def _about_classes(gate: Gate, known: Inventory) -> Iterator[Wrong]:
+def _unknown_classes(gate: Gate, known: Inventory) -> Iterator[Wrong]:
     if not gate.tools or not gate.classes or known.may_have_more_tools(gate.tools):
         return
     tools = [tool for tool in (known.tools_of(None) or {}).values() if is_among(tool.name, gate.tools)]
@@ -89,7 +89,7 @@ def _about_classes(gate: Gate, known: Inventory) -> Iterator[Wrong]:
         yield Wrong("/class", message, "take one of the two keys out")
 
 
-def _about_names(gate: Gate, known: Inventory) -> Iterator[Wrong]:
+def _unknown_names(gate: Gate, known: Inventory) -> Iterator[Wrong]:
     for index, name in enumerate(gate.persons):
         people = [each for each in known.names if known.is_person(each)]
         if name not in people:
@@ -106,7 +106,7 @@ def _about_names(gate: Gate, known: Inventory) -> Iterator[Wrong]:
             yield Wrong("/by", *why)
 
 
-def _about_approved(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
+def _unsound_approvals(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the slips in what a gate need not ask about. Of all agents, one that has left is no slip."""
     names = [agent.name] if agent else known.names
     for name, tools in gate.approved.items():
@@ -121,7 +121,7 @@ def _about_approved(gate: Gate, known: Inventory, agent: Agent | None) -> Iterat
                 yield Wrong(f"{at}/{index}", f'it does not concern "{tool}"', hint)
 
 
-def _about_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
+def _unknown_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the arguments that no tool has which a gate concerns, where all of these are known."""
     named = [(f"/args/{name}", name) for name in gate.args]
     tests = [it for it in tests_in(gate.when or {}, "/when") if it.field.startswith("args.")]
@@ -152,7 +152,7 @@ def _about_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Itera
             yield from _of_other_kinds(test, types, " or ".join(kinds))
 
 
-def _about_field(test: Test, gate: Gate, known: Inventory) -> Iterator[Wrong]:
+def _unsound_field(test: Test, gate: Gate, known: Inventory) -> Iterator[Wrong]:
     head, _, below = test.field.partition(".")
     seen = SEEN[gate.at]
     if head not in seen:
@@ -165,7 +165,7 @@ def _about_field(test: Test, gate: Gate, known: Inventory) -> Iterator[Wrong]:
         yield Wrong(test.pointer, "it looks at trust, which nobody tracks", hint)
 
 
-def _about_values(test: Test, gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
+def _impossible_values(test: Test, gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the values that a field never has."""
     wanted = _values_of(test, gate, known, agent)
     if wanted is None:

@@ -12,9 +12,9 @@ from lemming.agents import Agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import Problem
 from lemming.base.patterns import is_among
+from lemming.capabilities.gates.flows import Flow, Flows
 from lemming.capabilities.gates.gate import Gate
 from lemming.capabilities.gates.keys import gates_in
-from lemming.capabilities.gates.readers import Telling, Tells
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import is_channel
@@ -87,12 +87,12 @@ def _ways_from_others(
     hearing = [name for name in agents if name in ways or bring[name]]
     if not hearing:
         return {}
-    telling = Telling(org, config.org, agents, toolset_of(config.org, org))
+    flows = Flows(org, config.org, agents, toolset_of(config.org, org))
     for author in hearing:  # grows as it goes
-        for tells in telling.by(author):
-            name = tells.reader
+        for flow in flows.by(author):
+            name = flow.reader
             if name not in ways:
-                ways[name] = f"{_said(tells)}, and {ways.get(author) or _shown(author, bring[author])}"
+                ways[name] = f"{_in_words(flow)}, and {ways.get(author) or _shown(author, bring[author])}"
                 hearing += [name] if name not in hearing else []
     return ways
 
@@ -110,10 +110,10 @@ def _tools_of_strangers(config: Config) -> list[str]:
     return [pattern for pattern, word in {**OF_TOOLS, **trust.tools}.items() if word == trust.order[0]]
 
 
-def _said(tells: Tells) -> str:
-    if tells.place:
-        return f"{tells.reader} reads {tells.place}, which {tells.author} may write"
-    return f"{tells.reader} reads {tells.author}"
+def _in_words(flow: Flow) -> str:
+    if flow.place:
+        return f"{flow.reader} reads {flow.place}, which {flow.author} may write"
+    return f"{flow.reader} reads {flow.author}"
 
 
 def _acts(tool: Tool) -> bool:

@@ -107,7 +107,7 @@ class TurnSpending:
                 continue
             if then == "pass":
                 break
-            about = self._about(rule.gate) if then == "ask" else f"call {call}"
+            about = self._scope_in_words(rule.gate) if then == "ask" else f"call {call}"
             yield GateVerdict(rule.line, "spend", then, about, rule.gate.because or why)
             if then != "warn":
                 is_final = then == "block" and isinstance(why, OfRequest)
@@ -127,7 +127,7 @@ class TurnSpending:
         if not limits:
             return ""
         if gate.then == "ask":
-            more = self._tick.raised(rule, self._about(gate), self._name, self._given)
+            more = self._tick.raised(rule, self._scope_in_words(gate), self._name, self._given)
             limits = {key: limit + getattr(more, key) for key, limit in limits.items()}
         if "dollars" in limits and not asked.is_priced:
             return (
@@ -151,7 +151,7 @@ class TurnSpending:
         said = f"{so_far} of {most} per {gate.per}{within} are spent, and the call can cost {can_cost}"
         return OfRequest(said) if gate.per == "request" and not window else said
 
-    def _about(self, gate: Gate) -> str:
+    def _scope_in_words(self, gate: Gate) -> str:
         """Return what an approval to spend more is for: what a limit adds up."""
         return f"request {self._tick.root_of(self.request)}" if gate.per == "request" else str(gate.per)
 

@@ -145,7 +145,8 @@ def _planned_again(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any
     options: Options = turn.options
     before, steps = plan.steps[: place + 1], None
     if plan.replans < options.replans:
-        text = f"{_plan_text(turn, plan)}\n\nStep {place + 1} failed. Plan again what is left to do. {ASK_FOR_PLAN}"
+        failed = f"Step {place + 1} failed. Plan again what is left to do. {ASK_FOR_PLAN}"
+        text = f"{_plan_text(turn, plan)}\n\n{failed}"
         try:
             steps = (yield from _planned(turn, text))["steps"][: max(MOST_IN_ALL - len(before), 0)]
         except ContractError as error:

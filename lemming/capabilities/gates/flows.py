@@ -19,7 +19,7 @@ from lemming.tools.toolset import Toolset
 _PATTERN = "*"
 
 
-class Tells(NamedTuple):
+class Flow(NamedTuple):
     """One agent could tell another something: by its entries, or by a file at `place`, where that is one."""
 
     author: str
@@ -27,7 +27,7 @@ class Tells(NamedTuple):
     place: str = ""
 
 
-class Telling:
+class Flows:
     """Who of an organisation's agents could tell whom something, each pair by one way."""
 
     def __init__(
@@ -37,27 +37,27 @@ class Telling:
         self._touch = {name: touch_of(it, settings, toolset, org) for name, it in agents.items()}
 
     @cached_property
-    def all(self) -> list[Tells]:
+    def all(self) -> list[Flow]:
         """The pairs of which the first could tell the second something, and how."""
-        return [tells for author in self._agents for tells in self.by(author)]
+        return [flow for author in self._agents for flow in self.by(author)]
 
-    def by(self, author: str) -> list[Tells]:
+    def by(self, author: str) -> list[Flow]:
         """Return whom an agent could tell something."""
         others = (reader for reader in self._agents if reader != author)
-        return [tells for reader in others if (tells := self._tells(author, reader))]
+        return [flow for reader in others if (flow := self._flow(author, reader))]
 
     def places_of(self, name: str) -> list[str]:
         """Return where an agent's tools may write."""
         touch = self._touch.get(name, Touch())
         return [self._shown(place) for place in touch.writes if _PATTERN not in place]
 
-    def _tells(self, author: str, reader: str) -> Tells | None:
+    def _flow(self, author: str, reader: str) -> Flow | None:
         if self._agents[reader].may_read(author):
-            return Tells(author, reader)
+            return Flow(author, reader)
         written, read = self._touch[author].writes, self._touch[reader].reads
         both = (max(mine, his, key=len) for mine in read for his in written if _is_one(mine, his))
         shared = next(both, None)
-        return Tells(author, reader, self._shown(shared)) if shared is not None else None
+        return Flow(author, reader, self._shown(shared)) if shared is not None else None
 
     def _shown(self, place: Sequence[str]) -> str:
         home = Path(self._org.base).resolve()
