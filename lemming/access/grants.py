@@ -29,7 +29,7 @@ NEVER_OPEN = ENGINE_OWNED | {"tools", "skills", paths.EVALS}
 
 
 @dataclass(frozen=True)
-class Asked:
+class AccessAttempt:
     """What was asked for, by which tool, and which folders the resume grants for it."""
 
     caller: str
@@ -59,7 +59,7 @@ class Place:
     `granted` is the folder that allows it, from `root`; empty for `root` itself and for one above it.
     """
 
-    asked: Asked
+    asked: AccessAttempt
     base: Path
     root: Path
     relative: str
@@ -90,7 +90,7 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     """
     file_access = agent.permissions.file_access
     granted = file_access.allow_read if access == "read" else file_access.allow_write
-    asked = Asked(caller, path, access, tuple(granted))
+    asked = AccessAttempt(caller, path, access, tuple(granted))
     org = components(os.path.normpath(base))
     own = (*org, *paths.workspace_folder(agent.name).split("/"))
     target = _target(asked, org, own)
@@ -125,7 +125,7 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
 
 
 @dataclass(frozen=True)
-class _Kept(Asked):
+class _Kept(AccessAttempt):
     """What was asked for, where the organisation and no grant of a resume says where it lies."""
 
     def refused(self, why: str = "") -> PermissionDenied:
@@ -183,7 +183,7 @@ def _path(parts: Components) -> str:
     return f"/{'/'.join(parts)}"
 
 
-def _target(asked: Asked, org: Components, own: Components) -> Components:
+def _target(asked: AccessAttempt, org: Components, own: Components) -> Components:
     parts = components(asked.path)
     if why := why_unsafe(asked.path, parts):
         raise asked.refused(why)
@@ -192,7 +192,7 @@ def _target(asked: Asked, org: Components, own: Components) -> Components:
     return below_a_name(parts, org, own) or (*own, *parts)
 
 
-def _granted_folder(asked: Asked, grant: str, org: Components, own: Components) -> Components:
+def _granted_folder(asked: AccessAttempt, grant: str, org: Components, own: Components) -> Components:
     if why := why_no_grant(grant):
         raise asked.refused(f"the resume grants {json.dumps(grant)}, which is not understood: {why}")
     parts = components(grant)
@@ -218,14 +218,14 @@ def why_unsafe(path: str, parts: Components) -> str:
     return f"a name is longer than {COMPONENT_LIMIT_BYTES} bytes" if longest > COMPONENT_LIMIT_BYTES else ""
 
 
-def _refuse_names(asked: Asked, below_grant: Components) -> None:
+def _refuse_names(asked: AccessAttempt, below_grant: Components) -> None:
     """Raise for names that nobody may write inside a grant."""
     for name in below_grant:
         if name.casefold() in NEVER_WRITTEN or name.casefold().endswith(".lock"):
             raise asked.refused(f'"{name}" is never written by an agent')
 
 
-def refuse_engines(asked: Asked, in_org: Components, *, granted: Components = ()) -> None:
+def refuse_engines(asked: AccessAttempt, in_org: Components, *, granted: Components = ()) -> None:
     """Raise for a path, from the organisation's folder on, that only the engine and people write.
 
     A grant, however wide, opens workspaces and `shared/`; of the rest only a folder that it names itself, for

@@ -10,7 +10,7 @@ import typer
 from lemming.commands.options import AsJson, argument, option
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, painted, show, show_json, tell
-from lemming.history.bisect import Trial
+from lemming.history.bisect import CommitTrial
 from lemming.history.bisect import bisect as find_first_bad
 from lemming.history.read import History
 
@@ -32,9 +32,9 @@ def bisect(
       lemming bisect --good 1 --bad 500 'grep -q Paris agents/editor/memory/capital.json'
     """
     past = History(Path(find_org(ctx)))
-    trials: list[Trial] = []
+    trials: list[CommitTrial] = []
 
-    def hear(trial: Trial) -> None:
+    def hear(trial: CommitTrial) -> None:
         trials.append(trial)
         if not as_json:
             verdict = painted("good", "green") if trial.is_good else painted("bad ", "red")

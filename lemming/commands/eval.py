@@ -32,7 +32,7 @@ from lemming.files import fs
 from lemming.org.organisation import Organisation, OrgPath
 
 if TYPE_CHECKING:
-    from lemming.evals.results import Result, Tally
+    from lemming.evals.results import Result, RunTally
 
 WIDTH = 400
 SHOWN_NOT_DONE = 5
@@ -202,7 +202,7 @@ def _as_one(results: Sequence[Result]) -> list[Result]:
     return [replace(result, case="") for result in results]
 
 
-def _cell(tally: Tally) -> str:
+def _cell(tally: RunTally) -> str:
     """Return how a case came out: right runs, the share with its interval, what it cost."""
     low, high = tally.interval
     share = f"{tally.passed}/{tally.runs} right, {tally.passed / tally.runs:.0%} ({low:.0%} to {high:.0%})"

@@ -42,7 +42,7 @@ NAMED = 3
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """Whether an expectation is met; what was found instead, and the files of the copy that show it."""
 
     holds: bool
@@ -54,7 +54,7 @@ QUOTED_CHARS = 120
 _WORD = re.compile(r"[^\W_]+")
 
 
-def verdict_on(expectation: Expectation, ran: Ran) -> Verdict:
+def verdict_on(expectation: Expectation, ran: Ran) -> CheckResult:
     """Return whether an expectation of a sound case is met. Raises as `judge` does."""
     kind = expectation.kind
     return _CHECKS[kind](getattr(expectation, kind), ran)
@@ -87,18 +87,19 @@ def _text_of(entry: OutboxEntry) -> str:
     return text if isinstance(text, str) else compact(entry.payload).decode()
 
 
-def _entry(wanted: EntryWanted, ran: Ran) -> Verdict:
+def _entry(wanted: EntryWanted, ran: Ran) -> CheckResult:
     found = entries_like(wanted, ran)
     if len(found) >= wanted.at_least:
-        return Verdict(True)
+        return CheckResult(True)
     expected = f"expected {_in_words(wanted)}"
     number = f"{len(found)} of {wanted.at_least} such entries" if wanted.at_least > 1 else "no such entry"
     others = [it for it in ran.entries if it not in found]
     if not others:
-        return Verdict(False, f"{expected}; {number}: {'no others were' if found else 'nothing was'} written")
+        came = "no others were" if found else "nothing was"
+        return CheckResult(False, f"{expected}; {number}: {came} written")
     entry = min(others, key=lambda it: _distance(it, wanted, ran))
     came = f"{number} among {len(others)}; the nearest is {entry.file}: {quoted_line(_text_of(entry))}"
-    return Verdict(
+    return CheckResult(
         False, f"{expected}; {came}, other in: {', '.join(_unlike(entry, wanted, ran))}", [entry.file]
     )
 
@@ -127,35 +128,35 @@ def quoted_line(text: str) -> str:
     return f'"{line if len(line) <= QUOTED_CHARS else line[: QUOTED_CHARS - 1] + "…"}"'
 
 
-def _no_entry(wanted: EntryWanted, ran: Ran) -> Verdict:
+def _no_entry(wanted: EntryWanted, ran: Ran) -> CheckResult:
     files = [entry.file for entry in entries_like(wanted, ran)]
-    return Verdict(len(files) < wanted.at_least, f"there is {_few(files)}", files[:NAMED])
+    return CheckResult(len(files) < wanted.at_least, f"there is {_few(files)}", files[:NAMED])
 
 
 # --- files, calls, cost, findings -----------------------------------------------------------------
 
 
-def _file(wanted: FileWanted, ran: Ran) -> Verdict:
+def _file(wanted: FileWanted, ran: Ran) -> CheckResult:
     try:
         raw = fs.read_bytes(ran.org.base / wanted.path, FILE_LIMIT_BYTES)
     except FileNotFoundError:
-        return Verdict(not wanted.exists, "it is not there")
+        return CheckResult(not wanted.exists, "it is not there")
     except OSError as error:
-        return Verdict(False, f"it cannot be read: {error.strerror}")
+        return CheckResult(False, f"it cannot be read: {error.strerror}")
     if not wanted.exists:
-        return Verdict(False, "it is there", [wanted.path])
+        return CheckResult(False, "it is there", [wanted.path])
     if wanted.matches and not expression(wanted.matches).finds(raw.decode("utf-8", "replace")):
-        return Verdict(False, f"its text does not match {wanted.matches}", [wanted.path])
+        return CheckResult(False, f"its text does not match {wanted.matches}", [wanted.path])
     if wanted.when is None:
-        return Verdict(True)
+        return CheckResult(True)
     try:
         value = parse(raw, limit_bytes=FILE_LIMIT_BYTES, allow_bom=True)
     except JsonProblem as error:
-        return Verdict(False, f"it is not JSON: {error}", [wanted.path])
-    return Verdict(when.holds(wanted.when, value), "the condition does not hold", [wanted.path])
+        return CheckResult(False, f"it is not JSON: {error}", [wanted.path])
+    return CheckResult(when.holds(wanted.when, value), "the condition does not hold", [wanted.path])
 
 
-def _tool_called(wanted: CallWanted, ran: Ran) -> Verdict:
+def _tool_called(wanted: CallWanted, ran: Ran) -> CheckResult:
     found = [
         (turn, use)
         for turn in ran.turns
@@ -170,10 +171,10 @@ def _tool_called(wanted: CallWanted, ran: Ran) -> Verdict:
     ]
     files = [entry.file for turn, _ in found for entry in turn.entries]
     calls = f"{len(found)} such calls of {wanted.tool}" + (f": {_shown(found[-1][1].args)}" if found else "")
-    return Verdict(_is_within(len(found), wanted.at_least, wanted.at_most), calls, files[-NAMED:])
+    return CheckResult(_is_within(len(found), wanted.at_least, wanted.at_most), calls, files[-NAMED:])
 
 
-def _cost(wanted: CostWanted, ran: Ran) -> Verdict:
+def _cost(wanted: CostWanted, ran: Ran) -> CheckResult:
     totals, over = ran.totals, []
     for key, most in (
         ("cost_usd", wanted.at_most_usd),
@@ -186,10 +187,10 @@ def _cost(wanted: CostWanted, ran: Ran) -> Verdict:
             )
     if wanted.when is not None and not when.holds(wanted.when, totals):
         over.append(f"the condition does not hold for {compact(totals).decode()}")
-    return Verdict(not over, "; ".join(over))
+    return CheckResult(not over, "; ".join(over))
 
 
-def _findings(wanted: FindingWanted, ran: Ran) -> Verdict:
+def _findings(wanted: FindingWanted, ran: Ran) -> CheckResult:
     found = [
         finding
         for finding in findings_of(ran.org, first=ran.first, last=ran.last)
@@ -199,29 +200,29 @@ def _findings(wanted: FindingWanted, ran: Ran) -> Verdict:
     ]
     most = wanted.at_most if wanted.at_most is not None or wanted.at_least else 0
     said = _few([f"{finding.kind}: {finding.message}" for finding in found]) or "there are none"
-    return Verdict(_is_within(len(found), wanted.at_least, most), said)
+    return CheckResult(_is_within(len(found), wanted.at_least, most), said)
 
 
 # --- the answer, programs, judges ----------------------------------------------------------------
 
 
-def _answer(wanted: AnswerWanted, ran: Ran) -> Verdict:
+def _answer(wanted: AnswerWanted, ran: Ran) -> CheckResult:
     request = requests_now(ran.org).requests.by_identity[ran.request]
     files = [entry.file for entry in request.answers][-NAMED:]
     if request.end != wanted.end:
         by = " and ".join(request.holders)
         said = f"it ended as {request.end}" if request.end else f"it is still open; {by} is to answer"
-        return Verdict(False, said, files)
+        return CheckResult(False, said, files)
     answer: Any = answer_in(request.answers[-1].payload, request.schema) if request.answers else None
     text = answer if isinstance(answer, str) else compact(answer).decode()
     if wanted.matches and not expression(wanted.matches).finds(text):
-        return Verdict(False, f"the answer is {_shown(answer)}", files)
+        return CheckResult(False, f"the answer is {_shown(answer)}", files)
     if wanted.when is not None and not when.holds(wanted.when, answer):
-        return Verdict(False, f"the condition does not hold for {_shown(answer)}", files)
-    return Verdict(True)
+        return CheckResult(False, f"the condition does not hold for {_shown(answer)}", files)
+    return CheckResult(True)
 
 
-def _command(wanted: CommandWanted, ran: Ran) -> Verdict:
+def _command(wanted: CommandWanted, ran: Ran) -> CheckResult:
     said = run_command(
         wanted.run,
         given=b"",
@@ -230,20 +231,20 @@ def _command(wanted: CommandWanted, ran: Ran) -> Verdict:
         limit_s=wanted.timeout_s,
         once_started=lambda: None,
     )
-    return Verdict(not said, said)
+    return CheckResult(not said, said)
 
 
-def _judge(wanted: JudgeWanted, ran: Ran) -> Verdict:
+def _judge(wanted: JudgeWanted, ran: Ran) -> CheckResult:
     shown = entries_like(wanted.entry, ran) if wanted.entry else []
     files = [entry.file for entry in shown] or [wanted.file]
     if wanted.entry and not shown:
-        return Verdict(False, "there is nothing to judge: no such entry")
+        return CheckResult(False, "there is nothing to judge: no such entry")
     try:
         texts = [_text_of(entry) for entry in shown] or [_read(ran, wanted.file)]
     except OSError as error:
-        return Verdict(False, f"there is nothing to judge: {wanted.file}: {error.strerror}")
+        return CheckResult(False, f"there is nothing to judge: {wanted.file}: {error.strerror}")
     passes, reason = judge(wanted, "\n\n".join(texts), ran)
-    return Verdict(passes, reason, files[-NAMED:])
+    return CheckResult(passes, reason, files[-NAMED:])
 
 
 def _read(ran: Ran, file: str) -> str:
@@ -267,7 +268,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
-_CHECKS: dict[str, Callable[[Any, Ran], Verdict]] = {
+_CHECKS: dict[str, Callable[[Any, Ran], CheckResult]] = {
     "entry": _entry,
     "no_entry": _no_entry,
     "file": _file,

@@ -71,7 +71,7 @@ class Result:
 
 
 @dataclass
-class Tally:
+class RunTally:
     """Runs counted together."""
 
     results: list[Result] = field(default_factory=list)
@@ -120,11 +120,11 @@ class Tally:
         }
 
 
-def tallies_of(results: Iterable[Result]) -> dict[tuple[str, str], Tally]:
+def tallies_of(results: Iterable[Result]) -> dict[tuple[str, str], RunTally]:
     """Return the counts by case and arm, in the order of the results."""
-    found: dict[tuple[str, str], Tally] = {}
+    found: dict[tuple[str, str], RunTally] = {}
     for result in results:
-        found.setdefault((result.case, result.arm), Tally()).results.append(result)
+        found.setdefault((result.case, result.arm), RunTally()).results.append(result)
     return found
 
 

@@ -17,7 +17,7 @@ _NOT_RUN = (126, 127)  # what a shell says of a command that it cannot run
 
 
 @dataclass(frozen=True)
-class Trial:
+class CommitTrial:
     """The command was run on the files of a commit; exit status 0 is good."""
 
     commit: Commit
@@ -29,7 +29,9 @@ class Trial:
         return self.status == 0
 
 
-def bisect(history: History, good: State, bad: State, command: str, tell: Callable[[Trial], None]) -> Commit:
+def bisect(
+    history: History, good: State, bad: State, command: str, tell: Callable[[CommitTrial], None]
+) -> Commit:
     """Return the first commit after `good`, up to `bad`, on whose files the command fails.
 
     `tell` hears every trial. Raises `UsageError` when the command already fails at `good` or succeeds at
@@ -45,7 +47,7 @@ def bisect(history: History, good: State, bad: State, command: str, tell: Callab
         raise UsageError(f"nothing lies between tick {good.tick} and tick {bad.tick}", hint=hint)
 
     def is_good(number: int) -> bool:
-        trial = Trial(line[number], _status(history, line[number], command))
+        trial = CommitTrial(line[number], _status(history, line[number], command))
         tell(trial)
         return trial.is_good
 

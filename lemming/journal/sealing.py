@@ -92,7 +92,7 @@ class _Known:
         self.opened = lru_cache(maxsize=4)(partial(_opened, org.base))
 
 
-class Found(NamedTuple):
+class SealedSegment(NamedTuple):
     """A segment's name, and the first and the last tick it has room for."""
 
     name: str
@@ -100,10 +100,10 @@ class Found(NamedTuple):
     last: int
 
 
-def segments(base: OrgPath) -> list[Found]:
+def segments(base: OrgPath) -> list[SealedSegment]:
     """Return the segments that are there."""
     matches = map(_SEGMENT.match, fs.list_names(f"{base}/{SEALED}"))
-    return [Found(match[0], int(match[1]), int(match[2])) for match in matches if match]
+    return [SealedSegment(match[0], int(match[1]), int(match[2])) for match in matches if match]
 
 
 def sealed_ticks(base: OrgPath, *, newest: int | None = None, before: int | None = None) -> list[int]:

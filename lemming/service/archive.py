@@ -85,7 +85,7 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Member:
+class ArchiveMember:
     """Something to be kept: a folder, a file, a link."""
 
     name: str
@@ -93,7 +93,7 @@ class Member:
     link: str = ""
 
 
-def members(base: Path, left_out: list[str]) -> Iterator[Member]:
+def members(base: Path, left_out: list[str]) -> Iterator[ArchiveMember]:
     """Yield what a backup holds, folders before what is in them, sorted; note in `left_out` what it does not.
 
     Raises `DiskError` for what cannot be read.
@@ -123,7 +123,7 @@ def _names_in(base: Path, folder: str) -> list[str]:
         raise cannot_read(base, folder, error) from error
 
 
-def _member(base: Path, name: str, left_out: list[str]) -> Member | None:
+def _member(base: Path, name: str, left_out: list[str]) -> ArchiveMember | None:
     try:
         status = os.lstat(base / name)
         if stat.S_ISLNK(status.st_mode):
@@ -131,13 +131,13 @@ def _member(base: Path, name: str, left_out: list[str]) -> Member | None:
             if os.path.isabs(link) or not _leads_inside(base, name, link):
                 left_out.append(f"{name}: a link that leads outside")
                 return None
-            return Member(name, status, link)
+            return ArchiveMember(name, status, link)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise cannot_read(base, name, error) from error
     if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
-        return Member(name, status)
+        return ArchiveMember(name, status)
     left_out.append(f"{name}: no file")
     return None
 

@@ -21,23 +21,23 @@ from lemming.org.organisation import OrgPath
 
 
 @dataclass(frozen=True)
-class Step:
+class UpgradeStep:
     """One thing to do: a segment to be packed anew, or the number in the settings."""
 
     file: str
     text: str
 
 
-def steps_of(base: OrgPath) -> list[Step]:
+def steps_of(base: OrgPath) -> list[UpgradeStep]:
     """Return what an upgrade would do; nothing where the format is the newest. Raises `ConfigError`."""
     if load_config(base).org.format == NEWEST_FORMAT:
         return []
     old = [f"{SEALED}/{found.name}" for found in segments(base) if found.name.endswith(".zip")]
-    packed = [Step(file, "journals packed as 0.1.0 did: packed anew") for file in old]
-    return [*packed, Step(ORG_FILE, f'"format": {NEWEST_FORMAT}')]
+    packed = [UpgradeStep(file, "journals packed as 0.1.0 did: packed anew") for file in old]
+    return [*packed, UpgradeStep(ORG_FILE, f'"format": {NEWEST_FORMAT}')]
 
 
-def upgrade(base: OrgPath, steps: list[Step]) -> None:
+def upgrade(base: OrgPath, steps: list[UpgradeStep]) -> None:
     """Do these steps; whoever is cut off does it again. The caller holds the lock.
 
     Raises `CorruptState` for a segment that cannot be read, `DiskError`. What was not done stays readable.

@@ -11,7 +11,7 @@ import pytest
 from lemming.base.errors import UsageError
 from lemming.engine import load_tick, run_once
 from lemming.files import fs
-from lemming.history.bisect import Trial, bisect
+from lemming.history.bisect import CommitTrial, bisect
 from lemming.history.journals import copy_journals, set_journals_aside
 from lemming.history.read import History
 from lemming.history.rewind import Rewind, rewind
@@ -58,9 +58,9 @@ def go_back(base: Path, word: str) -> Rewind:
         return rewind(runtime, history, history.state(word))
 
 
-def find(base: Path, good: str, bad: str, command: str) -> tuple[str, list[Trial]]:
+def find(base: Path, good: str, bad: str, command: str) -> tuple[str, list[CommitTrial]]:
     history = History(base)
-    trials: list[Trial] = []
+    trials: list[CommitTrial] = []
     found = bisect(history, history.state(good), history.state(bad), command, trials.append)
     return found.subject, trials
 

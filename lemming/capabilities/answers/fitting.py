@@ -15,7 +15,7 @@ from lemming.files.fields import Json
 from lemming.mail.answers import answer_in
 
 
-class Outcome(NamedTuple):
+class FittedAnswer(NamedTuple):
     """An answer, or why there is none."""
 
     answer: Json | None
@@ -39,17 +39,17 @@ def fitted(payload: Json, schema: Json) -> tuple[Json, list[Violation]]:
     return payload, wrong
 
 
-def fitting(answer: Json, schema: Json | None) -> Outcome:
+def fitting(answer: Json, schema: Json | None) -> FittedAnswer:
     """Return an answer if it satisfies what it was to satisfy, put right where that is enough.
 
     A word that a schema lists may be written in another case, and may be all that an answer's text says.
     """
     if schema is None or not (wrong := misfits(schema, answer)):
-        return Outcome(answer)
+        return FittedAnswer(answer)
     for attempt in _put_right(answer, schema):
         if not misfits(schema, attempt) or ("text" in attempt and not misfits(schema, without_text(attempt))):
-            return Outcome(attempt)
-    return Outcome(None, f"the answer is not what was asked for: {'; '.join(wrong)}")
+            return FittedAnswer(attempt)
+    return FittedAnswer(None, f"the answer is not what was asked for: {'; '.join(wrong)}")
 
 
 def fields_in(text: Any) -> Json:

@@ -48,7 +48,7 @@ _SIZE = re.compile(rb"RFC822\.SIZE (\d{1,18})")
 
 
 @dataclass(frozen=True)
-class Server:
+class MailServer:
     """Where a server is, and how it is spoken to."""
 
     host: str
@@ -94,8 +94,8 @@ class MailChannel(Channel):
         if poll_s <= 0 or timeout_s <= 0:
             raise ConfigError('options "poll_s" and "timeout_s" must be more than 0')
         self.to, self.kind, self.address = to, kind, address
-        self._imap = Server(imap_host, imap_port, imap_encryption)
-        self._smtp = Server(smtp_host, smtp_port, smtp_encryption)
+        self._imap = MailServer(imap_host, imap_port, imap_encryption)
+        self._smtp = MailServer(smtp_host, smtp_port, smtp_encryption)
         self._user, self._password_env = user or address, password_env
         self._mailbox, self._allow_from, self._allow_to = mailbox, allow_from or [], allow_to or []
         self._poll_s, self._timeout_s, self._max_bytes = poll_s, timeout_s, max_bytes

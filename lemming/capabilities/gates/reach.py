@@ -29,7 +29,7 @@ Json = dict[str, Any]
 HIRES = "create_agent"
 
 
-class Way(NamedTuple):
+class TaintPath(NamedTuple):
     """How words that are trusted less come to an agent: which, from whom, how, and what gates say of it."""
 
     word: str
@@ -92,7 +92,7 @@ class AgentReach:
 
     agent: str
     tracks_trust: bool
-    strangers: Sequence[Way]
+    strangers: Sequence[TaintPath]
     tools: Sequence[ToolReach]
     writes: Sequence[str]
     writes_unsaid: Sequence[str]
@@ -171,7 +171,7 @@ class Reaching:
         return sorted(words, key=order.rank, reverse=True)
 
     @cached_property
-    def ways(self) -> dict[str, list[Way]]:
+    def ways(self) -> dict[str, list[TaintPath]]:
         """By agent, how words that are trusted less than its own come to it: one way for each author."""
         found = {name: self._direct(it) for name, it in self._turns.items()}
         goes_on = True
@@ -181,7 +181,7 @@ class Reaching:
                 for word in sorted({way.word for way in found[author]}):
                     known = found[reader]
                     if not any((way.word, way.source) == (word, author) for way in known):
-                        new = [*self._seen(self._turns[reader], Way(word, author, _how(place)))]
+                        new = [*self._seen(self._turns[reader], TaintPath(word, author, _how(place)))]
                         goes_on = goes_on or bool(new)
                         known += new
         return {name: found.get(name, []) for name in self._survey.agents}
@@ -208,19 +208,19 @@ class Reaching:
         tools = self._toolset.allowed(agent, self._config.org).values()
         return sorted(tools, key=lambda tool: (tool.tool_class, tool.name))
 
-    def _direct(self, agent: Agent) -> list[Way]:
+    def _direct(self, agent: Agent) -> list[TaintPath]:
         """Return how an agent reads strangers' words itself."""
-        found: list[Way] = []
+        found: list[TaintPath] = []
         for name in self._survey.agents:
             if not agent.may_read(name):
                 continue
             is_channel = name in self._channels
             words = self._words_of_channel(name) if is_channel else [self._authors.of_author(name)]
             for word in dict.fromkeys(words):
-                found += self._seen(agent, Way(word, name, _how("")), channel=is_channel)
+                found += self._seen(agent, TaintPath(word, name, _how("")), channel=is_channel)
         for tool in self._tools(agent):
             if self._is_less(word := self._authors.of_tool(tool.name), agent):
-                found.append(Way(word, tool.name, "reads its results"))
+                found.append(TaintPath(word, tool.name, "reads its results"))
         return found
 
     def _words_of_channel(self, name: str) -> list[str]:
@@ -239,7 +239,7 @@ class Reaching:
         order = self._authors.order
         return bool(word) and order.rank(word) < order.rank(self._authors.of_author(agent.name))
 
-    def _seen(self, agent: Agent, way: Way, *, channel: bool = False) -> Iterator[Way]:
+    def _seen(self, agent: Agent, way: TaintPath, *, channel: bool = False) -> Iterator[TaintPath]:
         """Yield a way with what gates say of what comes by it, if an agent's model may ever read that."""
         if self._is_less(way.word, agent):
             entry = {"what": "entry", "from": way.source, "channel": channel, **self._trust(way.word)}

@@ -10,7 +10,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.capabilities.gates.gate import Gate
 from lemming.files.opened import opened_place
-from lemming.tick.soundness.inventory import Inventory, Test, Wrong
+from lemming.tick.soundness.inventory import Fault, Inventory, Test
 
 _LITERAL = re.compile(r"\^((?:[A-Za-z0-9_ -]|/|\\?\.)+/)(?![*+?{])")
 _TOPS = ("shared", "agents")
@@ -18,7 +18,7 @@ _TOPS = ("shared", "agents")
 
 def wrong_with_paths(
     gate: Gate, tests: Iterable[Test], known: Inventory, agent: Agent | None
-) -> Iterator[Wrong]:
+) -> Iterator[Fault]:
     """Yield the paths of a gate that name no place; `tests` are those of its condition."""
     names = _places_of(gate, known, agent)
     for pointer, field, op, value in tests:
@@ -27,14 +27,14 @@ def wrong_with_paths(
             continue
         if op == "matches" and isinstance(value, str) and (why := _why_never(value, known)):
             hint = "a place begins in the organisation, as shared/... and agents/NAME/workspace/... do"
-            yield Wrong(f"{pointer}/value", why, f'{hint}; or "op": "starts_with" with the path itself')
+            yield Fault(f"{pointer}/value", why, f'{hint}; or "op": "starts_with" with the path itself')
         elif op == "starts_with" and _is_the_whole(value, known):
-            yield Wrong(f"{pointer}/value", *_WHOLE)
+            yield Fault(f"{pointer}/value", *_WHOLE)
     for name, patterns in gate.args.items():
         for index, pattern in enumerate([patterns] if isinstance(patterns, str) else patterns):
             if name in names and "*" in pattern and _is_the_whole(pattern.partition("*")[0], known):
                 at = f"/args/{name}" if isinstance(patterns, str) else f"/args/{name}/{index}"
-                yield Wrong(at, *_WHOLE)
+                yield Fault(at, *_WHOLE)
 
 
 _WHOLE = (

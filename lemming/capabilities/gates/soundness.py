@@ -16,7 +16,7 @@ from lemming.capabilities.gates.sound_paths import wrong_with_paths
 from lemming.journal.verdicts import At
 from lemming.org.when import predicate
 from lemming.plugins.capabilities import missing_for_gate
-from lemming.tick.soundness.inventory import Inventory, Test, Wrong, slips_in
+from lemming.tick.soundness.inventory import Fault, Inventory, Test, slips_in
 
 Json = dict[str, Any]
 INSTALL = "install lemming-engine again, or let it block"
@@ -41,13 +41,13 @@ _NOTHING_BELOW = {
 """Fields that are one text, number or truth."""
 
 
-def wrong_with(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
+def wrong_with(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Fault]:
     """Yield what can never be in a gate of an agent's resume (None: of all agents); places are below it.
 
     Where it says that what it is about may be absent, names of what is not there are no mistakes.
     """
     if missing := missing_for_gate(gate.then):
-        yield Wrong("/then", f'nobody here answers a gate that says "{gate.then}": {missing}', INSTALL)
+        yield Fault("/then", f'nobody here answers a gate that says "{gate.then}": {missing}', INSTALL)
     if not gate.may_be_absent:
         yield from _unknown_tools(gate, known)
         yield from _unknown_classes(gate, known)
@@ -67,61 +67,61 @@ def wrong_with(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wr
             yield from _impossible_values(test, gate, known, agent)
 
 
-def _unknown_tools(gate: Gate, known: Inventory) -> Iterator[Wrong]:
+def _unknown_tools(gate: Gate, known: Inventory) -> Iterator[Fault]:
     for index, pattern in enumerate(gate.tools):
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if not (why := known.why_no_tool(pattern)):
             continue
         if any(is_named(name, pattern) for name in known.turn_tools):
             hint = 'use {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
-            yield Wrong(at, f'"{pattern}" asks the team, or hands on: that is an entry, and no call', hint)
+            yield Fault(at, f'"{pattern}" asks the team, or hands on: that is an entry, and no call', hint)
         else:
-            yield Wrong(at, *why)
+            yield Fault(at, *why)
 
 
-def _unknown_classes(gate: Gate, known: Inventory) -> Iterator[Wrong]:
+def _unknown_classes(gate: Gate, known: Inventory) -> Iterator[Fault]:
     if not gate.tools or not gate.classes or known.may_have_more_tools(gate.tools):
         return
     tools = [tool for tool in (known.tools_of(None) or {}).values() if is_among(tool.name, gate.tools)]
     if tools and not any(tool.tool_class in gate.classes for tool in tools):
         classes = ", ".join(sorted({tool.tool_class for tool in tools}))
         message = f"no tool that it names is of this class: {classes}"
-        yield Wrong("/class", message, "take one of the two keys out")
+        yield Fault("/class", message, "take one of the two keys out")
 
 
-def _unknown_names(gate: Gate, known: Inventory) -> Iterator[Wrong]:
+def _unknown_names(gate: Gate, known: Inventory) -> Iterator[Fault]:
     for index, name in enumerate(gate.persons):
         people = [each for each in known.names if known.is_person(each)]
         if name not in people:
             hint = nearest(name, people) or f"persons here: {', '.join(people) or 'none'}"
-            yield Wrong(f"/persons/{index}", f'there is no person "{name}"', hint)
+            yield Fault(f"/persons/{index}", f'there is no person "{name}"', hint)
     for index, key in enumerate(gate.models):
         if key not in known.config.models:
             hint = nearest(key, [*known.config.models]) or f"keys: {', '.join(sorted(known.config.models))}"
-            yield Wrong(f"/models/{index}", f'there is no model key "{key}"', hint)
+            yield Fault(f"/models/{index}", f'there is no model key "{key}"', hint)
     if gate.by:
         from lemming.capabilities.judges.checks import why_no_judge
 
         if why := why_no_judge(known, gate.by):
-            yield Wrong("/by", *why)
+            yield Fault("/by", *why)
 
 
-def _unsound_approvals(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
+def _unsound_approvals(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Fault]:
     """Yield the slips in what a gate need not ask about. Of all agents, one that has left is no slip."""
     names = [agent.name] if agent else known.names
     for name, tools in gate.approved.items():
         at, other = f"/approved/{name}", names[0] if agent else meant(name, names)
         if name not in names and other:
-            yield Wrong(at, f'"{name}" is no agent whose calls it asks about', f'did you mean "{other}"?')
+            yield Fault(at, f'"{name}" is no agent whose calls it asks about', f'did you mean "{other}"?')
         for index, tool in enumerate(tools):
             if why := known.why_no_tool(tool):
-                yield Wrong(f"{at}/{index}", *why)
+                yield Fault(f"{at}/{index}", *why)
             elif gate.tools and not is_among(tool, gate.tools):
                 hint = f"it concerns {', '.join(gate.tools)}"
-                yield Wrong(f"{at}/{index}", f'it does not concern "{tool}"', hint)
+                yield Fault(f"{at}/{index}", f'it does not concern "{tool}"', hint)
 
 
-def _unknown_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
+def _unknown_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Fault]:
     """Yield the arguments that no tool has which a gate concerns, where all of these are known."""
     named = [(f"/args/{name}", name) for name in gate.args]
     tests = [it for it in tests_in(gate.when or {}, "/when") if it.field.startswith("args.")]
@@ -141,7 +141,7 @@ def _unknown_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Ite
     for at, name in named:
         if name not in arguments and name.partition(".")[0] not in arguments:
             hint = nearest(name, [*arguments]) or f"arguments: {', '.join(arguments) or 'none'}"
-            yield Wrong(at, f'no tool that it concerns has an argument "{name}"', hint)
+            yield Fault(at, f'no tool that it concerns has an argument "{name}"', hint)
     for test in tests:
         said = [
             it for properties in taken if (it := (properties or {}).get(test.field.removeprefix("args.")))
@@ -152,20 +152,20 @@ def _unknown_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Ite
             yield from _of_other_kinds(test, types, " or ".join(kinds))
 
 
-def _unsound_field(test: Test, gate: Gate, known: Inventory) -> Iterator[Wrong]:
+def _unsound_field(test: Test, gate: Gate, known: Inventory) -> Iterator[Fault]:
     head, _, below = test.field.partition(".")
     seen = SEEN[gate.at]
     if head not in seen:
         hint = nearest(head, [*seen]) or f"it sees {', '.join(sorted(seen))}"
-        yield Wrong(f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint)
+        yield Fault(f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint)
     elif below and head in _NOTHING_BELOW:
-        yield Wrong(f"{test.pointer}/field", f'nothing stands below "{head}"', f'"field": "{head}"')
+        yield Fault(f"{test.pointer}/field", f'nothing stands below "{head}"', f'"field": "{head}"')
     elif head == "trust" and "trust" not in known.config.org.further:
         hint = '"trust": {} in config/org.json has the engine track it'
-        yield Wrong(test.pointer, "it looks at trust, which nobody tracks", hint)
+        yield Fault(test.pointer, "it looks at trust, which nobody tracks", hint)
 
 
-def _impossible_values(test: Test, gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Wrong]:
+def _impossible_values(test: Test, gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Fault]:
     """Yield the values that a field never has."""
     wanted = _values_of(test, gate, known, agent)
     if wanted is None:
@@ -174,20 +174,20 @@ def _impossible_values(test: Test, gate: Gate, known: Inventory, agent: Agent | 
     for value in test.values:
         if value not in wanted and not (test.field == "tool" and known.why_no_tool(str(value)) is None):
             hint = nearest(str(value), [*wanted]) or there
-            yield Wrong(f"{test.pointer}/value", f'"{test.field}" is never "{value}"', hint)
+            yield Fault(f"{test.pointer}/value", f'"{test.field}" is never "{value}"', hint)
     if test.op in _OF_TEXTS and not (test.field == "tool" and known.survey.names_servers):
         fits = predicate({"field": test.field, "op": test.op, "value": test.value})
         if not any(fits({test.field: each}) for each in wanted):
             message = f'nothing that "{test.field}" can be {test.op.replace("_", " ")} "{test.value}"'
-            yield Wrong(f"{test.pointer}/value", message, nearest(str(test.value), [*wanted]) or there)
+            yield Fault(f"{test.pointer}/value", message, nearest(str(test.value), [*wanted]) or there)
 
 
-def _of_other_kinds(test: Test, types: tuple[type, ...], what: str) -> Iterator[Wrong]:
+def _of_other_kinds(test: Test, types: tuple[type, ...], what: str) -> Iterator[Fault]:
     """Yield the values that are none of what a field is: a text where it is a number."""
     for value in test.values:
         if not isinstance(value, types):
             shown = compact(value).decode()
-            yield Wrong(f"{test.pointer}/value", f'"{test.field}" is never {shown}', f"it is {what}")
+            yield Fault(f"{test.pointer}/value", f'"{test.field}" is never {shown}', f"it is {what}")
 
 
 def _values_of(test: Test, gate: Gate, known: Inventory, agent: Agent | None) -> Collection[str] | None:

@@ -50,16 +50,16 @@ class KnownServer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class McpLock:
     """What `config/mcp.lock.json` holds."""
 
     servers: dict[str, KnownServer] = field(default_factory=dict, metadata=about("The servers by name."))
 
 
-NOTHING_KNOWN = Known()
+NOTHING_KNOWN = McpLock()
 
 
-def known_servers(base: OrgPath) -> Known:
+def known_servers(base: OrgPath) -> McpLock:
     """Return what is known of servers; the very same value when the file says nothing new.
 
     Raises `ConfigError` for a file that is damaged.
@@ -71,14 +71,14 @@ def known_servers(base: OrgPath) -> Known:
         return NOTHING_KNOWN
     except OSError as error:
         raise unreadable(LOCK_FILE, error) from None
-    outcome: Document[Known] | ConfigError = reading.outcome
+    outcome: Document[McpLock] | ConfigError = reading.outcome
     if isinstance(outcome, ConfigError):
         raise outcome.with_traceback(None)
     return outcome.value
 
 
-def _decode(raw: bytes) -> Document[Known]:
-    return read_text(raw, LOCK_FILE, Known, limit_bytes=LOCK_LIMIT_BYTES, any_integer=True)
+def _decode(raw: bytes) -> Document[McpLock]:
+    return read_text(raw, LOCK_FILE, McpLock, limit_bytes=LOCK_LIMIT_BYTES, any_integer=True)
 
 
 def keep(base: OrgPath, servers: Mapping[str, KnownServer], *, sync: bool = False) -> None:

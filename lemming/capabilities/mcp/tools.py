@@ -17,7 +17,7 @@ from lemming.base.jsontext import compact, nearest, to_line
 from lemming.base.kinds import ToolClass
 from lemming.base.patterns import is_named
 from lemming.capabilities.mcp.contents import as_text
-from lemming.capabilities.mcp.lock import Known, KnownServer, KnownTool, known_servers
+from lemming.capabilities.mcp.lock import KnownServer, KnownTool, McpLock, known_servers
 from lemming.capabilities.mcp.questions import Unanswerable, answered, request_for, why_not_asked
 from lemming.capabilities.mcp.settings import (
     MCP_FILE,
@@ -208,7 +208,7 @@ class McpTools(ServerSource):
         return tool.tool_name in self._withheld.get(tool.server_name, ())
 
 
-def _tools(config: McpConfig, known: Known) -> Iterator[McpTool]:
+def _tools(config: McpConfig, known: McpLock) -> Iterator[McpTool]:
     for name, server in config.servers.items():
         for tool_name, tool in known.servers.get(name, KnownServer()).tools.items():
             if any(is_named(tool_name, pattern) for pattern in server.tools):

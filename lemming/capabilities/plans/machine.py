@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from lemming.base.jsontext import compact
-from lemming.capabilities.answers.fitting import Outcome
+from lemming.capabilities.answers.fitting import FittedAnswer
 from lemming.capabilities.plans.asking import request_for, said_of, verification_for, wait_for, withdrawal
 from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
@@ -30,7 +30,7 @@ WORD_ON = "call"
 RUN_LIMIT_BYTES = 200 << 10  # a memory may have a little more
 
 
-class Reply(NamedTuple):
+class PlanReply(NamedTuple):
     """What the agent says: the four keys of the contract, as JSON values."""
 
     entries: list[Json]
@@ -48,7 +48,7 @@ class Reply(NamedTuple):
         }
 
 
-def advance(plan: AgentPlan, run: Run, values: Mapping[str, Any]) -> Reply:
+def advance(plan: AgentPlan, run: Run, values: Mapping[str, Any]) -> PlanReply:
     """Return what the run does next; the run, which is changed, is part of the reply: its memory."""
     turn = _Turn(plan, run, values)
     turn.go_on()
@@ -123,14 +123,14 @@ class _Turn:
             case "waiting":
                 self._take_in_wait(member, doing)
 
-    def _answer(self, member: Member, doing: Doing, who: str) -> Outcome | None:
+    def _answer(self, member: Member, doing: Doing, who: str) -> FittedAnswer | None:
         """Return what came of what was asked; None while it is open."""
         asked = self.asked.get(doing.tag)
         if asked is None:
             if doing.tag in self.asked_now:
                 return None
             refused = [str(each["output"]) for each in self._results() if each["tool"] in NOT_TOOLS]
-            return Outcome(None, "; ".join(refused) or f"nothing is asked of {who} any more")
+            return FittedAnswer(None, "; ".join(refused) or f"nothing is asked of {who} any more")
         return of_asking(member, asked, who) if asked.get("end") else None
 
     def _results(self) -> list[Mapping[str, Any]]:
@@ -158,15 +158,15 @@ class _Turn:
                     doing.failures = member.attempts
                 self._came(member, doing, outcome)
         elif self._is_over({**wait, "give_up": None}):
-            self._came(member, doing, Outcome({"text": said_of(wait), "tick": self.tick}))
+            self._came(member, doing, FittedAnswer({"text": said_of(wait), "tick": self.tick}))
         elif self._is_over(wait):
             why = f"waited {self.tick - doing.since} ticks for {said_of(wait)}"
-            self._came(member, doing, Outcome(None, why))
+            self._came(member, doing, FittedAnswer(None, why))
 
     def _is_over(self, wait: Json) -> bool:
         return is_over(wait, self.tick, self.values.get("time") or "", self.values.get("files") or {})
 
-    def _came(self, member: Member, doing: Doing, outcome: Outcome) -> None:
+    def _came(self, member: Member, doing: Doing, outcome: FittedAnswer) -> None:
         """Go on with an answer, or do it again, or give up."""
         if outcome.answer is None:
             doing.failures += 1
@@ -384,7 +384,7 @@ class _Turn:
 
     # --- saying -------------------------------------------------------------------------------
 
-    def reply(self) -> Reply:
+    def reply(self) -> PlanReply:
         """Return what was come to."""
         memories: list[Json] = [{"key": run_key(self.run.request), "value": self.run.as_json()}]
         wanted = agents_referred_to(self.plan)
@@ -393,4 +393,4 @@ class _Turn:
             answers = {**kept, **told} if isinstance(kept, dict) else told
             memories.append({"key": ANSWERS_KEY, "value": answers})
         where = self.run.at if self.run.status == "running" else self.run.status
-        return Reply(self.entries, self.calls, memories, f"run {self.run.request}: {where}")
+        return PlanReply(self.entries, self.calls, memories, f"run {self.run.request}: {where}")

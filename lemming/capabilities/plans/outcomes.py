@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.capabilities.answers.fitting import Outcome, bare_word, fields_in, fitting, yes_or_no
+from lemming.capabilities.answers.fitting import FittedAnswer, bare_word, fields_in, fitting, yes_or_no
 from lemming.capabilities.plans.format import Choice, Member, Step, Verify
 from lemming.capabilities.plans.references import as_text
 from lemming.org import when
@@ -24,7 +24,7 @@ VERDICT: Json = {**VERDICT_SCHEMA, "required": ["passes"], "additionalProperties
 """What who verifies a step answers: beside a text, and without a reason where it passes."""
 
 
-def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> Outcome:
+def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> FittedAnswer:
     """Return what came of a request that has ended, as the values of a turn tell of it."""
     end, payload = asked.get("end"), asked.get("answer")
     given = payload if isinstance(payload, dict) else {}
@@ -34,7 +34,7 @@ def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> Outcome:
     why = {"expired": "nobody answered in time", "cancelled": "it was cancelled"}.get(str(end), str(end))
     if payload is None and end in ("failed", "refused"):
         words = "what it said is not to be seen from here; `lemming validate` says which line is missing"
-    return Outcome(None, f"{who}: {why}{f': {words}' if words else ''}")
+    return FittedAnswer(None, f"{who}: {why}{f': {words}' if words else ''}")
 
 
 def plain_answer(payload: Mapping[str, Any]) -> Json:
@@ -54,11 +54,11 @@ def of_a_run(last: Any) -> Json:
     return {key: value for key, value in answer.items() if key != "status"}
 
 
-def of_calling(member: Member, result: Mapping[str, Any]) -> Outcome:
+def of_calling(member: Member, result: Mapping[str, Any]) -> FittedAnswer:
     """Return what came of a tool call."""
     text = str(result.get("output", ""))
     if not result.get("success"):
-        return Outcome(None, f"{member.tool} failed: {text}")
+        return FittedAnswer(None, f"{member.tool} failed: {text}")
     return fitting({**fields_in(text), "success": True, "text": text}, member.output)
 
 
@@ -93,7 +93,7 @@ def chosen(choice: Choice, answer: Any) -> str:
     return {bare_word(value): to for value, to in choice.to.items()}.get(bare_word(word), "")
 
 
-def of_verifying(verify: Verify, outcome: Outcome, known: Mapping[str, Any]) -> str:
+def of_verifying(verify: Verify, outcome: FittedAnswer, known: Mapping[str, Any]) -> str:
     """Return why a step's answer does not pass; empty when it does. What says neither does not pass."""
     answer = outcome.answer
     if answer is None:

@@ -45,7 +45,7 @@ _BUBBLEWRAP = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandResult:
     """How a command ended, and the first of what it printed out of `output_bytes`."""
 
     verdict: Verdict
@@ -62,7 +62,7 @@ def sandbox_status(settings: Org) -> tuple[str, str]:
     return mode or "off", detail
 
 
-def run_confined(command: str, base: Path, workspace: str, settings: Org) -> Outcome:
+def run_confined(command: str, base: Path, workspace: str, settings: Org) -> CommandResult:
     """Run a command in a folder of the organisation, which is made if need be, until it ends or is ended.
 
     Raises `ToolError` when there is no sandbox, `PermissionDenied` when the folder holds a way out.
@@ -201,7 +201,7 @@ def _memory_folders() -> list[str]:
     return [*size, "/tmp", *size, "/dev/shm"]  # noqa: S108 - inside the sandbox
 
 
-def _run(order: Order, max_output_bytes: int) -> Outcome:
+def _run(order: Order, max_output_bytes: int) -> CommandResult:
     deadline = time.monotonic() + order.timeout_s + _GRACE_S
     with _start_launcher() as launcher:
         assert launcher.stdin is not None
@@ -215,7 +215,7 @@ def _run(order: Order, max_output_bytes: int) -> Outcome:
             verdict, _ = _collect(launcher.stdout.fileno(), 1 << 16, deadline)
         finally:
             _end(launcher)
-    return Outcome(_read_verdict(verdict, output), output, output_bytes)
+    return CommandResult(_read_verdict(verdict, output), output, output_bytes)
 
 
 def _start_launcher() -> subprocess.Popen[bytes]:

@@ -46,7 +46,7 @@ _STATUS_OF: dict[type[LemmingError], HTTPStatus] = {
 }
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """A request that is answered with an error."""
 
     def __init__(self, status: HTTPStatus, message: str, hint: str = "") -> None:
@@ -155,7 +155,7 @@ class _Handler(BoundedHandler):
         self._is_answered = False
         try:
             route()
-        except Refused as refused:
+        except HttpRefusal as refused:
             self._refuse(refused.status, refused.message, refused.hint)
         except LemmingError as error:
             status = next((it for kind, it in _STATUS_OF.items() if isinstance(error, kind)), None)
@@ -185,7 +185,7 @@ class _Handler(BoundedHandler):
         while True:
             request = self.server.request(unquote(reference), {endpoint.agent.name})
             if request is None:
-                raise Refused(HTTPStatus.NOT_FOUND, "there is no such request of yours")
+                raise HttpRefusal(HTTPStatus.NOT_FOUND, "there is no such request of yours")
             if request.end is not None or time.monotonic() >= ends or self.server.stop.wait(LOOK_S):
                 break
         self._answer(HTTPStatus.OK, _facts(request))
@@ -201,7 +201,7 @@ class _Handler(BoundedHandler):
                 hint = f"send the header Authorization: Bearer with what {METRICS_TOKEN_ENV} is"
                 raise PermissionDenied("the token is wrong" if given else "there is no token", hint=hint)
         elif urlsplit(f"//{self.headers.get('Host', '')}").hostname not in OWN_NAMES:
-            raise Refused(HTTPStatus.FORBIDDEN, "ask 127.0.0.1 or localhost")
+            raise HttpRefusal(HTTPStatus.FORBIDDEN, "ask 127.0.0.1 or localhost")
         content_type, body = self.server.metrics_now() or ("", b"")
         self._send(HTTPStatus.OK, body, {"Content-Type": content_type})
 
@@ -238,20 +238,20 @@ class _Handler(BoundedHandler):
         """Return the request's body; one that is too large is not read."""
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
-            raise Refused(HTTPStatus.LENGTH_REQUIRED, "send Content-Length")
+            raise HttpRefusal(HTTPStatus.LENGTH_REQUIRED, "send Content-Length")
         if int(length) > channel.max_body_bytes:
-            raise Refused(
+            raise HttpRefusal(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have {channel.max_body_bytes:,} bytes"
             )
         body = self.rfile.read(int(length))
         self.heard()
         if len(body) < int(length):
-            raise Refused(HTTPStatus.BAD_REQUEST, "the body ended early")
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "the body ended early")
         return body
 
     def _no_such_place(self) -> NoReturn:
         hint = "POST /hooks/AGENT, POST /ask, GET /requests/ID"
-        raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this address", hint)
+        raise HttpRefusal(HTTPStatus.NOT_FOUND, "there is nothing at this address", hint)
 
     def _refuse(
         self, status: HTTPStatus, message: str, hint: str = "", headers: Mapping[str, str] | None = None
@@ -296,7 +296,7 @@ def _wait_s(query: str) -> float:
             return seconds
     hint = "?wait=30 waits for 30 seconds; without it the answer comes at once"
     message = f'"wait" must be a number of seconds from 0 to {LONGEST_WAIT_S:g}, not "{asked[:40]}"'
-    raise Refused(HTTPStatus.BAD_REQUEST, message, hint)
+    raise HttpRefusal(HTTPStatus.BAD_REQUEST, message, hint)
 
 
 def _facts(request: RequestView) -> dict[str, Any]:

@@ -26,7 +26,7 @@ COMMON_FOLDERS = ("skills", ".agents/skills", ".claude/skills")
 
 
 @dataclass(frozen=True)
-class Skills:
+class FoundSkills:
     """The skills found, by name in the order in which they are shown, and what was wrong on the way.
 
     `patterns`: those of the resume that led to none.
@@ -47,7 +47,7 @@ def folders_of(agent: Agent) -> list[tuple[str, str, str]]:
     return found
 
 
-def skills_of(agent: Agent, org: Organisation, staged: Mapping[str, bytes] = NOTHING) -> Skills:
+def skills_of(agent: Agent, org: Organisation, staged: Mapping[str, bytes] = NOTHING) -> FoundSkills:
     """Return the skills that an agent's resume lists."""
     found, problems, led_to_some = dict[str, Skill](), list[Problem](), set[str]()
     for pattern, folder, names in folders_of(agent):
@@ -57,12 +57,12 @@ def skills_of(agent: Agent, org: Organisation, staged: Mapping[str, bytes] = NOT
         for name, skill in here.by_name.items():
             found.setdefault(name, skill)
     rest = tuple(dict.fromkeys(pattern for pattern in patterns_of(agent) if pattern not in led_to_some))
-    return Skills(dict(sorted(found.items())), tuple(dict.fromkeys(problems)), rest)
+    return FoundSkills(dict(sorted(found.items())), tuple(dict.fromkeys(problems)), rest)
 
 
 def skills_in(
     org: Organisation, folder: str, names: str = "*", staged: Mapping[str, bytes] = NOTHING
-) -> Skills:
+) -> FoundSkills:
     """Return the skills below one folder whose names match a pattern."""
     search = SkillSearch(org.base, staged, names)
     found = dict[str, Skill]()
@@ -77,7 +77,7 @@ def skills_in(
         if first is not skill:
             what = f'there is another skill "{skill.name}", which is taken: {first.file}'
             search.problems.append(warning(skill.file, what, "rename one of the folders"))
-    return Skills(dict(sorted(found.items())), tuple(search.problems))
+    return FoundSkills(dict(sorted(found.items())), tuple(search.problems))
 
 
 class _Parsed:

@@ -34,7 +34,7 @@ class WebRequest(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Page(NamedTuple):
+class WebPage(NamedTuple):
     """What came back: `url` is where it was found, `is_cut` whether there was more than is taken."""
 
     status: int
@@ -50,7 +50,7 @@ class NobodyKnows(ToolError):
     """A request was on its way, and its answer did not come: it may or may not have had an effect."""
 
 
-def fetch(request: WebRequest, rules: Http, *, caller: str) -> Page:
+def fetch(request: WebRequest, rules: Http, *, caller: str) -> WebPage:
     """Return the answer to a request. Raises `PermissionDenied` for an address that is not allowed.
 
     Raises `ToolError` when there is no answer, and `NobodyKnows` when the request may have arrived.
@@ -78,7 +78,7 @@ class _Asked:
         kind = NobodyKnows if self.may_have_arrived and self._request.method != "GET" else ToolError
         return kind(f"{self._caller}: {why}")
 
-    async def answer(self) -> Page:
+    async def answer(self) -> WebPage:
         """Follow redirects of a GET to the answer."""
         import httpx2
 
@@ -97,7 +97,7 @@ class _Asked:
             raise self.failed(f"{type(error).__name__}: {error}".rstrip(": ")) from error
         raise self.failed(f"more than {self._rules.max_redirects} redirects")
 
-    async def _hop(self, client: httpx2.AsyncClient, url: httpx2.URL) -> Page:
+    async def _hop(self, client: httpx2.AsyncClient, url: httpx2.URL) -> WebPage:
         """Ask one server, at an address that was looked at."""
         import httpx2
 
@@ -168,7 +168,7 @@ class _Asked:
             raise self.failed(f"{host} cannot be resolved: {error}") from error
         return list(dict.fromkeys(str(item[4][0]) for item in found))
 
-    async def _read(self, response: httpx2.Response, url: httpx2.URL) -> Page:
+    async def _read(self, response: httpx2.Response, url: httpx2.URL) -> WebPage:
         content, is_cut = bytearray(), False
         async for piece in self._unpacked(response):
             content += piece
@@ -176,7 +176,7 @@ class _Asked:
                 is_cut = True
                 break
         headers = response.headers
-        return Page(
+        return WebPage(
             response.status_code,
             response.reason_phrase,
             str(url),

@@ -12,7 +12,7 @@ from lemming.org.config import Org
 from lemming.tools import EngineTool, ToolContext, ToolResult, interrupted
 
 if TYPE_CHECKING:
-    from lemming.capabilities.toolbox.fetching import Page
+    from lemming.capabilities.toolbox.fetching import WebPage
 
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/javascript")
 _HTML = ("text/html", "application/xhtml+xml")
@@ -93,7 +93,7 @@ class HttpPost(_Web):
         return _shown(page, self.name)
 
 
-def _shown(page: Page, caller: str) -> ToolResult:
+def _shown(page: WebPage, caller: str) -> ToolResult:
     kind, _, rest = page.content_type.partition(";")
     kind = kind.strip().lower()
     head = f"HTTP {page.status} {page.reason}".rstrip() + f", {page.url}"

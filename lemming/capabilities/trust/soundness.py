@@ -9,14 +9,14 @@ from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
 from lemming.capabilities.trust.settings import OF_TOOLS, Trust, TrustRule, least_shown
 from lemming.org.when import fields_in
-from lemming.tick.soundness.inventory import Inventory, Wrong
+from lemming.tick.soundness.inventory import Fault, Inventory
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
 """What the channels that ship make sure of (docs/trust.md); one of a plugin may make sure of anything."""
 _LATER = '"may_be_absent": true says that it is for later'
 
 
-def wrong_with_trust(trust: Trust, known: Inventory) -> Iterator[Wrong]:
+def wrong_with_trust(trust: Trust, known: Inventory) -> Iterator[Fault]:
     """Yield rules that are about nobody here, or are never reached, and patterns that fit no tool."""
     for number, rule in enumerate(trust.rules):
         at = f"/trust/rules/{number}"
@@ -24,38 +24,38 @@ def wrong_with_trust(trust: Trust, known: Inventory) -> Iterator[Wrong]:
         earlier = [it for it in trust.rules[:number] if not it.when and is_named(rule.from_, it.from_)]
         if not named and not rule.may_be_absent:
             hint = f"{nearest_agent(rule.from_, known.names)}; {_LATER}"
-            yield Wrong(f"{at}/from", f'"{rule.from_}" is the name of no agent', hint)
+            yield Fault(f"{at}/from", f'"{rule.from_}" is the name of no agent', hint)
         elif rule.when and not rule.may_be_absent and not any(map(known.is_channel, named)):
             hint = "only what a channel has verified can be looked at; take `when` out"
-            yield Wrong(f"{at}/when", f'no channel speaks for "{rule.from_}"', hint)
+            yield Fault(f"{at}/when", f'no channel speaks for "{rule.from_}"', hint)
         elif (of := [*map(known.provider_of, named)]) and (field := _never_verified(rule, of)):
             known_here = sorted({f"verified.{it}" for each in of for it in VERIFIED.get(each, ())})
             hint = nearest(field, known_here) or f"there is {', '.join(known_here) or 'nothing'}"
-            yield Wrong(f"{at}/when", f'no channel of "{rule.from_}" verifies "{field}"', hint)
+            yield Fault(f"{at}/when", f'no channel of "{rule.from_}" verifies "{field}"', hint)
         elif earlier:
             hint = "the first rule that fits counts: move it up"
-            yield Wrong(f"{at}/from", f'an earlier rule ("{earlier[0].from_}") is about all of these', hint)
+            yield Fault(f"{at}/from", f'an earlier rule ("{earlier[0].from_}") is about all of these', hint)
     for pattern in () if trust.may_be_absent else trust.tools:
         if pattern not in OF_TOOLS and (why := known.why_no_tool(pattern)):
-            yield Wrong(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
+            yield Fault(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
 
 
-def wrong_with_clean(agent: Agent, trust: Trust | None, brain: str) -> Iterator[Wrong]:
+def wrong_with_clean(agent: Agent, trust: Trust | None, brain: str) -> Iterator[Fault]:
     """Yield why no turn of an agent could be clean that is to have such; `brain`: whose provider it has."""
     if not (least := least_shown(agent)):
         return
     if trust is None:
         hint = 'say "trust": {} in config/org.json, or take this out'
-        yield Wrong("/trust", "nobody keeps track of how far texts are trusted", hint)
+        yield Fault("/trust", "nobody keeps track of how far texts are trusted", hint)
     elif least not in trust.order:
         hint = nearest(least, trust.order) or f"there is {', '.join(trust.order)}"
-        yield Wrong("/trust/clean", f'"{least}" is none of the words of order', hint)
+        yield Fault("/trust/clean", f'"{least}" is none of the words of order', hint)
     if brain:
         words = f"{brain} go by what they keep: where that is not shown they begin anew, each time"
-        yield Wrong("/trust", words, "take this out, or another model key")
+        yield Fault("/trust", words, "take this out, or another model key")
     if agent.turn.take != "one":
         hint = 'say "take": "one" there'
-        yield Wrong("/turn", "only turns for one request can be clean, and this agent takes none", hint)
+        yield Fault("/turn", "only turns for one request can be clean, and this agent takes none", hint)
 
 
 def _never_verified(rule: TrustRule, providers: Sequence[str]) -> str:

@@ -13,12 +13,12 @@ from lemming.files.unknown import unknown_keys
 from lemming.plugins.capabilities import in_order
 from lemming.plugins.registry import not_imported
 from lemming.plugins.shipped import LISTED
-from lemming.tick.soundness.inventory import Inventory, Wrong
+from lemming.tick.soundness.inventory import Fault, Inventory
 
 
 def wrong_with_blocks(
     blocks: Mapping[str, Any], kind: Literal["settings", "resume_settings"], known: Inventory
-) -> Iterator[Wrong]:
+) -> Iterator[Fault]:
     """Yield what nobody here understands; where a plugin is not imported, a name may be that of its own."""
     plugins = known.config.org.plugins
     for name, plain in blocks.items():
@@ -26,33 +26,33 @@ def wrong_with_blocks(
         if name in LISTED:
             keys = ", ".join(f'"{key}"' for key in LISTED[name].resume)
             hint = f"its keys in a resume: {keys}" if keys else "it has keys of its own"
-            yield Wrong(at, f'"{name}" ships, and has no block here', hint)
+            yield Fault(at, f'"{name}" ships, and has no block here', hint)
         elif name in known.capabilities:
             yield from _misfits(name, getattr(known.capabilities[name], kind), plain)
         elif not not_imported(plugins):
             hint = "install what brings it, or name its module in plugins of config/org.json"
             meant = nearest(name, [*known.capabilities])
-            yield Wrong(at, f'no capability "{name}" is installed', meant or hint)
+            yield Fault(at, f'no capability "{name}" is installed', meant or hint)
 
 
-def _misfits(name: str, kind: type[Any], plain: dict[str, Any]) -> Iterator[Wrong]:
+def _misfits(name: str, kind: type[Any], plain: dict[str, Any]) -> Iterator[Fault]:
     at = f"/capabilities/{name}"
     for unknown in unknown_keys({name: plain}, GenericAlias(dict, (str, kind))):
-        yield Wrong(f"/capabilities{unknown.pointer}", unknown.message, unknown.hint)
+        yield Fault(f"/capabilities{unknown.pointer}", unknown.message, unknown.hint)
     try:
         value_of(kind, plain)
     except TypeError as error:  # somebody's own class
-        yield Wrong(at, f"its settings cannot come from JSON: {error}", "that is for who wrote it to mend")
+        yield Fault(at, f"its settings cannot come from JSON: {error}", "that is for who wrote it to mend")
     except ValueError:
         for problem in problems_of(kind, plain):
-            yield Wrong(f"{at}{problem.pointer}", problem.message, problem.hint)
+            yield Fault(f"{at}{problem.pointer}", problem.message, problem.hint)
 
 
-def wrong_with_order(known: Inventory) -> Iterator[Wrong]:
+def wrong_with_order(known: Inventory) -> Iterator[Fault]:
     """Yield those that come after each other in a circle."""
     agents = known.survey.agents.values()
     named = {*known.config.org.capabilities, *(name for agent in agents for name in agent.capabilities)}
     try:
         in_order(named & known.capabilities.keys(), known.config.org.plugins)
     except ConfigError as error:
-        yield Wrong("/capabilities", error.message, "take one of them out")
+        yield Fault("/capabilities", error.message, "take one of them out")

@@ -23,7 +23,7 @@ _SAME = {"is", "is_not"}
 _AMONG = {"in", "not_in"}
 
 
-class Wrong(NamedTuple):
+class Fault(NamedTuple):
     """The place in a file (a JSON pointer), what is wrong there, and what to do."""
 
     at: str
@@ -31,12 +31,12 @@ class Wrong(NamedTuple):
     hint: str
 
 
-def slips_in(schema: dict[str, Any], at: str) -> Iterator[Wrong]:
+def slips_in(schema: dict[str, Any], at: str) -> Iterator[Fault]:
     """Yield the keywords of a schema that are some of JSON Schema with a slip, and would check nothing."""
     for pointer, key in other_words(schema):
         if other := meant(key, sorted(WORDS)):
             place = f"{at}{pointer}/{escaped(key)}"
-            yield Wrong(
+            yield Fault(
                 place, f'JSON Schema has no "{key}", and it checks nothing', f'did you mean "{other}"?'
             )
 

@@ -22,7 +22,7 @@ from lemming.plugins.capabilities import brought
 from lemming.plugins.registry import load_installed_plugins, not_imported
 from lemming.plugins.shipped import PREFIXES
 from lemming.tick.soundness.capabilities import wrong_with_blocks, wrong_with_order
-from lemming.tick.soundness.inventory import Inventory, Wrong
+from lemming.tick.soundness.inventory import Fault, Inventory
 from lemming.tick.soundness.readers import readers_of
 from lemming.tick.soundness.rules import (
     wrong_with_agent,
@@ -36,7 +36,7 @@ CODE = "LMG-308"
 NONE_NAMED: Mapping[str, Any] = {}
 
 
-class Judged(NamedTuple):
+class SoundSurvey(NamedTuple):
     """The agents as they may run, those out among `broken`, and what is wrong with the settings."""
 
     survey: Survey
@@ -49,7 +49,7 @@ class Judged(NamedTuple):
             raise ConfigError(str(self.stops[0]), problems=self.stops)
 
 
-def judged(base: OrgPath, config: Config, survey: Survey) -> Judged:
+def judged(base: OrgPath, config: Config, survey: Survey) -> SoundSurvey:
     """Return what becomes of agents and settings; the very same value while nothing changes."""
     return Organisation.at(base).own(_Latest).of(config, survey)
 
@@ -79,9 +79,9 @@ class _Latest:
     def __init__(self, org: Organisation) -> None:
         self._org = org
         self._parts: tuple[Any, ...] = ()
-        self._judged: Judged | None = None
+        self._judged: SoundSurvey | None = None
 
-    def of(self, config: Config, survey: Survey) -> Judged:
+    def of(self, config: Config, survey: Survey) -> SoundSurvey:
         toolset = _toolset_of(self._org, config) if _is_about_tools(config, survey) else None
         capabilities = _capabilities_of(config, survey)
         parts = (config, survey, toolset, capabilities, *_known_of_servers(self._org, config, survey))
@@ -127,7 +127,7 @@ def _toolset_of(org: Organisation, config: Config) -> Toolset | None:
         return None
 
 
-def _judge(known: Inventory) -> Judged:
+def _judge(known: Inventory) -> SoundSurvey:
     survey = known.survey
     stops = (
         *_problems(known.org, ORG_FILE, _wrong_with_settings(known)),
@@ -142,28 +142,28 @@ def _judge(known: Inventory) -> Judged:
         wrong = [*wrong_with_agent(agent, known)]
         if agent.capabilities:
             wrong += wrong_with_blocks(agent.capabilities, "resume_settings", known)
-        wrong += [Wrong(*it) for reader in readers_of(agent) for it in reader.wrong_with(agent, known)]
+        wrong += [Fault(*it) for reader in readers_of(agent) for it in reader.wrong_with(agent, known)]
         if wrong:
             problems = tuple(_problems(known.org, paths.resume_file(name), wrong))
             out[name] = ConfigError(str(problems[0]), problems=problems)
     if not out:
-        return Judged(survey, stops, is_sound=not stops)
+        return SoundSurvey(survey, stops, is_sound=not stops)
     agents = {name: agent for name, agent in survey.agents.items() if name not in out}
     broken = dict(sorted({**survey.broken, **out}.items()))
-    return Judged(replace(survey, agents=agents, broken=broken), stops, is_sound=False)
+    return SoundSurvey(replace(survey, agents=agents, broken=broken), stops, is_sound=False)
 
 
-def _wrong_with_settings(known: Inventory) -> Iterator[Wrong]:
+def _wrong_with_settings(known: Inventory) -> Iterator[Fault]:
     settings = known.config.org
     for reader in readers_of(settings):
-        yield from (Wrong(*it) for it in reader.wrong_with(None, known))
+        yield from (Fault(*it) for it in reader.wrong_with(None, known))
     if settings.capabilities or known.survey.names_capabilities:
         yield from wrong_with_blocks(settings.capabilities, "settings", known)
         yield from wrong_with_order(known)
     yield from wrong_with_creators(known)
 
 
-def _problems(org: Organisation, file: str, found: Iterable[Wrong]) -> Iterator[Problem]:
+def _problems(org: Organisation, file: str, found: Iterable[Fault]) -> Iterator[Problem]:
     text = ""
     for wrong in found:
         try:

@@ -45,7 +45,7 @@ WHERE_THE_ENGINE_WRITES = ("agents", "config", "logs", "shared", "trust", ".lemm
 
 
 @dataclass(frozen=True)
-class Step:
+class RepairStep:
     """One change: move a file aside; cut it to `number` bytes, a copy aside; make `number` the next tick;
     move all journals after tick `number` aside; write a file with this `content` where there is none;
     finish the rename of an agent.
@@ -68,7 +68,7 @@ class Repair:
     where: str
     found: str
     action: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RepairStep, ...] = ()
     call: UnknownCall | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -85,13 +85,13 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
     """
     if names := rename_begun(base):  # until it is done nobody can tell what else is wrong
         action = f"give the rest the new name. {_AGAIN}"
-        steps = (Step("rename", paths.RENAMING_FILE),)
+        steps = (RepairStep("rename", paths.RENAMING_FILE),)
         return [Repair("rename", paths.RENAMING_FILE, rename_text(*names), action, steps)]
     try:
         ticks = journal_ticks(base)
     except CorruptState as error:
         action = f"move it aside: the record of its ticks is lost, everything else stays. {_AGAIN}"
-        return [Repair("journal", error.where, error.message, action, (Step("move", error.where),))]
+        return [Repair("journal", error.where, error.message, action, (RepairStep("move", error.where),))]
     read = ticks if newest is None else ticks[-newest:]
     next_tick, repairs = _tick_repairs(base, ticks)
     writes = LastWrites()
@@ -120,7 +120,7 @@ def make_repairs(runtime: Runtime, repairs: list[Repair]) -> str:
     return aside if (base / aside).exists() else ""
 
 
-def _take(base: OrgPath, step: Step, aside: str) -> None:
+def _take(base: OrgPath, step: RepairStep, aside: str) -> None:
     if step.does == "move":
         fs.move(Path(base), step.file, aside)
     elif step.does == "cut":
@@ -149,12 +149,12 @@ def _take_back_the_rest(base: OrgPath, tick: int, ticks: list[int]) -> Repair:
         f"instead, bring back the files after tick {ticks[-1]}"
     )
     later = [
-        Step("move", entry.file)
+        RepairStep("move", entry.file)
         for name in _agents(base)
         for entry in list_outbox(base, name)
         if entry.is_derived and entry.tick >= tick
     ]
-    steps = (*later, Step("journals", paths.JOURNALS, tick - 1))
+    steps = (*later, RepairStep("journals", paths.JOURNALS, tick - 1))
     return Repair("tick", paths.JOURNALS, found, action, steps)
 
 
@@ -202,7 +202,10 @@ def _set_tick(base: OrgPath, tick: int, found: str) -> Repair:
         else f"tick {tick - 1} is the last one committed"
     )
     is_there = os.path.lexists(base / paths.TICK_FILE)
-    steps = (*([Step("move", paths.TICK_FILE)] if is_there else []), Step("tick", paths.TICK_FILE, tick))
+    steps = (
+        *([RepairStep("move", paths.TICK_FILE)] if is_there else []),
+        RepairStep("tick", paths.TICK_FILE, tick),
+    )
     return Repair("tick", paths.TICK_FILE, found, f'write {{"current_tick": {tick}}} into it: {why}', steps)
 
 
@@ -234,13 +237,13 @@ def _journal_repair(base: OrgPath, tick: int, next_tick: int, error: CorruptStat
     if not os.path.lexists(base / file):
         action = "restore it from a backup if you need the record of its ticks; nothing else depends on it"
         return Repair("journal", error.where, error.message, action)
-    move = Step("move", file)
+    move = RepairStep("move", file)
     if tick < next_tick:
         action = f"move it aside: the record of tick {tick} is lost; what the tick wrote stays as it is"
         return Repair("journal", error.where, error.message, action, (move,))
     if is_committed(base, tick):
         action = f"move it aside and go on with tick {tick + 1}: the record of tick {tick} is lost"
-        steps = (move, Step("tick", paths.TICK_FILE, tick + 1))
+        steps = (move, RepairStep("tick", paths.TICK_FILE, tick + 1))
         return Repair("journal", error.where, error.message, action, steps)
     kept = _lines_before(error)
     if not kept:
@@ -252,7 +255,7 @@ def _journal_repair(base: OrgPath, tick: int, next_tick: int, error: CorruptStat
     )
     lines = fs.read_bytes(base / file, FILE_LIMIT_BYTES).splitlines(keepends=True)
     size = sum(map(len, lines[:kept]))
-    return Repair("journal", error.where, error.message, action, (Step("cut", file, size),))
+    return Repair("journal", error.where, error.message, action, (RepairStep("cut", file, size),))
 
 
 def _lines_before(error: CorruptState) -> int:
@@ -276,7 +279,7 @@ def _ledger_repair(base: OrgPath, name: str) -> Repair | None:
     if len(raw) > LEDGER_LIMIT_BYTES:
         found = f"it is larger than the {LEDGER_LIMIT_BYTES >> 20} MiB of a ledger"
         action = f"move it aside: {name} starts anew, what it has read and spent is forgotten"
-        return Repair("ledger", file, found, action, (Step("move", file),))
+        return Repair("ledger", file, found, action, (RepairStep("move", file),))
     lines = raw.split(b"\n")
     whole, torn = lines[:-1], lines[-1]
     good = len(whole)
@@ -289,13 +292,13 @@ def _ledger_repair(base: OrgPath, name: str) -> Repair | None:
     state = _state_in(whole[good - 1]) if good else None
     if state is None:
         action = f"move it aside: {name} starts anew, what it has read and spent is forgotten"
-        return Repair("ledger", file, found, action, (Step("move", file),))
+        return Repair("ledger", file, found, action, (RepairStep("move", file),))
     action = (
         f"copy it aside and cut {'that line' if bad == 1 else 'them'}: {name} goes on from its turn of "
         f"tick {state.tick}; what it read and spent after that is forgotten"
     )
     size = sum(len(line) + 1 for line in whole[:good])
-    return Repair("ledger", file, found, action, (Step("cut", file, size),))
+    return Repair("ledger", file, found, action, (RepairStep("cut", file, size),))
 
 
 def _state_in(line: bytes) -> AgentState | None:
@@ -314,14 +317,16 @@ def _lost_file_repair(lost: LostFile) -> Repair:
         action = f"write it again if it is missed: `lemming tick {lost.tick}` tells what the turn did"
         return Repair("lost", lost.file, found, action)
     action = "write it again as the journal has it; if you removed it yourself, leave it at that"
-    return Repair("lost", lost.file, found, action, (Step("write", lost.file, content=lost.content),))
+    return Repair("lost", lost.file, found, action, (RepairStep("write", lost.file, content=lost.content),))
 
 
 def _leftovers(base: OrgPath) -> Iterator[Repair]:
     """Yield the files that a write left half-way when the process died."""
     for place in _leftover_files(base):
         action = "move it aside: the write it belongs to was never finished, or was done again"
-        yield Repair("leftover", place, "left by a write that was cut off", action, (Step("move", place),))
+        yield Repair(
+            "leftover", place, "left by a write that was cut off", action, (RepairStep("move", place),)
+        )
 
 
 def _leftover_files(base: OrgPath) -> Iterator[str]:

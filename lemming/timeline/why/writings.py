@@ -62,7 +62,7 @@ class Writings:
 
     def __init__(self, base: OrgPath, progress: Callable[[str], object] = str) -> None:
         self.base = base
-        self._search = Search(base, progress)
+        self._search = WritingSearch(base, progress)
         self.damaged = self._search.damaged
         self._ticks, self._prompts = journal_ticks(base), prompts_in(base)
         self._index: dict[int, _Tick] = {}
@@ -289,7 +289,7 @@ class Traces(NamedTuple):
     is_whole: bool = True
 
 
-class Search:
+class WritingSearch:
     """Looks through journals, each once. `damaged`: the ticks of those that were met and are not whole."""
 
     def __init__(self, base: OrgPath, progress: Callable[[str], object]) -> None:
