@@ -1,7 +1,7 @@
 """Commands that are run when something begins to fail, or to wait for a person: once for each thing.
 
 What has been told of stands in `logs/told.json` for as long as it lasts, so that a restart tells nothing
-twice. A thread of its own does all of this: no tick waits for it. Format: docs/formats.md, "JournalFacts".
+twice. A thread of its own does all of this: no tick waits for it. Format: docs/formats.md, "Told".
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def test_the_mark_around_results_follows_from_what_was_said_before(base: Path) -
         (base / "config/answers.jsonl").write_text("")
         asked: list[list[dict[str, str]]] = []
         inputs = inputs_of(base, text)
-        take_turn(inputs, JournalFacts(asked, call))
+        take_turn(inputs, OneCallThenQuiet(asked, call))
         marks.add(MARK.findall(asked[1][-1]["content"])[0])
     assert len(marks) == 2
 
@@ -126,7 +126,7 @@ def inputs_of(base: Path, text: str) -> TurnInputs:
     )
 
 
-class JournalFacts:
+class OneCallThenQuiet:
     """Two answers: one that calls a tool, and one that is quiet."""
 
     def __init__(self, asked: list[list[dict[str, str]]], call: dict[str, Any]) -> None:
