@@ -83,7 +83,7 @@ def _settings(index: str) -> dict[str, Any]:
     sections = list(order(index))
     for section in sections:
         section.get("Reference", []).append({"Python": "docs/python.md"})
-    sections[0]["Tutorial"].append({"Templates as they run": "docs/gallery.md"})
+    sections[0]["Begin"].append({"Templates as they run": "docs/gallery.md"})
     options = {
         "show_source": False,
         "members_order": "source",

@@ -1,4 +1,4 @@
-"""Writes the parts of `docs/cli.md`, `events.md`, `findings.md`, `resume.md`, `settings.md`, `glossary.md`,
+"""Writes the parts of `docs/cli.md`, `events.md`, `checks.md`, `resume.md`, `settings.md`, `glossary.md`,
 `plans.md` that follow from the code, and `llms.txt`, which follows from the index of the pages.
 
     python -m lemming.reference docs
@@ -55,7 +55,7 @@ def pages(folder: Path) -> dict[str, str]:
         "resume.md": resume(),
         "settings.md": settings(),
         "glossary.md": types(),
-        "findings.md": findings(),
+        "checks.md": findings(),
         "plans.md": "## Keys\n\n" + _table_of_keys(class_of_format("plan")),
     }
     marked = {name: f"{_by_people(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
@@ -94,7 +94,7 @@ def findings() -> str:
         limit = limits.get(rule.kind)
         told = f"`{rule.kind}`: {limit.default}. {limit.metadata['description']}" if limit else "at once"
         rows.append(f"| `{rule.kind}`: {rule.title} | {rule.means} | {rule.spares} | {told} |")
-    return "\n".join(["## Kinds\n", *rows, ""])
+    return "\n".join(["### Kinds\n", *rows, ""])
 
 
 # --- events --------------------------------------------------------------------------------------

@@ -94,14 +94,21 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_a_page_that_the_code_names_is_there() -> None:
+    sources = "".join(path.read_text() for path in sorted((ROOT / "lemming").rglob("*.py")))
+    named = set(re.findall(r"\bdocs/([\w/-]+)\.md", sources))
+    assert len(named) > 20
+    assert [page for page in sorted(named) if not (ROOT / f"docs/{page}.md").exists()] == []
+
+
 def test_every_error_code_is_explained() -> None:
-    text = (ROOT / "docs/errors.md").read_text()
+    text = (ROOT / "docs/TROUBLESHOOTING.md").read_text()
     sources = "".join(path.read_text() for path in sorted((ROOT / "lemming").rglob("*.py")))
     assert {code for code in re.findall(r"LMG-\d+", sources) if code not in text} == set()
 
 
 def test_an_error_code_means_one_thing() -> None:
-    codes = re.findall(r"^\| (LMG-\d+) \|", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
+    codes = re.findall(r"^\| (LMG-\d+) \|", (ROOT / "docs/TROUBLESHOOTING.md").read_text(), re.MULTILINE)
     assert [code for code in sorted(set(codes)) if codes.count(code) > 1] == []
 
 

@@ -1,6 +1,6 @@
 """Every error LeMMing raises on purpose, split by whose fault it is.
 
-Each class carries a stable `code` (listed in docs/errors.md) and the exit status the command line
+Each class carries a stable `code` (listed in docs/TROUBLESHOOTING.md) and the exit status the command line
 ends with. Each instance says what happened, where, and what to do about it.
 """
 
@@ -24,7 +24,7 @@ OUTCOME_CODES: dict[Outcome, str] = {
     "timed_out": "LMG-605", "interrupted": "LMG-606", "refused": "LMG-607", "pending": "LMG-608",
     "skipped": "LMG-609",
 }  # fmt: skip
-"""The code that an outcome has in journals, reports and JSON. Listed in docs/errors.md."""
+"""The code that an outcome has in journals, reports and JSON. Listed in docs/TROUBLESHOOTING.md."""
 
 
 @dataclass(frozen=True)

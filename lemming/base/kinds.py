@@ -21,4 +21,4 @@ told. `stop`: the turn ends, and has failed."""
 FindingKind = Literal[
     "repeats", "ping_pong", "works_on", "dropped", "unread", "claims", "unverified", "no_progress"
 ]
-"""What can be found to go wrong in what an organisation did: docs/findings.md says what each means."""
+"""What can be found to go wrong in what an organisation did: docs/checks.md says what each means."""

@@ -35,7 +35,7 @@ def build(
 ) -> Organisation:
     """Make an organisation in a folder, or change the one that is there, and return it.
 
-    The words are those of docs/one-file.md, and what they do not name stays as it is. A tool may be a
+    The words are those of docs/AGENT_GUIDE.md, and what they do not name stays as it is. A tool may be a
     function, whose source is written to `tools/NAME.py`: it brings its own imports along, in its body. The
     word `plan`, or an agent that is one, takes a plan of `lemming.building.plans`.
     Raises `UsageError` and `ConfigError` for what is wrong, with its place, and writes nothing then.

@@ -35,7 +35,7 @@ _SENTENCE_WIDTH = 300
 
 def apply(
     ctx: typer.Context,
-    file: Annotated[Path, argument("FILE", "YAML, .toml or .json; docs/one-file.md.")],
+    file: Annotated[Path, argument("FILE", "YAML, .toml or .json; docs/AGENT_GUIDE.md.")],
     folder: Annotated[
         Path | None,
         argument(

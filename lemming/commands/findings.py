@@ -36,7 +36,7 @@ def findings(
 ) -> None:
     """Show what goes wrong in what the agents do: who goes round in circles, what is asked and dropped.
 
-    Found by rules over journals and outboxes; no model is asked, nothing is written. docs/findings.md says
+    Found by rules over journals and outboxes; no model is asked, nothing is written. docs/checks.md says
     what each kind means; from when on something is told, and what never is, stands under "findings" in
     config/org.json.
 

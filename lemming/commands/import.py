@@ -30,7 +30,7 @@ from lemming.org.organisation import Organisation
 from lemming.tick.plan import is_for_a_person
 from lemming.tools import SHIPPED
 
-app = noun("Take over agents of other programs: docs/import.md.")
+app = noun("Take over agents of other programs: docs/AGENT_GUIDE.md.")
 
 Take = Callable[[Source, Destination, Taken], None]
 Folder = Annotated[Path, argument("DIR", "The folder to import from.", show_default=False)]

@@ -19,7 +19,7 @@ from lemming.org.organisation import Organisation
 
 OWN_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"
 
-app = noun("See the skills that agents may look up: docs/skills.md.")
+app = noun("See the skills that agents may look up: docs/AGENT_GUIDE.md.")
 
 NONE = 'no skills here: write skills/NAME/SKILL.md, and "skills": ["NAME"] in a resume'
 COLUMNS = {

@@ -93,7 +93,7 @@ class Reminders:
 
 @dataclass(frozen=True, kw_only=True)
 class FindingSettings:
-    """From when on `lemming findings` tells of something, and of what it does not: docs/findings.md."""
+    """From when on `lemming findings` tells of something, and of what it does not: docs/checks.md."""
 
     window: int = field(
         default=50, metadata=about("Ticks that are looked at: the newest with turns.", ge=1, le=100_000)

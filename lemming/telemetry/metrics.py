@@ -159,7 +159,7 @@ class _Recent:
         yield Family(
             "lemming_recent_errors",
             "gauge",
-            f"Turns that an error ended {span}, by its code (docs/errors.md).",
+            f"Turns that an error ended {span}, by its code (docs/TROUBLESHOOTING.md).",
             [({"code": code}, count) for code, count in sorted(errors.items())],
         )
 

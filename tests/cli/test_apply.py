@@ -19,7 +19,7 @@ from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
-PAGE = (Path(__file__).parent.parent.parent / "docs/one-file.md").read_text()
+PAGE = (Path(__file__).parent.parent.parent / "docs/AGENT_GUIDE.md").read_text()
 (KEEPER,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 TEMPLATES = ["newsroom", "empty", "desk", "research", "watch", "review", "game"]
 

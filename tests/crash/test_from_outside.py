@@ -34,7 +34,7 @@ pytestmark = pytest.mark.crash
 
 HERE = Path(__file__).parent
 TIMES = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-DISK_REFUSED = 8  # docs/errors.md
+DISK_REFUSED = 8  # docs/TROUBLESHOOTING.md
 KILLS, ERRORS = ("kill", "torn"), ("ENOSPC", "EIO")
 TRIALS = [(does, "tools") for does in (*KILLS, *ERRORS)]
 if EVERYTHING:

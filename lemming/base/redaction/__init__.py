@@ -3,7 +3,7 @@
 A secret is the value of an environment variable that the organisation names (`name_variables`), whose name
 says so, or that looks like a key or holds a password in an address: as it is, without the space around it,
 and as JSON, URLs, base64 and hex write it. What comes from outside, once, on its way in (`redact_foreign`),
-also loses what looks like a key to anybody, and what hides behind escapes. What is promised: docs/secrets.md.
+also loses what looks like a key to anybody, and what hides behind escapes. Promises: docs/security.md.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Judges: whoever says whether what a turn came to will do (docs/teams.md)."""
+"""Judges: whoever says whether what a turn came to will do (docs/strategies.md)."""

@@ -1,4 +1,4 @@
-"""Who judges what a turn would publish, and what a judge is asked. Rules: docs/judges.md.
+"""Who judges what a turn would publish, and what a judge is asked. Rules: docs/strategies.md.
 
 Who judges is looked up as the turn begins and is recorded with it: instructions, model key, policy. What is
 judged stands inside marks that it cannot close, and never where the policy stands.

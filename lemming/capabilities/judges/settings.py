@@ -1,6 +1,6 @@
 """The key `verify` of a resume, of one of a team, of a plan's step: who judges, by what, and what then. Pure.
 
-Rules: docs/judges.md.
+Rules: docs/strategies.md.
 """
 
 from __future__ import annotations

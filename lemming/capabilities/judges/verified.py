@@ -2,7 +2,7 @@
 
 A judge is one more question of the turn, so a turn that is taken again gets the recorded verdict. A draft
 that does not pass goes back with the reason: what it wrote and remembered is taken back as the next one is
-written, what its tools did stands. Rules: docs/judges.md.
+written, what its tools did stands. Rules: docs/strategies.md.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Verify(JudgedBy):
     by: WhoJudges = field(
         default="",
         metadata=about(
-            "Who judges the answer in the turn of who is asked, before it leaves (docs/judges.md), "
+            "Who judges the answer in the turn of who is asked, before it leaves (docs/strategies.md), "
             'in place of ask and tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.'
         ),
     )

@@ -19,7 +19,7 @@ def usable(schema: Json | None) -> Json | None:
     """Return a JSON Schema as it is. Raises `UsageError` for one of no use."""
     flaw, pointer = flaw_of(schema or {})
     if flaw:
-        raise UsageError(f"schema{pointer and ' ' + pointer}: {flaw}", hint="docs/answers.md")
+        raise UsageError(f"schema{pointer and ' ' + pointer}: {flaw}", hint="docs/requests.md")
     return schema
 
 
@@ -42,7 +42,7 @@ def typed_as(wanted: type[Any]) -> Reading:
     if "properties" not in schema:
         raise UsageError(f"{name} has no fields that an answer could have", hint=hint)
     if (flaw := flaw_of(schema))[0]:
-        raise UsageError(f"nobody can be held to {name}: {flaw[1]} {flaw[0]}", hint="docs/answers.md")
+        raise UsageError(f"nobody can be held to {name}: {flaw[1]} {flaw[0]}", hint="docs/requests.md")
 
     def value_of(answer: Any) -> Any:
         try:
