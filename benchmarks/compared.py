@@ -1,4 +1,4 @@
-"""Runs the programs of docs/compared.md that are other frameworks', each in an environment of its own.
+"""Runs the programs of examples/compared that are other frameworks', each in an environment of its own.
 
     python -m benchmarks.compared FOLDER
 
@@ -186,7 +186,7 @@ def came_right(task: int, python: Path, code: str, script: list[Json]) -> bool:
 
 def main(folder: Path) -> int:
     """Run all programs of the page that are not ours; return how many did not come right."""
-    page = (REPOSITORY / "docs/compared.md").read_text()
+    page = (REPOSITORY / "examples/compared/README.md").read_text()
     wrong = 0
     for task, section in enumerate(page.split("\n## ")[1:], 1):
         programs = re.findall(r"^([^\n]+):\n\n```python\n(.*?)```", section, re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""What docs/from-python.md and docs/compared.md show of ours runs, on scripted answers."""
+"""What docs/from-python.md and examples/compared show of ours runs, on scripted answers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from lemming.testing import FrozenClock, say
 REPOSITORY = Path(__file__).parent.parent
 PAGE = (REPOSITORY / "docs/from-python.md").read_text()
 COMPARED = (REPOSITORY / "docs/compared.md").read_text()
+LISTING = (REPOSITORY / "examples/compared/README.md").read_text()
 FRAMEWORKS = ("LangGraph", "CrewAI", "OpenAI Agents SDK", "LeMMing")
 PROGRAMS = {
     task: dict(re.findall(r"^([^\n]+):\n\n```python\n(.*?)```", section, re.MULTILINE | re.DOTALL))
-    for task, _, section in (it.partition("\n") for it in COMPARED.split("\n## ")[1:])
+    for task, _, section in (it.partition("\n") for it in LISTING.split("\n## ")[1:])
 }
 TASKS = list(PROGRAMS)
 MODEL = '{"provider": "openai", "model": "gpt-6-luna"}'
@@ -180,3 +181,9 @@ def test_the_table_counts_the_lines_that_stand_there() -> None:
         assert row.endswith(f") | {counts} |")
     sums = [sum(lines_of(programs[name]) for programs in PROGRAMS.values()) for name in FRAMEWORKS]
     assert f"| in all | {' | '.join(map(str, sums))} |" in COMPARED
+
+
+def test_what_the_comparison_shows_is_a_part_of_the_programs() -> None:
+    shown = re.findall(r"```python\n(.*?)```", COMPARED, re.DOTALL)
+    assert shown
+    assert [code for code in shown if code not in LISTING] == []
