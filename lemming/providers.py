@@ -41,7 +41,7 @@ __all__ = [
 
 Message = dict[str, Any]
 """`{"role": "system" | "user" | "assistant", "content": text}`; more for backends that take tools:
-docs/architecture.md, "Tools that a backend calls itself"."""
+docs/AGENT_GUIDE.md, "Tools that a backend calls itself"."""
 
 Finish = Literal["stop", "length", "refusal", "too_large"]
 

@@ -101,6 +101,15 @@ def test_a_page_that_the_code_names_is_there() -> None:
     assert [page for page in sorted(named) if not (ROOT / f"docs/{page}.md").exists()] == []
 
 
+def test_what_the_architecture_page_names_is_there_and_it_names_every_capability() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    roots = (ROOT, ROOT / "lemming", ROOT / "lemming/capabilities")
+    named = re.findall(r"`([\w/]+\.py)`", page)
+    assert [path for path in named if not any((root / path).exists() for root in roots)] == []
+    folders = {path.parent.name for path in roots[2].glob("*/__init__.py")}
+    assert [name for name in sorted(folders) if f"`{name}`" not in page] == []
+
+
 def test_every_error_code_is_explained() -> None:
     text = (ROOT / "docs/TROUBLESHOOTING.md").read_text()
     sources = "".join(path.read_text() for path in sorted((ROOT / "lemming").rglob("*.py")))
