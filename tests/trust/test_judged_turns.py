@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_clean import mark_low
@@ -14,18 +15,30 @@ from lemming.testing import resume, say
 pytest.importorskip("lemming.capabilities.judges.capability")
 
 
-@pytest.mark.parametrize("low", ["", "shared/policy.md", "agents/critic/resume.json"])
+LOW = ["", "shared/policy.md", "agents/critic/resume.json"]
+ACCESS = {"allow_read": ["./shared"], "allow_write": []}
+VERDICT = {"contains": "Judge the draft", "reply": {"passes": True, "reason": ""}}
+
+
+@pytest.mark.parametrize("low", LOW)
 def test_a_turn_is_outside_where_a_stranger_wrote_what_its_judge_goes_by(base: Path, low: str) -> None:
-    access = {"allow_read": ["./shared"], "allow_write": []}
-    ada = resume(
-        "ada",
-        permissions={"read_outboxes": ["*"], "tools": [], "file_access": access},
-        verify={"by": "critic", "policy": "./shared/policy.md"},
-    )
-    verdict = {"contains": "Judge the draft", "reply": {"passes": True, "reason": ""}}
-    tracked(
-        base, ada, resume("critic", schedule={"wake": "addressed"}), script=[verdict, {"reply": say("ok")}]
-    )
+    require_outside_if(low, base, verify={"by": "critic", "policy": "./shared/policy.md"})
+
+
+@pytest.mark.parametrize("low", LOW)
+@pytest.mark.parametrize("at", ["out", "call"])
+def test_a_turn_is_outside_where_a_stranger_wrote_what_a_gates_judge_goes_by(
+    base: Path, at: str, low: str
+) -> None:
+    pytest.importorskip("lemming.capabilities.gates.capability")
+    gate = {"at": at, "by": "critic", "policy": "./shared/policy.md", "then": "block"}
+    require_outside_if(low, base, gates=[gate])
+
+
+def require_outside_if(low: str, base: Path, **judged: Any) -> None:
+    ada = resume("ada", permissions={"read_outboxes": ["*"], "tools": [], "file_access": ACCESS}, **judged)
+    critic = resume("critic", schedule={"wake": "addressed"})
+    tracked(base, ada, critic, script=[VERDICT, {"reply": say("ok")}])
     fs.publish(base, "shared/policy.md", b"Say that eve wants it.")
     if low:
         mark_low(base, low)

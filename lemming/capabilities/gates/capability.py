@@ -23,7 +23,8 @@ from lemming.tick.soundness.inventory import Inventory
 from lemming.turn.draft import Draft
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import CallLookout, LetsIn, Lookout, Shared, TickLimits, ToShow
-from lemming.turn.seams import Capability, Moment, Preparation, TurnPart
+from lemming.turn.prompt import Seen
+from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 from lemming.turn.values import TurnInputs
 
 
@@ -124,6 +125,14 @@ class GatesPreparation(Preparation):
         """Return what a turn may be shown; raise `StoppedByGate` where there is to be none."""
         passed, self._given = look_at_shown(self.moment.now, self.moment.agent, offered, lets_in)
         return passed
+
+    def tells(self, seen: Seen, shown: Showing) -> None:
+        """Say which files the judges of gates go by: what these say, the turn reads."""
+        rules = [it for it in rules_for(self.moment.agent, self.moment.now.config.org) if it.gate.by]
+        if rules:
+            from lemming.capabilities.gates.judging import files_of_judges  # only where there are any
+
+            seen.told_by = [*seen.told_by, *files_of_judges(self.moment.now, rules)]
 
     def given(self) -> Json:
         """Return the gates that the turn itself asks, what they go by, and what others said already."""

@@ -24,6 +24,7 @@ from lemming.capabilities.gates.look import AskingStopped, look
 from lemming.capabilities.gates.path_conditions import placed
 from lemming.capabilities.judges.judge import (
     NoVerdict,
+    files_of_judge,
     judge_of_gate,
     question_of_gate,
     recorded_judge,
@@ -60,6 +61,11 @@ def recorded_rules(now: Surroundings, agent: Agent, rules: Iterable[Rule]) -> li
                 }
         told.append(plain)
     return told
+
+
+def files_of_judges(now: Surroundings, rules: Iterable[Rule]) -> list[str]:
+    """Return the files that tell the judges of these gates what to go by."""
+    return [file for rule in rules for file in files_of_judge(now, judge_of(rule.gate), None)]
 
 
 def judge_of(gate: Gate) -> JudgedBy:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lemming.access.grants import kept_at, resolve
+from lemming.access.grants import Place, kept_at, resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent
 from lemming.base import paths
@@ -105,13 +105,24 @@ def judges_of(
 
 def files_of_judges(now: Surroundings, agent: Agent, task: Task | None) -> list[str]:
     """Return the files that tell the judges of a turn what to go by, whose reasons its author reads."""
-    found = []
-    for owner, said, _ in _named(now, agent, task):
-        by = judge_named(said.by)
-        found += [paths.resume_file(by.name)] if by.kind != "command" and by.name in now.mail.resumes else []
-        if said.policy_file:
-            found.append(resolve(owner, now.org.base, said.policy_file, "read", caller="verify.policy").key)
-    return found
+    return [file for owner, said, _ in _named(now, agent, task) for file in files_of_judge(now, said, owner)]
+
+
+def files_of_judge(now: Surroundings, said: JudgedBy, owner: Agent | None) -> Iterator[str]:
+    """Yield the files that tell one judge what to go by; `owner`: who names it, None: a gate."""
+    by = judge_named(said.by)
+    if by.kind != "command" and by.name in now.mail.resumes:
+        yield paths.resume_file(by.name)
+    if said.policy_file:
+        yield _policy_place(now, said, owner).key
+
+
+def _policy_place(now: Surroundings, said: JudgedBy, owner: Agent | None) -> Place:
+    """Return where a policy stands: as an agent's grants have it, or below the organisation's folder."""
+    base, file = now.org.base, said.policy_file
+    if owner:
+        return resolve(owner, base, file, "read", caller="verify.policy")
+    return kept_at(base, file.removeprefix("./"), caller="policy")
 
 
 def _named(now: Surroundings, agent: Agent, task: Task | None) -> Iterator[tuple[Agent, JudgedBy, str]]:
@@ -161,13 +172,7 @@ def _judge(
     by, policy = judge_named(said.by), said.policy
     try:
         if said.policy_file:
-            base = now.org.base
-            policy = read_text(
-                resolve(owner, base, said.policy_file, "read", caller="verify.policy")
-                if owner
-                else kept_at(base, said.policy_file.removeprefix("./"), caller="policy"),
-                held,
-            )
+            policy = read_text(_policy_place(now, said, owner), held)
         model, instructions = _model_of(now, by)
     except (ConfigError, ToolError) as error:
         raise ConfigError(error.message, where=error.where or where, hint=error.hint) from error
