@@ -210,6 +210,19 @@ def test_a_request_whose_answer_nobody_can_hold_to_its_schema_is_not_answered(tm
     assert not [*base.glob("agents/ada/outbox/*")]
 
 
+def test_who_takes_requests_with_all_else_is_kept_from_one_with_a_schema_too(tmp_path: Path) -> None:
+    payload = {"text": "how much?", "target": "ada", "schema": {"type": "object"}}
+    asks = {"kind": "request", "payload": payload}
+    script = [{"agent": "bob", "tick": 1, "reply": {"outbox_entries": [asks]}}, {"reply": say("hello")}]
+    ada = resume("ada", schedule={"wake": "addressed"})
+    base = make_org(tmp_path / "org", ada, resume("bob"), script=script)
+    (tmp_path / "taken").mkdir()
+    found = python(without("answers", tmp_path / "taken"), "-c", RUN, str(base))
+    assert found.returncode == 0, found.stderr
+    assert "('ada', 'failed', 'the capability \"answers\" is not installed" in found.stdout
+    assert not [*base.glob("agents/ada/outbox/*")]
+
+
 def test_a_file_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
     base = plain(tmp_path / "org")
     (base / "config/calendar.json").write_text("{}")

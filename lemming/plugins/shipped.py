@@ -29,7 +29,8 @@ class TableLine(NamedTuple):
 
     `providers` are those that a model key may name: an agent with one uses it; `asks_no_model`: they work out
     their answers themselves. `tick` is its part in ticks
-    (`lemming.tick.seams`). `files`: those of the organisation that it alone reads; `formats`: classes that
+    (`lemming.tick.seams`). `by_memory`: those of its strategies that go by what they keep in memories.
+    `files`: those of the organisation that it alone reads; `formats`: classes that
     files are read as; `removes`: patterns of files that it removes. `strategies`: those that it brings.
 
     `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
@@ -57,6 +58,7 @@ class TableLine(NamedTuple):
     takes_part: Callable[[Any], Any] | None = None
     providers: Mapping[str, str] = NO_KEYS
     asks_no_model: bool = False
+    by_memory: tuple[str, ...] = ()
     tick: str = ""
     files: tuple[str, ...] = ()
     formats: Mapping[str, str] = NO_KEYS
@@ -209,7 +211,6 @@ SHIPPED: Mapping[str, TableLine] = {
             resume={"team": "lemming.capabilities.requests.settings:OfResume"},
             turn=("take",),
             commands=("answer", "ask", "cancel", "chat", "requests", "waiting"),
-            is_asked_for=lambda *_: True,
             takes_part=_may_ask,
         ),
         TableLine(
@@ -231,6 +232,7 @@ SHIPPED: Mapping[str, TableLine] = {
                 "plan_execute": "lemming.capabilities.strategies.that_ship:PLAN_EXECUTE",
                 "reflexion": "lemming.capabilities.strategies.that_ship:REFLEXION",
             },
+            by_memory=("plan_execute",),
         ),
         TableLine(
             "trust",
@@ -305,6 +307,7 @@ OF_PROVIDER = {provider: it.name for it in LISTED.values() for provider in it.pr
 NO_MODELS = frozenset(provider for it in LISTED.values() if it.asks_no_model for provider in it.providers)
 """Providers whose answers cost nothing, and are no calls of a model."""
 WRITERS = {tool: it.name for it in LISTED.values() for tool in it.writers}
+BY_MEMORY = frozenset(name for it in LISTED.values() for name in it.by_memory)
 GRANTED = {tool: key for it in LISTED.values() for tool, key in it.granted.items()}
 FORMATS = {form: (it.name, place) for it in LISTED.values() for form, place in it.formats.items()}
 REMOVED = [pattern for it in LISTED.values() for pattern in it.removes]

@@ -35,7 +35,7 @@ from lemming.turn.moments import Moment, Showing
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.places import ToShow
-from lemming.turn.prepared import Prepared, Uses, prepared_for
+from lemming.turn.prepared import Prepared, Uses, prepared_for, require_asked_for
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.serving import serving_of
 from lemming.turn.values import TurnInputs
@@ -81,6 +81,8 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     asked: list[OutboxEntry] = []
     if agent.turn.take == "all" and tasks and not task:
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
+    if not (task or asked):
+        require_asked_for(inbox.unread, moment)
     prepared = prepared.and_for(task, asked, moment)
     labels = prepared.labels()
     tell: Callable[[Task | None], Sequence[Mapping[str, Any]]] = partial(

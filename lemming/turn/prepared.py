@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -146,15 +146,7 @@ class Prepared:
         """Return these, with those that whoever asked brings into a turn for a request, or for several."""
         if not (task or asked):
             return self
-        resumes = moment.now.mail.resumes
-        requests = [task.request] if task else asked
-        names = {
-            name
-            for request in requests
-            if request and (asker := resumes.get(request.agent))
-            for name, is_asked in ASKED_FOR.items()
-            if is_asked(asker, request.payload)
-        } - self.names
+        names = {REQUESTS, *_asked_for([task.request] if task else asked, moment)} - self.names
         if not names:
             return self
         both = {**self._by_name, **_prepared(names, moment)}
@@ -242,6 +234,22 @@ def _prepared(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
         if (prepared := asked.prepare(replace(moment, **said))) is not None:
             found[name] = prepared
     return found
+
+
+def _asked_for(requests: Iterable[OutboxEntry | None], moment: Moment) -> Iterator[str]:
+    """Yield the capabilities that whoever asked wants something of."""
+    resumes = moment.now.mail.resumes
+    for request in requests:
+        if request and (asker := resumes.get(request.agent)):
+            yield from (name for name, is_asked in ASKED_FOR.items() if is_asked(asker, request.payload))
+
+
+def require_asked_for(inbox: Iterable[OutboxEntry], moment: Moment) -> None:
+    """Raise `ConfigError` for a request in an inbox that asks for what is not here: it is not passed over."""
+    name = moment.agent.name
+    requests = (it for it in inbox if it.kind == "request" and name in it.targets)
+    for wanted in _asked_for(requests, moment):
+        capability(wanted, moment.now.config.org.plugins)
 
 
 def call_lookouts_of(now: Surroundings, inputs: TurnInputs) -> tuple[CallLookout, ...]:
