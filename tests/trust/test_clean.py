@@ -200,6 +200,11 @@ def test_a_clean_turn_comes_to_the_same_after_a_crash_and_in_a_replay(base: Path
         ({"trust": {"clean": "agent"}}, {"trust": {}}, "only turns for one request can be clean"),
         (CLEAN, {}, "nobody keeps track"),
         ({**CLEAN, "model": {"key": "plan"}}, {"trust": {}}, "plans go by what they keep"),
+        (
+            {**CLEAN, "turn": {"take": "one", "strategy": "plan_execute"}},
+            {"trust": {}},
+            "plan_execute goes by what it keeps",
+        ),
     ],
 )
 def test_what_could_never_be_clean_takes_its_agent_out(

@@ -37,7 +37,6 @@ from lemming.memory import trust_in as word_in
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, Org
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.uses import brain_of
 from lemming.tick.plan import people_in
 from lemming.tick.soundness.inventory import Inventory
 from lemming.tools import ToolResult
@@ -82,7 +81,7 @@ class TrustOfTurns(Capability):
         """Yield rules that are about nobody here, patterns that fit no tool, and what makes no turn clean."""
         trust = trust_in(known.config.org)
         if agent is not None:
-            yield from wrong_with_clean(agent, trust, brain_of(agent, known.config))
+            yield from wrong_with_clean(agent, trust, known.config)
         elif trust:
             yield from wrong_with_trust(trust, known)
 

@@ -8,7 +8,10 @@ from lemming.agents import Agent, nearest_agent
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
 from lemming.capabilities.trust.settings import OF_TOOLS, Trust, TrustRule, least_shown
+from lemming.org.config import Config
+from lemming.org.uses import brain_of
 from lemming.org.when import fields_in
+from lemming.plugins.shipped import BY_MEMORY
 from lemming.tick.soundness.inventory import Fault, Inventory
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
@@ -40,8 +43,8 @@ def wrong_with_trust(trust: Trust, known: Inventory) -> Iterator[Fault]:
             yield Fault(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
 
 
-def wrong_with_clean(agent: Agent, trust: Trust | None, brain: str) -> Iterator[Fault]:
-    """Yield why no turn of an agent could be clean that is to have such; `brain`: whose provider it has."""
+def wrong_with_clean(agent: Agent, trust: Trust | None, config: Config) -> Iterator[Fault]:
+    """Yield why no turn of an agent could be clean that is to have such."""
     if not (least := least_shown(agent)):
         return
     if trust is None:
@@ -50,9 +53,12 @@ def wrong_with_clean(agent: Agent, trust: Trust | None, brain: str) -> Iterator[
     elif least not in trust.order:
         hint = nearest(least, trust.order) or f"there is {', '.join(trust.order)}"
         yield Fault("/trust/clean", f'"{least}" is none of the words of order', hint)
-    if brain:
+    if brain := brain_of(agent, config):
         words = f"{brain} go by what they keep: where that is not shown they begin anew, each time"
         yield Fault("/trust", words, "take this out, or another model key")
+    if (strategy := agent.turn.strategy) in BY_MEMORY:
+        words = f"{strategy} goes by what it keeps: where that is not shown it begins anew, each time"
+        yield Fault("/turn/strategy", words, "take this out, or trust.clean")
     if agent.turn.take != "one":
         hint = 'say "take": "one" there'
         yield Fault("/turn", "only turns for one request can be clean, and this agent takes none", hint)
