@@ -170,7 +170,7 @@ SHIPPED: Mapping[str, TableLine] = {
             "lemming.capabilities.mcp.capability:Mcp",
             formats={
                 "mcp": "lemming.capabilities.mcp.settings:McpSettings",
-                "mcp_lock": "lemming.capabilities.mcp.lock:Known",
+                "mcp_lock": "lemming.capabilities.mcp.lock:McpLock",
             },
             commands=("mcp",),
             source="lemming.capabilities.mcp.tools:McpTools",
