@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lemming import messages
-from lemming.agents import survey_agents
+from lemming.agents import Agent, survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
@@ -26,6 +26,7 @@ from lemming.facts.next_turn import next_turn
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import OrgPath
+from lemming.org.uses import habits_of
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person, takes_turns
 
@@ -182,7 +183,7 @@ def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config
     survey = survey_agents(base)
     able = [agent for agent in survey.agents.values() if agent.may_read(entry.agent)]
     named = frozenset((*survey.agents, *survey.broken))
-    readers = [agent for agent in able if takes_turns(agent, config) and entry.is_new_to(agent.name, named)]
+    readers = [it for it in able if takes_turns(it, config) and _is_news(entry, it, named, config)]
     if to is not None and to not in {agent.name for agent in able}:
         tell(
             f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json',
@@ -203,6 +204,13 @@ def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config
         tell(f"to be read by {told} (tick {entry.tick} is next)")
     elif not entry.targets & {agent.name for agent in able}:
         tell("warning: nobody will read it", style="yellow")
+
+
+def _is_news(entry: OutboxEntry, agent: Agent, named: frozenset[str], config: Config) -> bool:
+    """Return whether an entry is new to an agent: to who wakes for what names it, nothing else is."""
+    if agent.name not in entry.targets and habits_of(agent, config).wake == "addressed":
+        return False
+    return entry.is_new_to(agent.name, named)
 
 
 def _listed(readers: list[str]) -> str:

@@ -114,6 +114,17 @@ def test_a_reader_who_cannot_read_it_is_a_warning(base: Path, lemming: Lemming) 
     assert 'warning: bob cannot read it; add "human" to read_outboxes in agents/bob/resume.json' in ran.err
 
 
+def test_who_wakes_for_what_names_it_is_not_told_of_as_a_reader_of_anything_else(
+    base: Path, lemming: Lemming
+) -> None:
+    addressed = {"schedule": {"wake": "addressed"}}
+    make_org(base, HUMAN, resume("ada", **addressed), resume("bob"))
+    assert lemming("send", "Hello.").err == "to be read by bob in tick 1 (tick 1 is next)\n"
+    assert lemming("send", "Hello.", "--to", "ada").err == "to be read by ada in tick 1 (tick 1 is next)\n"
+    make_org(base / "other", HUMAN, resume("ada", **addressed))
+    assert lemming("-C", str(base / "other"), "send", "Hello.").err == "warning: nobody will read it\n"
+
+
 def test_who_will_read_a_message_is_told_with_the_tick(base: Path, lemming: Lemming) -> None:
     make_org(
         base,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from lemming.base.errors import Problem
 from lemming.base.jsontext import nearest
@@ -28,6 +29,8 @@ def reference_problems(plan: AgentPlan) -> Iterator[Problem]:
         inside = {each.name for each in step.parallel} if member is not step else set[str]()
         for path, pointer in _paths_of(member, place):
             yield from _path_problems(plan, path, pointer, before[step.name], (step, inside, member))
+        if member is step and step.each:
+            yield from _each_problems(plan, step.each, f"{place}/each")
         after = before[step.name] | {step.name, *(each.name for each in step.parallel)}
         for path, pointer in _paths_after(member, place):
             yield from _path_problems(plan, path, pointer, after, (step, set(), member), is_after=True)
@@ -135,6 +138,46 @@ def _outside_of_closed(plan: AgentPlan, path: str, own: Member | None) -> tuple[
     fields = [*schema.get("properties", {}), "text"]
     is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
     return (inside[0], fields) if is_closed and inside[0] not in fields else None
+
+
+def _each_problems(plan: AgentPlan, path: str, pointer: str) -> Iterator[Problem]:
+    """Yield a problem where those that `each` names say what they give, and none gives a list there."""
+    root, *below = path.split(".")
+    if root in ("steps", "keys") and below:
+        name = below.pop(0)
+        named = [it for it, _, _ in plan.members() if name == (it.name if root == "steps" else it.writes)]
+        fields = [*map(_fields_given, named)]
+    elif root == "start":
+        name, fields = root, [_fields_in(plan.input)]
+    else:
+        return
+    field = below[0] if below else ""
+    if not fields or not all(fields) or any(_may_be_a_list(it.get(field)) for it in fields):
+        return
+    lists = sorted({key for it in fields for key, schema in it.items() if _may_be_a_list(schema)})
+    hint = nearest(field, lists) or (f"lists: {', '.join(lists)}" if lists else 'say so in its "output"')
+    what = f'"{name}" gives no list' + (f' "{field}"' if field else "")
+    yield Problem(what, pointer=pointer, hint=hint)
+
+
+def _fields_given(member: Member) -> dict[str, Any]:
+    """Return what a step says that its answer has, by field; empty where it does not say."""
+    if (isinstance(member, Step) and (member.each or member.parallel)) or not member.output:
+        return {}
+    return _fields_in(member.output)
+
+
+def _fields_in(schema: dict[str, Any] | None) -> dict[str, Any]:
+    found = schema.get("properties") if schema and "patternProperties" not in schema else None
+    return found if isinstance(found, dict) else {}
+
+
+def _may_be_a_list(schema: Any) -> bool:
+    """Return whether the schema of a field allows a list; None: there is no such field."""
+    if not isinstance(schema, dict):
+        return schema is True
+    kinds = schema.get("type", "array")
+    return kinds == "array" or "array" in kinds
 
 
 def _step_reference_problems(
