@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
@@ -56,20 +56,26 @@ class AskOptions(WaitOptions, total=False):
     conversation: str
     deadline: Expires | None
     schema: Json | None
-    budget: float | None
+    budget: float | str | None
+    fields: Mapping[str, Any] | None
     once: bool
     asked: Callable[[str], None] | None
 
 
 @overload
 def ask(
-    org: str | os.PathLike[str], agent: str, text: str, *, returns: type[T], **options: Unpack[AskOptions]
+    org: str | os.PathLike[str],
+    agent: str,
+    text: str = "",
+    *,
+    returns: type[T],
+    **options: Unpack[AskOptions],
 ) -> AskOutcome[T]: ...
 @overload
 def ask(
     org: str | os.PathLike[str],
     agent: str,
-    text: str,
+    text: str = "",
     *,
     returns: None = None,
     **options: Unpack[AskOptions],
@@ -77,14 +83,15 @@ def ask(
 def ask(
     org: str | os.PathLike[str],
     agent: str,
-    text: str,
+    text: str = "",
     *,
     returns: type[Any] | None = None,
     person: str | None = None,
     conversation: str = "",
     deadline: Expires | None = None,
     schema: Json | None = None,
-    budget: float | None = None,
+    budget: float | str | None = None,
+    fields: Mapping[str, Any] | None = None,
     once: bool = False,
     asked: Callable[[str], None] | None = None,
     **waiting: Unpack[WaitOptions],
@@ -97,10 +104,10 @@ def ask(
     Schema in its place. `deadline`: so many ticks, or a time such as "2h".
     `once`: what was asked before, in the same words of the same agent and in the same conversation, is not
     asked again but waited for, so that a program that was killed can be run again as it is.
-    `budget`: the credits that it and all that is asked for it may cost. After `timeout_s` seconds, or
-    when `stop` is set, the turns under way end and the request stays open. `watch`: observers hear what
-    models write as they write it. `at_work` is told who holds the
-    request when that changes, `asked` its id.
+    `budget`: the credits that it and all that is asked for it may cost, or "9000 tokens". `fields`: values
+    beside the text or in its place, as a plan with an `input` takes them. After `timeout_s` seconds, or when
+    `stop` is set, the turns under way end and the request stays open. `watch`: observers hear what models
+    write as they write it. `at_work` is told who holds the request when that changes, `asked` its id.
     Raises `UsageError` when the request would not reach the agent, or its answer not the person, and
     `ContractError` when the type refuses an answer that its schema does not.
     """
@@ -108,13 +115,13 @@ def ask(
     if returns is not None and schema is not None:
         raise UsageError("both a type and a schema say what the answer is", hint="returns=, or schema=")
     plain, value_of = (usable(schema), None) if returns is None else typed_as(returns)
-    if not text.strip():
+    if not (text.strip() or fields):
         raise UsageError("nothing to ask", hint='lemming ask AGENT "some text"')
     waiting["timeout_s"] = _patience(waiting.get("timeout_s"))
     now = requests_now(base)
     author = person_for(now, person)
     holder = holder_of_conversation(now, author, agent, conversation)
-    before = _asked_before(now, author, agent, text, conversation) if once else None
+    before = _asked_before(now, author, agent, text, conversation, fields) if once else None
     if before is None:
         entry = write_request(
             base,
@@ -126,6 +133,7 @@ def ask(
             deadline=deadline,
             schema=plain,
             budget=budget,
+            fields=fields,
         )
         before = f"{entry.agent}/{entry.tick:08}_{entry.id}"
     if asked:
@@ -135,13 +143,18 @@ def ask(
 
 @overload
 async def aask(
-    org: str | os.PathLike[str], agent: str, text: str, *, returns: type[T], **options: Unpack[AskOptions]
+    org: str | os.PathLike[str],
+    agent: str,
+    text: str = "",
+    *,
+    returns: type[T],
+    **options: Unpack[AskOptions],
 ) -> AskOutcome[T]: ...
 @overload
 async def aask(
     org: str | os.PathLike[str],
     agent: str,
-    text: str,
+    text: str = "",
     *,
     returns: None = None,
     **options: Unpack[AskOptions],
@@ -149,7 +162,7 @@ async def aask(
 async def aask(
     org: str | os.PathLike[str],
     agent: str,
-    text: str,
+    text: str = "",
     *,
     returns: type[Any] | None = None,
     **options: Unpack[AskOptions],
@@ -195,13 +208,22 @@ def wait_for(
     return _with_value(base, _wait(base, found.identity, **waiting), value_of)
 
 
-def _asked_before(now: RequestsNow, person: str, agent: str, text: str, conversation: str) -> str | None:
+def _asked_before(
+    now: RequestsNow,
+    person: str,
+    agent: str,
+    text: str,
+    conversation: str,
+    fields: Mapping[str, Any] | None,
+) -> str | None:
     """Return the newest request that asks the same and was not taken back; None where there is none."""
-    wanted = (person, (agent,), text, conversation)
+    wanted, given = (person, (agent,), text, conversation), {**(fields or {})}
     found = [
         it
         for it in now.requests.by_identity.values()
-        if (it.asker, tuple(it.targets), it.text, it.conversation) == wanted and it.end != "cancelled"
+        if (it.asker, tuple(it.targets), it.text, it.conversation) == wanted
+        and it.end != "cancelled"
+        and {key: it.entry.payload.get(key) for key in given} == given
     ]
     return max(found, key=lambda it: it.name.tick).identity if found else None
 

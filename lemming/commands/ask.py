@@ -59,7 +59,10 @@ def ask(
         Path | None, option("--schema FILE", "The JSON Schema that the answer must satisfy.")
     ] = None,
     budget: Annotated[
-        float | None, option("--budget CREDITS", "What it may cost, with all that is asked for it.", min=0)
+        str | None,
+        option(
+            "--budget AMOUNT", 'What it may cost, with all that is asked for it: credits, or "9000 tokens".'
+        ),
     ] = None,
     trust: Trust = False,
     as_json: AsJson = False,
@@ -83,7 +86,7 @@ def ask(
     require_folder(base, agent)
     said = " ".join(text)
     options: dict[str, Any] = {"schema": _schema_in(schema)} if schema else {}
-    options["budget"] = budget
+    options["budget"] = _amount(budget)
     if not trust:
         agree_to_run(base, can_ask=not as_json and said != "-")
     outcome, status = put(
@@ -112,6 +115,14 @@ def ask(
     else:
         show_answer(outcome)
     raise typer.Exit(status)
+
+
+def _amount(typed: str | None) -> float | str | None:
+    """Return a budget as it was typed: a number is credits."""
+    try:
+        return None if typed is None else float(typed)
+    except ValueError:
+        return typed
 
 
 def _schema_in(file: Path) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class TaskJson(TypedDict):
     path: NotRequired[list[str]]
     budget: NotRequired[Amount]
     spent: NotRequired[Amount]
+    unit: NotRequired[str]
     at: NotRequired[str]
     asked: NotRequired[Json]
     begun: BegunJson

@@ -7,6 +7,18 @@ from typing import Any
 
 ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent"})
 """Keys of an answer's payload that are not the answer, unless its schema names them."""
+OF_THE_ENGINE = frozenset(
+    {
+        "budget", "conversation", "deadline", "default", "join", "parent", "path", "reply_to", "schema",
+        "spent", "step", "target", "verify", "within",
+    }
+)  # fmt: skip
+"""Keys of a payload that say where an entry belongs, and nothing of what was asked or answered."""
+KEYS_OF_REQUESTS = OF_THE_ENGINE | {
+    "asked", "call", "cancels", "gate", "hands_on", "hops", "not_after", "not_before", "owed_to", "status",
+    "text",
+}  # fmt: skip
+"""Keys that mean something in the payload of a request, and of what answers, moves or ends one."""
 
 
 def answer_in(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.base.times.spoken import moment_of
-from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.mail.references import named_in
 from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry
@@ -47,15 +46,6 @@ def enough_in(payload: Mapping[str, Any], asked: int) -> int:
         return 1
     number = count_in(payload, "join")
     return asked if number is None else max(1, min(number, asked))
-
-
-def amount_in(payload: Mapping[str, Any], key: str) -> float | None:
-    """Return an amount of credits that a payload says; None where it says none."""
-    value = payload.get(key)
-    is_amount = (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LARGEST_AMOUNT
-    )
-    return float(value) if is_amount and value is not None else None
 
 
 def is_past_deadline(entry: OutboxEntry, tick: int, at: str) -> bool:

@@ -51,13 +51,14 @@ def require_paid_for(
     exceeded: a question is asked if the most that it can cost is left.
     """
     check_credits(entry, inputs.allocation, used)
-    if inputs.task is None or inputs.task.budget is None:
+    if (task := inputs.task) is None or task.budget is None:
         return
-    paid = sum(it.credits for it in answers if isinstance(it, ModelReplied))
-    spent, most = inputs.task.spent + paid, float(worst_of(entry, most_tokens_in(request)).credits)
-    if spent + most > inputs.task.budget + TOLERANCE:
-        budget = f"{spent:g} of the request's {inputs.task.budget:g} credits"
-        raise RequestOverLimit(f"{budget} are spent, and a call can cost {most:g}")
+    spent = task.spent + task.cost_of(it for it in answers if isinstance(it, ModelReplied))
+    worst = worst_of(entry, most_tokens_in(request))
+    most = float(worst.tokens if task.unit == "tokens" else worst.credits)
+    if spent + most > task.budget + TOLERANCE:
+        budget = f"{task.amount(spent).digits} of the request's {task.amount(task.budget)}"
+        raise RequestOverLimit(f"{budget} are spent, and a call can cost {task.amount(most).digits}")
 
 
 def look_before(

@@ -330,7 +330,8 @@ class Tick:
         results = kept_results(inputs, finished, results, self._plugins)
         state.results = newest((*state.results, *results))
         if error == TurnBroke.__name__ and inputs.task:
-            state.requests = inputs.task.after_failure(state.requests, used["credits"], counts=True)
+            cost = inputs.task.cost_of(answers)
+            state.requests = inputs.task.after_failure(state.requests, cost, counts=True)
         state.passed_on += sum(record.passed_on for record in finished)
         state.lost = state.lost.plus(lost := lost_in(records))
         report = TurnReport(

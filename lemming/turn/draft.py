@@ -146,11 +146,6 @@ class Draft:
         """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
         return "skipped" if end in ("out_of_credits", "paused") and not self.answers else STATUS_OF[end]
 
-    @property
-    def cost(self) -> float:
-        """The credits that the turn has spent so far."""
-        return sum(answer.credits for answer in self.answers)
-
     def show(self, prompt: list[Message]) -> None:
         """Have the turn begin with another prompt."""
         self.inputs = replace(self.inputs, prompt=prompt)
@@ -162,8 +157,9 @@ class Draft:
 
         `by`: the capability that asks, for itself; what it gives is no reply.
         """
-        if self.task and self.task.budget is not None and self.task.spent + self.cost >= self.task.budget:
-            raise RequestOverLimit(f"the request's budget of {self.task.budget:g} credits is used up")
+        task = self.task
+        if task and task.budget is not None and task.spent + task.cost_of(self.answers) >= task.budget:
+            raise RequestOverLimit(f"the request's budget of {task.amount(task.budget)} is used up")
         try:
             answer = self.source.ask(self.questions, messages, model, schema)
         except (OutOfCredits, ProviderError) as error:

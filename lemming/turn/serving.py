@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from lemming.base.contract import NewEntry
 from lemming.base.kinds import MessageKind
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
-from lemming.mail.closing import amount_in, count_in, enough_in, last_tick, not_after_in
+from lemming.mail.budgets import Amount, Unit, amount_of, budget_in
+from lemming.mail.closing import count_in, enough_in, last_tick, not_after_in
 from lemming.mail.references import name_in, named_in
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
@@ -27,6 +28,25 @@ MAY_ANSWER = ("message", "report")
 """Kinds whose entry is taken for the answer where none is of kind response: a small model's."""
 
 
+class Paid(Protocol):
+    """An answer of a model, with what it cost."""
+
+    @property
+    def input_tokens(self) -> int:
+        """What was read for it."""
+        ...
+
+    @property
+    def output_tokens(self) -> int:
+        """What was written."""
+        ...
+
+    @property
+    def credits(self) -> float:
+        """What that was worth."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Serving:
     """The request that a turn is for. All but `begun` is empty for what the agent asked on its own account.
@@ -34,8 +54,9 @@ class Serving:
     `request` is the entry's identity, `until` the last tick whose answer counts, `not_after` the last moment.
     `reply_to`: what the answer
     is to, where the request was handed on, `hops` times so far. `path`: the agents that wait for it, the
-    outermost first. `asked`: the payload, where it may be handed on. `budget`: the credits that may be
-    spent on it and on all that is asked for it; `spent`: what was, before a turn that begins `at` a moment.
+    outermost first. `asked`: the payload, where it may be handed on. `budget`: how many credits, or
+    tokens as its `unit` says, may be spent on it and on all that is asked for it; `spent`: what was, before a
+    turn that begins `at` a moment.
     """
 
     request: str
@@ -49,6 +70,7 @@ class Serving:
     asked: dict[str, Any] | None = None
     budget: float | None = None
     spent: float = 0.0
+    unit: Unit = "credits"
     at: str = ""
     not_after: str = ""
 
@@ -56,10 +78,20 @@ class Serving:
     def why_given_up(self) -> str:
         """Why the request has failed, whatever a model would say: all is spent, or its turns break."""
         if self.budget is not None and self.spent >= self.budget:
-            return f"its budget of {self.budget:g} credits is used up"
+            return f"its budget of {self.amount(self.budget)} is used up"
         if self.request and self.begun.failures >= MOST_FAILURES:
             return f"{MOST_FAILURES} turns came to nothing"
         return ""
+
+    def amount(self, number: float) -> Amount:
+        """Return so much in the unit of its budget."""
+        return Amount(number, self.unit)
+
+    def cost_of(self, answers: Iterable[Paid]) -> float:
+        """Return what answers cost, in the unit of its budget."""
+        if self.unit == "tokens":
+            return float(sum(it.input_tokens + it.output_tokens for it in answers))
+        return sum(it.credits for it in answers)
 
     @property
     def answered(self) -> tuple[tuple[str, str], ...]:
@@ -89,6 +121,7 @@ class Serving:
             plain["path"] = [*self.path]
         if self.budget is not None:
             plain |= {"budget": self.budget, "spent": self.spent, "at": self.at}
+            plain |= {"unit": self.unit} if self.unit != "credits" else {}
         return {**plain, "begun": self.begun.as_json()}
 
     @classmethod
@@ -195,19 +228,21 @@ class Serving:
             return entries
         spent = round(self.spent + cost, 6)
         share = round(max(self.budget - spent, 0.0) / (sum(map(_asks, entries)) + 1), 6)
+        share = float(int(share)) if self.unit == "tokens" else share
         return [self._with_amount(entry, spent, share) for entry in entries]
 
     def _with_amount(self, entry: OutboxEntry, spent: float, share: float) -> OutboxEntry:
         if self._concerns(entry, "response"):
-            return replace(entry, payload={**entry.payload, "spent": spent})
+            return replace(entry, payload={**entry.payload, "spent": self.amount(spent).plain})
+        left = round((self.budget or 0.0) - spent, 6)
         if "hands_on" in entry.payload:
-            return replace(entry, payload={**entry.payload, "budget": round((self.budget or 0.0) - spent, 6)})
+            return replace(entry, payload={**entry.payload, "budget": self.amount(left).plain})
         if not _asks(entry):
             return entry
-        given = amount_in(entry.payload, "budget")
-        return replace(
-            entry, payload={**entry.payload, "budget": share if given is None else min(given, share)}
-        )
+        given = budget_in(entry.payload)
+        if given is not None and given.unit == self.unit:
+            share = min(given.number, share)
+        return replace(entry, payload={**entry.payload, "budget": self.amount(share).plain})
 
     def after_failure(self, before: Sequence[Begun], cost: float, *, counts: bool) -> tuple[Begun, ...]:
         """Return what an agent has begun after a turn that came to nothing.
@@ -254,7 +289,10 @@ def serving_of(task: Task, *, at: str, may_hand_on: bool) -> Serving:
         return replace(OWN_ACCOUNT, begun=begun)
     payload, conversation = request.payload, request.payload.get("conversation")
     is_handed_on = "hands_on" in payload
-    spent = [amount_in(ended.payload or {}, "spent") or 0.0 for ended in task.asked]
+    budget = budget_in(payload)
+    unit = budget.unit if budget else "credits"
+    found = (amount_of((ended.payload or {}).get("spent")) for ended in task.asked)
+    spent = [amount.number for amount in found if amount and amount.unit == unit]
     return Serving(
         request=begun.request,
         asker=name_in(payload.get("owed_to")) if is_handed_on else request.agent,
@@ -266,7 +304,8 @@ def serving_of(task: Task, *, at: str, may_hand_on: bool) -> Serving:
         hops=count_in(payload, "hops") or 1 if is_handed_on else 0,
         path=tuple(task.path),
         asked=payload if may_hand_on else None,
-        budget=amount_in(payload, "budget"),
+        budget=budget.number if budget else None,
+        unit=unit,
         spent=round(begun.spent + sum(spent), 6),
         at=at,
     )

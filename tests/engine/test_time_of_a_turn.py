@@ -15,7 +15,7 @@ from lemming.engine import run_once
 from lemming.journal.report import TurnReport
 from lemming.llm.rate_limit import Limits, Pace
 from lemming.llm.retrying import RetryingLLMProvider
-from lemming.messages import read_outbox_entries
+from lemming.messages import read_outbox_entries, send
 from lemming.providers import Backend, Reply, Request
 from lemming.testing import journal_lines, make_org, resume, say
 
@@ -78,6 +78,26 @@ def test_a_turn_without_an_answer_has_failed_and_is_taken_again(base: Path) -> N
     turn = turn_of(base)
     assert (turn.status, turn.end, turn.error, turn.reason) == ("failed", "no_answer", *OVER)
     assert turn_of(base).status == "done"
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_request_whose_turns_have_too_little_time_is_given_up(base: Path, calls: int) -> None:
+    pytest.importorskip("lemming.capabilities.requests.capability")
+    look = {"outbox_entries": [], "tool_calls": [{"tool": "memory_read", "args": {"key": "k"}}]}
+    script = [{"step": step, "reply": look} for step in range(calls)]
+    turn = {"deadline_s": 0.2, "max_steps": 50, "take": "one"}
+    ada = resume("ada", turn=turn, schedule={"wake": "addressed"})
+    eve, people = resume("eve", model={"key": "human"}), {"human": {"provider": "human"}}
+    make_org(base, ada, eve, models=people, script=[*script, SLOW])
+    asked = {"text": "how much?", "target": "ada"}
+    send(base, "eve", tick=1, kind="request", payload=asked, tags=[], created_at="")
+    ran = [turn for _ in range(5) for turn in run_once(base, clock=FrozenClock()).turns]
+    ends = [turn.end for turn in ran if turn.agent == "ada"]
+    assert ends[:3] == ([*["no_answer"] * 2, "done"] if not calls else [*["deadline"] * 2, "done"])
+    assert ends[3:] == ["", ""]  # it takes none
+    (answer,) = read_outbox_entries(base, "ada")
+    assert answer.payload["status"] == "failed"
+    assert "0.2 s" in answer.payload["text"] or "in 3 turns" in answer.payload["text"]
 
 
 def test_nobody_else_is_asked_then(base: Path) -> None:

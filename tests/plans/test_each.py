@@ -10,6 +10,8 @@ from asked import ask, tick
 from planned import planned_org, step, write_plan
 from played import Played, plan
 
+from lemming.asking import ask as put
+from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
 from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.run import run_in
@@ -19,9 +21,15 @@ from lemming.facts.checks import problems_of_agents
 from lemming.files import fs
 from lemming.messages import read_outbox_entries
 from lemming.org.config import load_config
-from lemming.testing import resume, say
+from lemming.testing import FrozenClock, resume, say
 
 LOOK = step("look", "ada", task="Look at {{item.name}}, number {{number}}.", each="start.cities")
+FINDS = step(
+    "find",
+    "ada",
+    writes="found",
+    output={"properties": {"cities": {"type": "array"}, "land": {"type": "string"}}},
+)
 CITIES = [{"name": "Oslo"}, {"name": "Rome"}, {"name": "Kyiv"}]
 
 
@@ -158,6 +166,10 @@ BAND = {"name": "b", "parallel": [step("m", "ada"), step("n", "bob")]}
     [
         ([{**LOOK, "each": "stert.x"}], '/steps/0/each: "stert.x" is nothing that a run knows'),
         ([{**LOOK, "each": "steps.x.items"}], '/steps/0/each: there is no step "x"'),
+        ([FINDS, {**LOOK, "each": "steps.find.citys"}], '/steps/1/each: "find" gives no list "citys"'),
+        ([FINDS, {**LOOK, "each": "steps.find.land"}], '/steps/1/each: "find" gives no list "land"'),
+        ([FINDS, {**LOOK, "each": "keys.found.land"}], '/steps/1/each: "found" gives no list "land"'),
+        ([FINDS, {**LOOK, "each": "steps.find"}], '/steps/1/each: "find" gives no list'),
         ([step("a", "ada", task="{{item}}")], '/steps/0/task: "item" is nothing that a run knows'),
         ([step("a", "ada", at_once=2)], '/steps/0/at_once: "at_once" has no effect here'),
         ([{**BAND, "each": "start.x"}], '/steps/0/each: "each" has no effect in a step that is a band'),
@@ -172,6 +184,17 @@ BAND = {"name": "b", "parallel": [step("m", "ada"), step("n", "bob")]}
 def test_a_mistake_is_named_with_its_place(base: Path, steps: list[dict[str, Any]], about: str) -> None:
     planned_org(base, *steps)
     assert any(about in line for line in said(base)), said(base)
+
+
+@pytest.mark.parametrize("each", ["steps.find.cities", "keys.found.cities", "steps.ask.cities"])
+def test_a_list_that_a_step_gives_or_may_give_is_in_order(base: Path, each: str) -> None:
+    planned_org(base, step("ask", "ada"), FINDS, {**LOOK, "each": each})
+    assert said(base) == []
+
+
+def test_a_list_that_a_plan_is_not_given_is_named(base: Path) -> None:
+    planned_org(base, {**LOOK, "each": "start.words"}, input=INPUT)
+    assert any('/steps/0/each: "start" gives no list "words"' in line for line in said(base)), said(base)
 
 
 def test_what_is_right_is_in_order(base: Path) -> None:
@@ -216,6 +239,27 @@ def test_a_plan_is_given_fields_and_they_are_values(base: Path) -> None:
     (answer,) = [it for it in read_outbox_entries(base, "desk") if it.kind == "response"]
     assert answer.payload["text"] == "an article"
     assert lemming(["-C", str(base), "replay"]) == 0
+
+
+def test_a_program_asks_a_plan_with_values(base: Path) -> None:
+    two_plans(base, {"topic": "{{start.about}}"})
+    given = {"topic": "bees", "words": 9}
+    outcome = put(base, "press", fields=given, once=True, clock=FrozenClock())
+    assert outcome.answer == "an article"
+    (asked,) = [it for it in read_outbox_entries(base, "human") if it.kind == "request"]
+    assert {key: asked.payload[key] for key in given} == given
+    assert "text" not in asked.payload
+    again = put(base, "press", fields=given, once=True, clock=FrozenClock())
+    other = put(base, "press", fields={**given, "words": 8}, once=True, clock=FrozenClock())
+    assert (again.id, other.id != again.id) == (outcome.id, True)
+
+
+@pytest.mark.parametrize("key", ["target", "deadline", "hands_on", "text"])
+def test_a_value_that_would_say_something_of_the_request_is_refused(base: Path, key: str) -> None:
+    two_plans(base, {"topic": "{{start.about}}"})
+    with pytest.raises(UsageError, match=f'"{key}" is a word of requests'):
+        put(base, "press", "please", fields={key: "ada"}, clock=FrozenClock())
+    assert read_outbox_entries(base, "human") == []
 
 
 def test_a_request_that_does_not_fit_is_refused_with_the_reason(base: Path) -> None:

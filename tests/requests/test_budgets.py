@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from asked import answers, ask, open_of, org_of, said, tick
+from terminal import Lemming
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
@@ -50,6 +51,52 @@ def test_what_is_asked_for_a_request_shares_what_is_left_of_its_budget(tmp_path:
     answer = answers(org, "desk")[request.id]
     assert answer["text"] == "done"
     assert answer["spent"] == 5 == sum(read_state(org, name).credits for name in ("desk", "ann", "bob"))
+
+
+def test_a_budget_of_tokens_counts_what_was_read_and_written_and_is_shared_in_tokens(tmp_path: Path) -> None:
+    script = [
+        {"agent": "desk", "contains": '"output": "', "reply": say("done", kind="response")},
+        {"agent": "desk", "reply": calls(("ask_ann", {"message": "a?"}))},
+        {"reply": say("here")},
+    ]
+    desk = resume("desk", team={"ask": ["ann"]}, **QUIET)
+    org = org_of(tmp_path, desk, resume("ann", **QUIET), script=script)
+    request = ask(org, "desk", budget="100000 tokens")
+    tick(org)
+    asking = read_state(org, "desk")
+    left = 100_000 - asking.input_tokens - asking.output_tokens
+    assert [it["budget"] for kind, it in said(org, "desk") if kind == "request"] == [f"{left // 2} tokens"]
+    for _ in range(4):
+        tick(org)
+    answer = answers(org, "desk")[request.id]
+    used = [read_state(org, name) for name in ("desk", "ann")]
+    assert answer["spent"] == f"{sum(it.input_tokens + it.output_tokens for it in used)} tokens"
+    assert [it.tick for it in replay(org, journal_ticks(org))] == journal_ticks(org)
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ("10 tokens", "0 of the request's 10 tokens are spent, and a call can cost"),
+        ("0 tokens", "its budget of 0 tokens is used up"),
+        ("plenty", "its budget of 0 credits is used up"),
+        (-1, "its budget of 0 credits is used up"),
+    ],
+)
+def test_no_call_is_made_that_a_budget_does_not_pay_for(tmp_path: Path, budget: Any, words: str) -> None:
+    org = org_of(tmp_path, resume("ada", **QUIET, **ONE))
+    request = ask(org, "ada", budget=budget)
+    assert sum(turn.calls for turn in tick(org).turns) == 0
+    assert words in answers(org, "ada")[request.id]["text"]
+
+
+def test_a_budget_is_typed_in_credits_or_tokens(base: Path, lemming: Lemming) -> None:
+    org_of(base, resume("ada", **QUIET, **ONE))
+    for typed, budget in (("7.5", 7.5), ("90000 tokens", "90000 tokens")):
+        assert lemming("ask", "ada", typed, "--budget", typed).status == 0
+        assert [it["budget"] for _, it in said(base, "human") if it["text"] == typed] == [budget]
+    ran = lemming("ask", "ada", "more", "--budget", "lots")
+    assert (ran.status, '"lots" is no budget' in ran.err) == (2, True)
 
 
 def test_an_answer_of_a_request_without_a_budget_says_nothing_of_its_price(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from lemming.capabilities.plans.format import (
     plan_file,
     read_plan,
 )
-from lemming.capabilities.plans.outcomes import OF_THE_ENGINE
 from lemming.capabilities.plans.references import OF_AN_ANSWER, ROOTS
 from lemming.capabilities.plans.referred import fields_in, reference_problems
 from lemming.capabilities.plans.ways import OUT, is_decided, reachable, ways_from, ways_text
 from lemming.files.documents import Document
+from lemming.mail.answers import OF_THE_ENGINE
 from lemming.org import when
 from lemming.org.organisation import Organisation
 

@@ -8,18 +8,12 @@ from typing import Any
 from lemming.capabilities.answers.fitting import FittedAnswer, bare_word, fields_in, fitting, yes_or_no
 from lemming.capabilities.plans.format import Choice, Member, Step, Verify
 from lemming.capabilities.plans.references import as_text
+from lemming.mail.answers import OF_THE_ENGINE
 from lemming.org import when
 from lemming.turn.verdict import VERDICT_SCHEMA
 
 Json = dict[str, Any]
 
-OF_THE_ENGINE = frozenset(
-    {
-        "budget", "conversation", "deadline", "default", "join", "parent", "path", "reply_to", "schema",
-        "spent", "step", "target", "verify", "within",
-    }
-)  # fmt: skip
-"""Keys of a payload that say where an entry belongs, and nothing of what was answered."""
 VERDICT: Json = {**VERDICT_SCHEMA, "required": ["passes"], "additionalProperties": True}
 """What who verifies a step answers: beside a text, and without a reason where it passes."""
 

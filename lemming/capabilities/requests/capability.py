@@ -8,7 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.base.contract import ToolCall
-from lemming.base.errors import ContractError, LemmingError, Problem, ToolError, is_final, name_of
+from lemming.base.errors import (
+    ContractError,
+    LemmingError,
+    Problem,
+    ToolError,
+    TurnTooLong,
+    is_final,
+    name_of,
+)
 from lemming.capabilities.requests.delegating import delegate
 from lemming.capabilities.requests.reach import out_of_reach
 from lemming.capabilities.requests.settings import team_of
@@ -111,7 +119,7 @@ class RequestsPreparation(Preparation):
 class RequestsPart(TurnPart):
     """The request that a turn is for, if any, and those that its agent has begun or is shown."""
 
-    _gave_nothing = False  # the model answered, and it was of no use
+    _gave_nothing = False  # the model answered, and it was of no use, or its time was over before it did
 
     def __init__(self, name: str, draft: Draft, given: Json) -> None:
         super().__init__(name, draft, given)
@@ -146,7 +154,8 @@ class RequestsPart(TurnPart):
         status = draft.status_of(end)
         if error and is_final(error) and not (status == "waiting" or draft.asks_persons or draft.may_rest):
             draft.entries, draft.staged, draft.memory = [], {}, {}
-            said = task.with_amounts(given_up(draft, f"{name_of(error)}: {error}", error.at), draft.cost)
+            why = f"{name_of(error)}: {error}"
+            said = task.with_amounts(given_up(draft, why, error.at), task.cost_of(draft.answers))
             if status == "failed":  # and is told of as that, by who operates it
                 draft.last_words = said
                 return end
@@ -155,7 +164,8 @@ class RequestsPart(TurnPart):
         if status == "skipped":
             return end
         if status == "failed":
-            self._gave_nothing = isinstance(error, (ContractError, ToolError)) and bool(draft.answers)
+            is_useless = isinstance(error, (ContractError, ToolError)) and bool(draft.answers)
+            self._gave_nothing = is_useless or isinstance(error, TurnTooLong)
             if not (self._gave_nothing and task.begun.failures + 1 >= MOST_FAILURES):
                 return end
             draft.staged, draft.memory = {}, {}
@@ -164,7 +174,7 @@ class RequestsPart(TurnPart):
             draft.entries = given_up(draft, f"the answer is not what was asked for: {draft.misfit}")
         if not (draft.is_handed_on or draft.may_rest):
             self._give_up_in_time(task, end, status)
-        draft.entries = task.with_amounts(draft.entries, draft.cost)
+        draft.entries = task.with_amounts(draft.entries, task.cost_of(draft.answers))
         if draft.is_handed_on:
             return "handed_on"
         if draft.is_answered:
@@ -181,7 +191,7 @@ class RequestsPart(TurnPart):
             draft.entries = task.with_answer(draft.entries) or given_up(draft, why)
         if draft.repeats.is_round and not (draft.is_answered or draft.asked):
             draft.entries = given_up(draft, GOES_ROUND)
-        most = self._most_turns if end == "step_limit" else MOST_TURNS
+        most = self._most_turns if end in ("step_limit", "deadline") else MOST_TURNS
         if not draft.is_answered and task.begun.turns + 1 >= most:
             steps = f" of {draft.inputs.max_steps} steps" if most < MOST_TURNS else ""
             draft.entries = given_up(draft, f"no answer was given in {most} turns{steps}")
@@ -213,8 +223,8 @@ class RequestsPart(TurnPart):
                 state.results, state.in_vain = (), {}
             return
         if draft.task and status == "failed":
-            counts = self._gave_nothing
-            state.requests = draft.task.after_failure(state.requests, draft.cost, counts=counts)
+            counts, cost = self._gave_nothing, draft.task.cost_of(draft.answers)
+            state.requests = draft.task.after_failure(state.requests, cost, counts=counts)
         if draft.task and draft.last_words:
             state.requests = tuple(it for it in state.requests if it.key != draft.task.begun.key)
 
@@ -233,8 +243,8 @@ class RequestsPart(TurnPart):
             own = [it for it in draft.entries if it.identity in draft.held and "parent" not in it.payload]
             kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
             return task.request, (*others, *kept)
-        in_vain = draft.repeats.in_vain
-        after = task.after(draft.entries, draft.unshown_with_hints, calls, draft.cost, draft.held, in_vain)
+        results, cost = draft.unshown_with_hints, task.cost_of(draft.answers)
+        after = task.after(draft.entries, results, calls, cost, draft.held, draft.repeats.in_vain)
         return task.request, (*others, replace(after, stands_still=self._stands_still(after, end)))
 
     def _stands_still(self, after: Begun, end: End) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lemming import messages
@@ -15,7 +16,8 @@ from lemming.capabilities.requests.fields import properties_of, schema_for
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import holders_of, person_for, require_reach
 from lemming.capabilities.requests.view import RequestView
-from lemming.mail.answers import answer_in
+from lemming.mail.answers import KEYS_OF_REQUESTS, answer_in
+from lemming.mail.budgets import amount_of
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import made_by
@@ -34,14 +36,23 @@ def write_request(
     conversation: str = "",
     deadline: Expires | None = None,
     schema: dict[str, Any] | None = None,
-    budget: float | None = None,
+    budget: float | str | None = None,
+    fields: Mapping[str, Any] | None = None,
 ) -> OutboxEntry:
-    """Ask an agent something as a person, and return the entry; raise `UsageError` if it reached nobody."""
+    """Ask an agent something as a person, and return the entry; raise `UsageError` if it reached nobody.
+
+    `fields`: further keys of the payload, which are none of the engine's.
+    """
     require_reach(now, person, target)
+    if words := sorted(KEYS_OF_REQUESTS.intersection(fields or ())):
+        raise UsageError(f'"{words[0]}" is a word of requests', hint="call the field something else")
+    if budget is not None and amount_of(budget) is None:
+        raise UsageError(f'"{budget}" is no budget', hint='credits, such as 50, or "9000 tokens"')
     until = until_in([] if deadline is None else [deadline], timestamp(SystemClock().now()))
     further = {**until, "schema": schema, "budget": budget}
     payload = {
-        "text": text,
+        **(fields or {}),
+        **({"text": text} if text else {}),
         "target": target,
         "conversation": conversation,
     }  # who gives one waits for the answer
