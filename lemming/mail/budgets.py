@@ -12,7 +12,7 @@ Unit = Literal["credits", "tokens"]
 _TOKENS = re.compile(r"([0-9]{1,15}) tokens")
 
 
-class Amount(NamedTuple):
+class BudgetAmount(NamedTuple):
     """An amount of credits, which a payload has as a number, or of tokens, as a text: "9000 tokens"."""
 
     number: float
@@ -32,24 +32,24 @@ class Amount(NamedTuple):
         return f"{self.digits} {self.unit}"
 
 
-NOTHING = Amount(0.0)
+NOTHING = BudgetAmount(0.0)
 
 
-def amount_of(value: object) -> Amount | None:
+def amount_of(value: object) -> BudgetAmount | None:
     """Return the amount that a value says; None where it is none.
 
     >>> amount_of(2), amount_of("9000 tokens"), amount_of("much")
-    (Amount(number=2.0, unit='credits'), Amount(number=9000.0, unit='tokens'), None)
+    (BudgetAmount(number=2.0, unit='credits'), BudgetAmount(number=9000.0, unit='tokens'), None)
     """
     if isinstance(value, str):
         found = _TOKENS.fullmatch(value.strip())
-        return Amount(float(found[1]), "tokens") if found else None
+        return BudgetAmount(float(found[1]), "tokens") if found else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return Amount(float(value)) if 0 <= value <= LARGEST_AMOUNT else None
+    return BudgetAmount(float(value)) if 0 <= value <= LARGEST_AMOUNT else None
 
 
-def budget_in(payload: Mapping[str, Any]) -> Amount | None:
+def budget_in(payload: Mapping[str, Any]) -> BudgetAmount | None:
     """Return what a request may cost; None: whatever it will. What is not understood pays for nothing."""
     value = payload.get("budget")
     return None if value is None else amount_of(value) or NOTHING

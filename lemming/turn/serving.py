@@ -10,7 +10,7 @@ from lemming.base.contract import NewEntry
 from lemming.base.kinds import MessageKind
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
-from lemming.mail.budgets import Amount, Unit, amount_of, budget_in
+from lemming.mail.budgets import BudgetAmount, Unit, amount_of, budget_in
 from lemming.mail.closing import count_in, enough_in, last_tick, not_after_in
 from lemming.mail.references import name_in, named_in
 from lemming.mail.tasks import Task
@@ -83,9 +83,9 @@ class Serving:
             return f"{MOST_FAILURES} turns came to nothing"
         return ""
 
-    def amount(self, number: float) -> Amount:
+    def amount(self, number: float) -> BudgetAmount:
         """Return so much in the unit of its budget."""
-        return Amount(number, self.unit)
+        return BudgetAmount(number, self.unit)
 
     def cost_of(self, answers: Iterable[Paid]) -> float:
         """Return what answers cost, in the unit of its budget."""
