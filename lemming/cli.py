@@ -15,74 +15,100 @@ from typer.core import TyperCommand, TyperGroup
 from lemming.base.errors import UsageError
 from lemming.base.version import __version__
 from lemming.commands.failures import guarded
+from lemming.commands.options import Session
 from lemming.commands.screen import show, show_text
-from lemming.commands.session import Session
 from lemming.plugins.capabilities import missing_for_command
 
-COMMANDS = {
-    "Run": {
+SECTIONS = {
+    "Begin": {
         "init": "Make an organisation in a folder.",
         "run-once": "Run one tick.",
         "run-forever": "Run tick after tick.",
-        "service": "Make it a service that the machine starts and watches.",
-        "serve": "Listen for http and mail channels.",
-        "trust": "See what running it does outside its folder; agree to it.",
     },
-    "Look": {
-        "dash": "Show it all on a page in the browser, live.",
-        "report": "Write that page as files that open from disk.",
-        "status": "Show where the organisation stands.",
-        "watch": "Show the organisation in one terminal screen, live.",
-        "plan": "Show who fires in the coming ticks.",
-        "plans": "Show the plans that agents follow, and where each run stands.",
-        "calendar": "Show the jobs that come up by the clock.",
-        "prompt": "Show what an agent's model would be sent now.",
-        "inbox": "Show what an agent's next turn would see.",
-        "outbox": "Show what an agent has written.",
-        "channels": "Show what came and went through channels.",
-        "tick": "Show one tick whole.",
-        "why": "Show where an entry, a memory or a file came from.",
-        "logs": "Show the engine's log, or an agent's.",
-        "metrics": "Print what ledgers and journals say, for Prometheus.",
-        "events": "Show what happened, one JSON object a line.",
-        "cost": "Show what was spent, by agent, model, request, tick or day.",
-        "findings": "Show what goes wrong in what agents do: circles, dropped requests.",
-        "graph": "Draw who reads, asks and hands on to whom.",
-    },
-    "Ask": {
+    "Talk with agents": {
         "ask": "Ask an agent something and print the answer.",
         "chat": "Talk with an agent: one question after another.",
+        "send": "Write a message into a person's outbox.",
         "requests": "Show who waits for what, and who holds it.",
+    },
+    "Decide": {
         "waiting": "Show what waits for a person.",
         "answer": "Answer what was asked of a person.",
-        "approvals": "Show what waits for a person's approval, and all else that waits.",
         "approve": "Approve a call that waits for it.",
         "deny": "Say no to one.",
-        "cancel": "End a request that nobody needs any more.",
+    },
+    "See what happens": {
+        "status": "Show where the organisation stands.",
+        "dash": "Show it all on a page in the browser, live.",
+        "plan": "Show who fires in the coming ticks.",
+        "tick": "Show one tick whole.",
+        "why": "Show where an entry, a memory or a file came from.",
+        "cost": "Show what was spent, by agent, model, request, tick or day.",
+        "logs": "Show the engine's log, or an agent's.",
     },
     "Change": {
+        "agents": "List, show, make, rename and remove agents.",
+        "models": "See which models can be used; choose, try out and fetch one.",
+        "tools": "See the tools there are; call one; write a new one.",
+        "gates": "See the rules of what may pass; ask what they say of a call.",
+        "trust": "See what running it does outside its folder; agree to it.",
         "pause": "Let an agent, or all of them, take no turns for a while.",
         "resume": "Let it take turns again.",
-        "upgrade": "Write files as this version does.",
+    },
+    "Check and keep": {
+        "check": "Check everything: validate, doctor and verify in one.",
+        "repair": "Mend what needs a person.",
+        "history": "Show what has been kept, tick by tick; turn it on and off.",
         "backup": "Write the whole organisation into one file.",
-        "restore": "Make an organisation of a backup.",
-        "prune": "Take away what is kept beyond the settings.",
-        "send": "Write a message into a person's outbox.",
-        "vouch": "Say that something from outside may be trusted.",
-        "agents": "List, show, make, rename and remove agents.",
-        "memory": "See and change what an agent remembers.",
-        "credits": "See and raise what agents may spend.",
-        "skills": "See the skills that agents may look up.",
-        "tools": "See the tools there are; call one; write a new one.",
-        "models": "See which models can be used; choose, try out and fetch one.",
-        "mcp": "See and try MCP servers, accept what they have, be one.",
-        "gates": "See the rules of what may pass; ask what they say of a call.",
-        "apply": "Make or change an organisation as one file says.",
+    },
+    "Exchange": {
         "import": "Take over agents of other programs.",
         "export": "Tell of agents in the form of other programs.",
     },
-    "Past": {
-        "history": "Show what has been kept, tick by tick; turn it on and off.",
+}
+"""What people use, by what they want to do: what `lemming --help` shows."""
+
+WITHIN = {
+    "run-forever": {
+        "service": "Make it a service that the machine starts and watches.",
+        "serve": "Listen for http and mail channels.",
+    },
+    "requests": {"cancel": "End a request that nobody needs any more."},
+    "waiting": {"approvals": "Show what waits for a person; one whole."},
+    "status": {"watch": "Show the organisation in one terminal screen, live."},
+    "dash": {"report": "Write that page as files that open from disk."},
+    "plan": {"calendar": "Show the jobs that come up by the clock."},
+    "logs": {
+        "events": "Show what happened, one JSON object a line.",
+        "metrics": "Print what ledgers and journals say, for Prometheus.",
+    },
+    "agents": {
+        "inbox": "Show what an agent's next turn would see.",
+        "outbox": "Show what an agent has written.",
+        "prompt": "Show what an agent's model would be sent now.",
+        "memory": "See and change what an agent remembers.",
+        "credits": "See and raise what agents may spend.",
+        "graph": "Draw who reads, asks and hands on to whom.",
+        "plans": "Show the plans that agents follow, and where each run stands.",
+        "channels": "Show what came and went through channels.",
+        "skills": "See the skills that agents may look up.",
+    },
+    "tools": {"mcp": "See and try MCP servers, accept what they have, be one."},
+    "trust": {"vouch": "Say that something from outside may be trusted."},
+    "check": {
+        "validate": "Say all that is wrong with the files people write.",
+        "doctor": "Check the machine and the organisation.",
+        "verify": "Check every file against the journals.",
+        "findings": "Show what goes wrong in what agents do: circles, dropped requests.",
+        "eval": "Try the organisation with cases, in copies of it.",
+        "replay": "Run recorded ticks again and compare.",
+        "chaos": "Kill the engine on a copy of the organisation, and compare.",
+    },
+    "repair": {
+        "prune": "Take away what is kept beyond the settings.",
+        "upgrade": "Write files as this version does.",
+    },
+    "history": {
         "show": "Show what a tick changed.",
         "diff": "Show how the files differ between two ticks.",
         "fork": "Make an organisation that goes on from a tick of this one.",
@@ -91,26 +117,34 @@ COMMANDS = {
         "rewind": "Bring this organisation back to a tick.",
         "bisect": "Find the first tick whose files make a command fail.",
     },
-    "Check": {
-        "check": "Check everything: validate, doctor and verify in one.",
-        "validate": "Say all that is wrong with the files people write.",
-        "doctor": "Check the machine and the organisation.",
-        "eval": "Try the organisation with cases, in copies of it.",
-        "chaos": "Kill the engine on a copy of the organisation, and compare.",
-        "repair": "Mend what needs a person.",
-        "verify": "Check every file against the journals.",
-        "replay": "Run recorded ticks again and compare.",
-        "schema": "Print the JSON Schema of a file format.",
-    },
+    "backup": {"restore": "Make an organisation of a backup."},
+    "import": {"apply": "Make or change an organisation as one file says."},
+    "export": {"schema": "Print the JSON Schema of a file format."},
 }
+"""The commands that stand within another, and also alone: `lemming history diff` is `lemming diff`."""
 
-FIRST = {
-    "Start": ("init", "run-once", "run-forever"),
-    "Talk": ("ask", "waiting", "agents"),
-    "See": ("status", "dash", "why"),
-    "Check": ("check",),
+COMMANDS = {
+    title: {
+        each: text for name in names for each, text in ((name, names[name]), *WITHIN.get(name, {}).items())
+    }
+    for title, names in SECTIONS.items()
 }
-"""What somebody needs who has just come: what `lemming --help` shows without --all."""
+"""All commands, each behind the one that it stands within."""
+
+PLACES = {
+    "apply": "exchange:apply", "approvals": "waiting:waiting", "answer": "requests:answer",
+    "bisect": "past:bisect", "cancel": "requests:cancel", "chat": "ask:chat", "compare": "rehearse:compare",
+    "credits": "cost:app", "deny": "approve:deny", "diff": "past:diff", "fork": "past:fork",
+    "history": "past:history", "import": "exchange:app", "inbox": "messages:inbox",
+    "metrics": "events:metrics", "outbox": "messages:outbox", "prune": "repair:prune",
+    "report": "dash:report", "restore": "backup:restore", "resume": "pause:resume", "rewind": "past:rewind",
+    "run-forever": "run:run_forever", "run-once": "run:run_once", "show": "past:show_tick",
+    "upgrade": "repair:upgrade",
+}  # fmt: skip
+"""Where a command stands that is no module of its name: the module, and the name in it."""
+
+OF_THE_PAGE = {"money": "cost", "map": "graph", "ticks": "tick"}
+"""What the page calls what commands show."""
 
 
 MEANT = {
@@ -141,7 +175,9 @@ MEANT = {
     "kill": "`kill PID` ends run-forever; lemming status names the PID",
     "message": "lemming send TEXT",
     "tail": "lemming logs",
-    "jobs": "lemming calendar",
+    "feed": "lemming agents outbox NAME, or lemming status watch",
+    "settings": "config/org.json, models.json and credits.json: edit them, then lemming check",
+    "jobs": "lemming plan calendar",
     "cron": "lemming calendar; a resume's schedule has cron too",
     "schedule": "lemming plan --until fri, or lemming calendar",
     "remind": 'lemming send --at "tomorrow 9:00" --to AGENT TEXT',
@@ -168,15 +204,18 @@ class Contents(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the command and the other words; raise `UsageError` with the nearest name."""
-        names = self.list_commands(ctx)
-        if args[0] not in names and not ctx.resilient_parsing:
+        name, names = OF_THE_PAGE.get(args[0], args[0]), self.list_commands(ctx)
+        if name not in names and not ctx.resilient_parsing:
             from lemming.base.jsontext import nearest
 
-            hint = MEANT.get(args[0]) or nearest(args[0], names) or "lemming --help"
-            raise UsageError(f'there is no command "{args[0]}"', hint=hint)
+            hint = MEANT.get(name) or nearest(name, names) or "lemming --help"
+            raise UsageError(f'there is no command "{name}"', hint=hint)
+        rest = args[1:]
+        if rest and rest[0] in WITHIN.get(name, ()) and not _is_an_agent(ctx, rest[0]):
+            name, *rest = rest
         if ctx.obj:
-            ctx.obj.command = f"lemming {args[0]}"
-        return super().resolve_command(ctx, args)
+            ctx.obj.command = f"lemming {name}"
+        return super().resolve_command(ctx, [name, *rest])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take `-C DIR` out for the shell's completion, which has the words as they were typed."""
@@ -199,16 +238,24 @@ class Contents(TyperGroup):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the table into the help, or those of it that come first."""
-        about = {name: text for section in COMMANDS.values() for name, text in section.items()}
+        """Write the table into the help, or those of it that people use."""
         shows_all = ctx.meta.get(_SHOWS_ALL, True)
-        for title, names in (COMMANDS if shows_all else FIRST).items():
+        for title, names in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(11), about[name]) for name in names])
+                for name, about in names.items():
+                    inner = WITHIN.get(name, {}) if shows_all else {}
+                    formatter.write_dl([(name.ljust(11), about), *((f"  {it}", inner[it]) for it in inner)])
         if not shows_all:
-            rest = len(about) - sum(map(len, FIRST.values()))
-            with formatter.section(f"{rest} more"):
+            with formatter.section(f"{sum(map(len, WITHIN.values()))} more stand within these"):
                 formatter.write_dl([("lemming --help --all", "Show every command.")])
+
+
+def _is_an_agent(ctx: Any, word: str) -> bool:
+    """Return whether an agent has the name of a command, and so is what stands behind another."""
+    from lemming.commands.options import find_org_if_any
+
+    org = find_org_if_any(ctx)
+    return org is not None and (org.base / "agents" / word).is_dir()
 
 
 class Verb(TyperCommand):
@@ -237,15 +284,23 @@ def _off_unless_given(option: Any) -> Any:
 
 
 def load_command(name: str) -> Any:
-    """Return a command of the table: a noun's module has an `app`, a verb's module a function of its name."""
+    """Return a command of the table: a noun is the `app` of its module, a verb a function."""
     if why := missing_for_command(name):
         raise UsageError(why, hint="install lemming-engine again")
-    module = import_module(f"lemming.commands.{name.replace('-', '_')}")
-    if hasattr(module, "app"):
-        return typer.main.get_command(module.app)
-    verb = typer.Typer(rich_markup_mode=None, add_completion=False)
-    verb.command(name, cls=Verb)(getattr(module, name.replace("-", "_")))
-    return typer.main.get_command(verb)
+    own = name.replace("-", "_")
+    place, _, attribute = PLACES.get(name, own).partition(":")
+    module = import_module(f"lemming.commands.{place}")
+    found = getattr(module, attribute or own, None) or module.app
+    if not isinstance(found, typer.Typer):
+        verb = typer.Typer(rich_markup_mode=None, add_completion=False)
+        verb.command(name, cls=Verb)(found)
+        found = verb
+    command = typer.main.get_command(found)
+    if inner := WITHIN.get(name):
+        width = max(map(len, inner))
+        lines = (f"  lemming {name} {it:<{width}}  {about}" for it, about in inner.items())
+        command.epilog = "\n".join(("\b", "Within it:", *lines))
+    return command
 
 
 def make_app(*, completion: bool = True) -> typer.Typer:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import typer
 
 import lemming.journal.events
-from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
+from lemming.cli import COMMANDS, ROOT_HELP, WITHIN, load_command, make_app
 from lemming.commands.screen import tell
 from lemming.facts.findings.rules import RULES
 from lemming.files import fs
@@ -135,20 +135,24 @@ def command_line() -> str:
     for title, section in COMMANDS.items():
         parts.append(f"## {title}\n")
         for name in section:
-            parts += _command(load_command(name), f"lemming {name}")
+            outer = next((f"lemming {each} {name}" for each, inner in WITHIN.items() if name in inner), "")
+            parts += _command(load_command(name), f"lemming {name}", outer)
     return "\n".join(parts)
 
 
-def _command(command: Any, path: str) -> Iterator[str]:
+def _command(command: Any, path: str, other: str = "") -> Iterator[str]:
+    """Yield the sections of a command; `other`: what it is called where it stands within another."""
     inner = getattr(command, "commands", None)
     if inner:
         for name, one in inner.items():
-            yield from _command(one, f"{path} {name}")
+            yield from _command(one, f"{path} {name}", other and f"{other} {name}")
         return
     context = typer.Context(command, info_name=path)
     yield f"### {path}\n"
     yield f"```text\n{path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
     yield _prose(command.help or "")
+    if other:
+        yield f"Also `{other}`.\n"
     if parameters := _parameters(command, context):
         yield parameters
 

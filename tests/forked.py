@@ -18,7 +18,7 @@ import lemming.cli
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
     ["lemming.cli", "lemming.engine", "lemming.testing", "lemming.tick.tick", "lemming.timeline.verify.root"]
-    + [f"lemming.commands.{name}" for name in ("run_once", "validate", "status", "replay", "verify")]
+    + [f"lemming.commands.{name}" for name in ("run", "validate", "status", "replay", "verify")]
 )
 
 

@@ -1,4 +1,4 @@
-"""`lemming approve`: a person approves a call that waits for it."""
+"""`lemming approve` and `lemming deny`: a person decides about calls that wait for it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,52 @@ import typer
 from lemming.base.errors import UsageError
 from lemming.capabilities.approvals.always import let_pass, require_asking
 from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_waiting
-from lemming.commands.deciding import decide_all, tell_decided, tell_what_else, that_wait
-from lemming.commands.options import AsJson, AsPerson, argument, option
-from lemming.commands.org import find_org
-from lemming.commands.screen import tell
-from lemming.commands.typed import object_typed
-from lemming.commands.whole import show_call
-from lemming.org.organisation import OrgPath
+from lemming.capabilities.approvals.screens import waits_beside
+from lemming.capabilities.approvals.waiting import Word
+from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.waiting import WaitsForPerson
+from lemming.capabilities.requests.waiting import waiting as what_waits
+from lemming.commands.options import AsJson, AsPerson, argument, find_org, object_typed, option
+from lemming.commands.screen import show, show_json, tell
+from lemming.commands.waiting import show_call, show_folded
+from lemming.messages import OutboxEntry
+from lemming.org.organisation import Organisation, OrgPath
+
+
+def that_wait(
+    base: OrgPath, *, tool: str | None, agent: str | None, person: str | None
+) -> list[WaitsForPerson]:
+    """Return the calls that wait, each once though several may be asked; raise `UsageError` for none."""
+    waiting = [it for it in what_waits(base) if it.call and tool in (None, it.call["tool"])]
+    waiting = [it for it in waiting if person in (None, it.person) and agent in (None, it.asker)]
+    found = {it.identity: it for it in reversed(waiting)}
+    if not found:
+        which = f"no call{f' of {tool}' if tool else ''}{f' by {agent}' if agent else ''}"
+        raise UsageError(f"{which} waits for approval", hint="`lemming approvals` lists all that wait")
+    return [*reversed(found.values())]
+
+
+def decide_all(
+    base: OrgPath, items: list[WaitsForPerson], word: Word, person: str | None, *, text: str = "", yes: bool
+) -> list[OutboxEntry]:
+    """Decide about all of these, once the person at the keyboard has said so."""
+    if not yes and not typer.confirm(f"{word.capitalize()} these {len(items)}?", err=True):
+        raise typer.Exit(1)
+    return [decide(base, item.identity, word, person=person or item.person, text=text) for item in items]
+
+
+def tell_decided(entry: OutboxEntry, *, as_json: bool) -> None:
+    """Print the entry that says what was decided, or where it is."""
+    show_json("entry", entry.as_json()) if as_json else show(entry.file)
+
+
+def tell_what_else(base: OrgPath, identity: str) -> None:
+    """Say what has to be decided or answered too before a call that was approved is made."""
+    org = Organisation.at(base)
+    others = waits_beside(org, requests_now(org), identity)
+    if others:
+        named = ", ".join(f"{it.id} ({' or '.join(it.holders) or 'nobody'})" for it in others)
+        tell(f"it is made once these are decided or answered too, as one turn asked for all of them: {named}")
 
 
 def approve(
@@ -99,4 +138,41 @@ def _approve_all(
     for item in items if not as_json else ():
         show_call(item.call or {}, [(item.person, item.at_deadline)])
     for entry in decide_all(base, items, "approve", person, yes=yes):
+        tell_decided(entry, as_json=as_json)
+
+
+def deny(
+    ctx: typer.Context,
+    reference: Annotated[
+        str | None, argument("ID", "A request's id, the beginning of it, or its call's.")
+    ] = None,
+    reason: Annotated[str, option("--reason TEXT", "Why not; the agent is told.")] = "",
+    every: Annotated[bool, option("--all", "All calls and entries that wait.")] = False,
+    tool: Annotated[str | None, option("--tool TOOL", "With --all: of this tool.")] = None,
+    agent: Annotated[str | None, option("--agent AGENT", "With --all: of this agent.")] = None,
+    yes: Annotated[bool, option("--yes", "With --all: do not list and ask first.")] = False,
+    person: AsPerson = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say no to a call that waits for approval, or to a plan. Prints the path of the entry that says so.
+
+    \b
+    Examples:
+      lemming deny 3fa9c1 --reason "not on a Friday"
+      lemming deny --all --agent ada
+    """
+    base = find_org(ctx)
+    if every == bool(reference):
+        raise UsageError(
+            "what is to be denied?", hint="lemming deny ID, or --all [--tool TOOL] [--agent AGENT]"
+        )
+    if (tool or agent) and not every:
+        raise UsageError("--tool and --agent are for --all", hint="lemming deny --all --tool TOOL")
+    if reference:
+        tell_decided(decide(base, reference, "deny", person=person, text=reason), as_json=as_json)
+        return
+    items = that_wait(base, tool=tool, agent=agent, person=person)
+    for item in items if not as_json else ():
+        show_folded(item.id, item.line)
+    for entry in decide_all(base, items, "deny", person, text=reason, yes=yes):
         tell_decided(entry, as_json=as_json)

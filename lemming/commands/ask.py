@@ -1,32 +1,137 @@
-"""`lemming ask`: ask the organisation something and get the answer."""
+"""`lemming ask` and `lemming chat`: questions are put, who is at work on them, what came of them."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lemming.base.errors import UsageError
+from lemming.asking import AskOutcome, AtWork
+from lemming.asking import ask as ask_and_wait
+from lemming.base.clock import SystemClock
+from lemming.base.errors import UsageError, is_of_a_provider
 from lemming.base.json_schema import flaw_of
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 from lemming.capabilities.requests.costs import costs_of
 from lemming.capabilities.requests.now import facts_of, requests_now
+from lemming.capabilities.requests.people import person_for, require_reach
+from lemming.commands.failures import guarded
+from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE
 from lemming.commands.options import (
     AgentName,
     AsJson,
     AsPerson,
     Quiet,
+    Session,
     Trust,
     argument,
     duration,
+    find_org,
     option,
+    require_folder,
+    text_typed,
     ticks_or_time,
 )
-from lemming.commands.org import find_org, require_folder
-from lemming.commands.question import agree_to_run, put, show_answer
-from lemming.commands.screen import show_json
-from lemming.commands.typed import text_typed
+from lemming.commands.screen import one_line, show_json, show_pretty, show_text, tell
+from lemming.commands.stopping import stop_on_signals
+from lemming.commands.trust import require_agreement
+from lemming.journal.events import Event, ProblemFound
+from lemming.journal.records import TurnEnded
+from lemming.org.organisation import OrgPath
+from lemming.tick.under_way import running_engine
+
+NOT_ANSWERED, NO_ANSWER_YET = 1, 9
+
+
+@dataclass
+class Watcher:
+    """Tells who is at work on a question, and which of their turns fail."""
+
+    quiet: bool = False
+    holders: tuple[str, ...] = ()
+    id: str = ""
+    _failed: set[str] = field(default_factory=set)
+
+    def asked(self, id_: str) -> None:
+        """Note the id of the question, once it is written."""
+        self.id = id_
+
+    def at_work(self, work: AtWork) -> None:
+        """Say who has to do something before the next tick."""
+        self.holders = work.holders
+        if not self.quiet and work.waits:
+            tell(f"  tick {work.tick}: {one_line(work.waits, 400)}", style="dim")
+        elif not self.quiet and work.holders:
+            verb = "is" if len(work.holders) == 1 else "are"
+            tell(f"  tick {work.tick}: {', '.join(work.holders)} {verb} at work", style="dim")
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the engine."""
+        if isinstance(event, TurnEnded) and event.report.status == "failed":
+            text = f"  {event.report.agent} failed: {one_line(event.report.reason, 400)}"
+        elif isinstance(event, ProblemFound) and not self.quiet:
+            text = f"  {one_line(str(event.problem), 400)}"
+        else:
+            return
+        if text not in self._failed:
+            self._failed.add(text)
+            tell(text, style="yellow")
+
+
+def agree_to_run(base: OrgPath, *, can_ask: bool) -> None:
+    """Ask for what running reaches outside, unless another engine does the running."""
+    if running_engine(base) is None:
+        require_agreement(base, can_ask=can_ask)
+
+
+def put(base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any) -> tuple[AskOutcome[Any], int]:
+    """Ask something and wait for the answer; return what came of it and the exit status that says so."""
+    watcher = Watcher(quiet)
+    with stop_on_signals(quiet=quiet) as switch:
+        outcome = ask_and_wait(
+            base,
+            agent,
+            text,
+            stop=switch.stop,
+            notify=watcher.hear,
+            at_work=watcher.at_work,
+            asked=watcher.asked,
+            **options,
+        )
+    return outcome, switch.exit_status if outcome.why == "stopped" else status_of(outcome)
+
+
+def status_of(outcome: AskOutcome[Any]) -> int:
+    """Return the exit status for what came of a question. See docs/cli.md."""
+    if outcome.has_answer:
+        return 0
+    if outcome.end not in (None, "failed"):
+        return NOT_ANSWERED
+    if outcome.error in ("OutOfCredits", "LimitReached"):
+        return NO_CREDITS
+    is_out_of_reach = is_of_a_provider(outcome.error) and outcome.error in NOBODY_USABLE
+    return NO_PROVIDER if is_out_of_reach else NOT_ANSWERED if outcome.end else NO_ANSWER_YET
+
+
+def show_answer(outcome: AskOutcome[Any]) -> None:
+    """Print the answer to standard output; where there is none, say why, and how to come back."""
+    request = outcome.request
+    if outcome.has_answer:
+        if outcome.end == "expired":
+            tell(f"{' and '.join(request.targets)} did not answer in time; this was laid down for then:")
+        show_text(outcome.answer) if isinstance(outcome.answer, str) else show_pretty(outcome.answer)
+        return
+    tell(one_line(outcome.why_unanswered, 1000), style="yellow")
+    if outcome.end is None:
+        tell(
+            f"it stays open: `lemming requests {request.id}` shows it, `lemming cancel {request.id}` ends it"
+        )
+
 
 Conversation = Annotated[
     str, option("--conversation NAME", "Keep it together with what was asked under this name.")
@@ -142,3 +247,101 @@ def _schema_in(file: Path) -> dict[str, Any]:
             f"{file}{pointer and ' ' + pointer}: {flaw}", hint="json-schema.org says what a schema is"
         )
     return schema
+
+
+def chat(
+    ctx: typer.Context,
+    agent: AgentName,
+    person: AsPerson = None,
+    conversation: Annotated[
+        str, option("--conversation NAME", "Go on with this one. Default: a new one.")
+    ] = "",
+    timeout: Timeout = None,
+    trust: Trust = False,
+    as_json: Annotated[bool, option("--json", "Print JSON, one object an answer.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Talk with an agent: each line is a question, and the next one is read when it is answered.
+
+    The agent is shown what was said before in the same conversation. Ctrl-D or `/quit` ends it. Lines may
+    come from a pipe. On a terminal a line such as `/approve 3fa9`, `/waiting` or `/cost` is that command of
+    lemming, `/help` lists them, and `//` begins a line with a stroke. Exit status: that of the last question
+    without an answer, as of `lemming ask`; else 0.
+
+    \b
+    Examples:
+      lemming chat editor
+      printf 'Who leads?\\nWhy?\\n' | lemming chat editor --conversation ferry
+    """
+    base = find_org(ctx)
+    require_folder(base, agent)
+    now = requests_now(base)
+    person = person_for(now, person)
+    require_reach(now, person, agent)
+    if not trust:
+        agree_to_run(base, can_ask=not as_json and sys.stdin.isatty())
+    name = conversation or SystemClock().now().strftime("chat-%Y%m%d-%H%M%S")
+    if not quiet:
+        tell(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")
+    status = 0
+    for text in _lines():
+        if _is_typed() and text in ("/quit", "/exit"):
+            break
+        if _is_typed() and text.startswith("/") and not text.startswith("//"):
+            _run_command(ctx, text[1:])
+            continue
+        text = text.removeprefix("/") if _is_typed() and text.startswith("//") else text
+        outcome, ended = put(
+            base, agent, text, quiet=quiet, person=person, conversation=name, timeout_s=timeout
+        )
+        if as_json:
+            show_json(
+                "answer", {"id": outcome.id, "end": outcome.end, "answer": outcome.answer, "why": outcome.why}
+            )
+        else:
+            show_answer(outcome)
+        status = ended or status
+        if outcome.why == "stopped":
+            break
+    raise typer.Exit(status)
+
+
+def _is_typed() -> bool:
+    """Return whether a person types the lines: what comes from a pipe is a question, whatever is in it."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _run_command(ctx: typer.Context, line: str) -> None:
+    """Run a line as a command of lemming on this organisation; an error in it is told, and ends nothing."""
+    root = ctx.find_root()
+    session: Session = root.obj
+
+    def work() -> int:
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise UsageError(f"{error}: {line}", hint="close what is quoted") from error
+        if words[:1] == ["chat"]:
+            raise UsageError("this is a chat already", hint="Ctrl-D ends it")
+        if not words or words[0] == "help":
+            words = [*words[1:], "--help"]
+        status = root.command.main(words, "lemming", standalone_mode=False, obj=session)
+        return status if isinstance(status, int) else 0
+
+    guarded(work, session, as_json=False)
+
+
+def _lines() -> Iterator[str]:
+    """Yield what is typed, line by line, without empty lines."""
+    if not _is_typed():
+        yield from filter(None, map(str.strip, sys.stdin))
+        return
+    import readline  # noqa: F401 - for editing the line
+
+    while True:
+        try:
+            text = input("> ").strip()
+        except EOFError:
+            return
+        if text:
+            yield text

@@ -25,8 +25,7 @@ from lemming.capabilities.calendars.calendar import (
     problems_of_calendar,
 )
 from lemming.capabilities.calendars.coming import jobs_now
-from lemming.commands.options import AsJson
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, find_org
 from lemming.commands.screen import show, show_list, tell
 from lemming.files import fs
 from lemming.org.config import load_config

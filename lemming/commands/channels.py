@@ -6,8 +6,7 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.capabilities.channels.states import ChannelState, channel_states
-from lemming.commands.options import AsJson
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, find_org
 from lemming.commands.screen import one_line, show_list, tell
 from lemming.commands.trust import load_settings
 

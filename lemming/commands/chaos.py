@@ -23,8 +23,7 @@ from lemming.base import paths
 from lemming.base.errors import LemmingError, UsageError
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.commands.narration import Narrator
-from lemming.commands.options import AsJson, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, find_org, option
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import require_agreement
 from lemming.files import fs

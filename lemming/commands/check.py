@@ -11,8 +11,7 @@ from lemming.commands import doctor as machine
 from lemming.commands import validate as files
 from lemming.commands import verify as records
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AsJson, Newest, Quiet, argument, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, Newest, Quiet, argument, find_org, option
 from lemming.commands.screen import bar, counted, painted, show, show_json, show_list
 from lemming.commands.trust import load_settings
 from lemming.facts.checklist.check import CheckScope, run

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from lemming.base.errors import NotAnOrg, Problem
-from lemming.commands.options import AsJson, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, find_org, option
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
 from lemming.facts.checklist.check import CheckScope, run

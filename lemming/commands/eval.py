@@ -13,8 +13,7 @@ from lemming.access import bound
 from lemming.access.trust import Reach
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import compact
-from lemming.commands.options import AsJson, Quiet, Trust, argument, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, Quiet, Trust, argument, find_org, option
 from lemming.commands.screen import (
     counted,
     in_dollars,

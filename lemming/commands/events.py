@@ -1,22 +1,54 @@
-"""`lemming events`: what happened, one JSON object a line."""
+"""`lemming events` and `lemming metrics`: what happened, and what it comes to, for other programs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lemming.agents import agent_folders
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.commands.following import Follow, Ticks, journals_meant
 from lemming.commands.narration import NAMES, facts_of
-from lemming.commands.options import AsJson, option
-from lemming.commands.org import find_org
-from lemming.commands.screen import show_json, tell
+from lemming.commands.options import AsJson, find_org, option
+from lemming.commands.screen import show_json, show_text, tell
+from lemming.commands.stopping import stop_on_signals
 from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.journal.records import RECORDS
-from lemming.telemetry.readings import events_in
+from lemming.org.organisation import Organisation
+from lemming.telemetry.metrics import families_of, text_of
+from lemming.telemetry.readings import events_in, from_now_on, readings
+from lemming.timeline import TickSpan, journals_of, span_of
+
+if TYPE_CHECKING:
+    from lemming.journal.file import JournalContents
+
+
+Ticks = Annotated[str | None, option("--ticks TICKS", "One tick (7), or several: 3..9, 3.., ..9.")]
+Follow = Annotated[
+    bool, option("-f --follow", "Wait for those to come; alone, for no others. Ctrl-C ends it.")
+]
+
+
+@contextlib.contextmanager
+def journals_meant(
+    base: Organisation, ticks: str | None, *, follow: bool
+) -> Iterator[tuple[Iterator[tuple[int, JournalContents]], threading.Event]]:
+    """Give the journals that a person means, in their order, and what is set when they are to end.
+
+    Without `ticks` all of them, with `follow` those from now on. Raises `UsageError` where there are none.
+    """
+    if not follow:
+        journals_of(base, ticks)
+        yield readings(base, span_of(ticks) if ticks else TickSpan(0)), threading.Event()
+        return
+    span = span_of(ticks) if ticks else from_now_on(base)
+    with stop_on_signals(quiet=True) as switch:
+        yield readings(base, span, stop=switch.stop), switch.stop
+
 
 _KINDS: tuple[type[Event], ...] = (*RECORDS.values(), TickBegins, TickEnds)
 TYPES = sorted({NAMES.get(kind, kind.kind) for kind in _KINDS} - {""})
@@ -71,3 +103,25 @@ def _show(event: Event, tick: int, wanted: frozenset[str], agent: str | None) ->
     kind = NAMES.get(type(event), event.kind)
     if kind in wanted and agent in (None, event.about):
         show_json(kind, facts_of(event, tick))
+
+
+def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Print metrics as Prometheus reads them: totals of ledgers, where agents stand, how long things take.
+
+    Totals survive restarts and the removal of journals. For a file that node_exporter's textfile collector
+    reads, or served with `lemming serve --metrics`.
+
+    \b
+    Examples:
+      lemming metrics
+      lemming metrics > /var/lib/prometheus/node-exporter/news.prom
+      lemming metrics --json | jq 'select(.name == "lemming_credits_total")'
+    """
+    families = families_of(find_org(ctx))
+    if not as_json:
+        show_text(text_of(families).rstrip("\n"))
+        return
+    for family in families:
+        for labels, value in family.samples:
+            facts = {"name": family.name, "kind": family.type, "labels": dict(labels), "value": value}
+            show_json("metric", facts)

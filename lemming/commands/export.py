@@ -14,9 +14,8 @@ from lemming.base.errors import NotSent, UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.base.paths import resume_file
 from lemming.base.redaction import without_userinfo
-from lemming.commands.following import Follow, Ticks, journals_meant
-from lemming.commands.options import AnyAgentName, AsJson, noun, option
-from lemming.commands.org import find_agent, find_org
+from lemming.commands.events import Follow, Ticks, journals_meant
+from lemming.commands.options import AnyAgentName, AsJson, find_agent, find_org, noun, option
 from lemming.commands.screen import (
     counted,
     one_line,

@@ -24,8 +24,8 @@ import typer
 from lemming.base.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
 from lemming.base.jsontext import nearest
 from lemming.commands import screen
+from lemming.commands.options import Session
 from lemming.commands.screen import ReaderGone, Style, tell
-from lemming.commands.session import Session
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import why_not_imported
 

@@ -9,8 +9,7 @@ import typer
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.base.kinds import FindingKind
-from lemming.commands.options import AnyAgentName, AsJson, option
-from lemming.commands.org import find_org, require_folder
+from lemming.commands.options import AnyAgentName, AsJson, find_org, option, require_folder
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.facts.findings.find import findings_in
 from lemming.facts.findings.finding import Finding

@@ -16,8 +16,7 @@ from lemming.capabilities.gates.foresee import Foreseen, outcomes
 from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
 from lemming.capabilities.gates.standard import standard
-from lemming.commands.options import AsJson, argument, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, argument, find_org, option
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_pretty, tell
 from lemming.commands.tools import arguments_from
 from lemming.commands.trust import load_settings

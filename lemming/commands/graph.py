@@ -9,8 +9,7 @@ import typer
 
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.commands.options import AsJson, option
-from lemming.commands.org import find_org, require_folder
+from lemming.commands.options import AsJson, find_org, option, require_folder
 from lemming.commands.screen import one_line, show, show_json
 from lemming.facts.views.map import TICKS, Arrow, graph_of
 

@@ -13,8 +13,7 @@ import typer
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.commands.options import AnyAgentName, AsJson, duration, option
-from lemming.commands.org import find_org, require_folder
+from lemming.commands.options import AnyAgentName, AsJson, duration, find_org, option, require_folder
 from lemming.commands.screen import Style, one_line, painted, show, show_json, tell
 from lemming.files import fs
 

@@ -14,11 +14,9 @@ from lemming.base.jsontext import nearest
 from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.lock import LOCK_FILE, KnownServer, differences, keep, known_servers
 from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
-from lemming.commands.options import AsJson, Trust, argument, noun, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, Trust, argument, find_org, noun, object_typed, option
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_list, show_text, tell
 from lemming.commands.trust import require_agreement
-from lemming.commands.typed import object_typed
 from lemming.org.organisation import Organisation
 
 app = noun("See and try MCP servers, accept what they have, and be one.")

@@ -10,8 +10,15 @@ import typer
 from lemming import memory as store
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse
-from lemming.commands.options import AgentName, AsJson, ListOfAnAgent, argument, noun
-from lemming.commands.org import find_org, require_folder
+from lemming.commands.options import (
+    AgentName,
+    AsJson,
+    ListOfAnAgent,
+    argument,
+    find_org,
+    noun,
+    require_folder,
+)
 from lemming.commands.screen import as_text, show_json, show_list, show_pretty, tell
 
 Key = Annotated[str, argument("KEY", "The memory's name.")]

@@ -13,8 +13,7 @@ from lemming.base import paths
 from lemming.base.errors import ConfigError, ToolError, UnknownModel, UsageError
 from lemming.base.jsontext import nearest, parse, pretty
 from lemming.base.kinds import MESSAGE_KINDS
-from lemming.commands.options import AsJson, argument, option
-from lemming.commands.org import find_agent, find_org, path_of_agent
+from lemming.commands.options import AsJson, argument, find_agent, find_org, option, path_of_agent
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.exchange.applying import surroundings

@@ -1,4 +1,4 @@
-"""`lemming pause`: an agent, or all of them, takes no turns for a while."""
+"""`lemming pause` and `lemming resume`: an agent, or all of them, takes no turns for a while."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ import typer
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import UsageError
 from lemming.base.paths import resume_file
-from lemming.commands.options import AnyAgentName, AsJson, option
-from lemming.commands.org import describe_engine, find_agent, find_org, running_engine
+from lemming.commands.options import (
+    AnyAgentName,
+    AsJson,
+    describe_engine,
+    find_agent,
+    find_org,
+    option,
+    running_engine,
+)
 from lemming.commands.screen import one_line, show_json, tell
 from lemming.org.config import ORG_FILE, load_config
 from lemming.service.pause import pause as begin_pause
-from lemming.service.pause import pause_text
+from lemming.service.pause import pause_text, paused_text
+from lemming.service.pause import resume as end_pause
 from lemming.tick.plan import is_for_a_person, pause_reason
 
 
@@ -60,3 +68,28 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         return f"user {os.geteuid()}"
+
+
+def resume(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = False) -> None:
+    """End what `lemming pause` began: of an agent, or without a name of the organisation.
+
+    Agents that were paused one by one stay paused until each is resumed.
+
+    \b
+    Examples:
+      lemming resume editor
+      lemming resume
+    """
+    base = find_org(ctx)
+    if agent:
+        find_agent(base, agent)
+    text = end_pause(base, agent)
+    if as_json:
+        show_json("pause", {"agent": agent, "paused": "", "was_paused": bool(text)})
+        return
+    who = agent or "the organisation"
+    was = f"takes turns again; it was {one_line(pause_reason(text), 400)}" if text else "is not paused"
+    tell(f"{who} {was}")
+    if agent and load_config(base).org.paused:
+        paused = one_line(pause_reason(paused_text(base, None)), 400)
+        tell(f"the organisation is {paused}: `lemming resume` ends that", style="yellow")

@@ -10,8 +10,7 @@ from lemming.base.clock import SystemClock
 from lemming.base.times.spoken import parse_moment
 from lemming.base.times.words import said, until_text
 from lemming.capabilities.requests.waiting import waiting, waiting_text
-from lemming.commands.options import AsJson, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, find_org, option
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_list
 from lemming.commands.trust import load_settings
 from lemming.facts.coming import coming_until

@@ -13,8 +13,7 @@ from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.format import END, AgentPlan, Step, is_planner, plan_file
 from lemming.capabilities.plans.runs import PlanNow, RunNow, does, plan_now, plans_now
 from lemming.capabilities.plans.ways import after, is_decided
-from lemming.commands.options import AgentName, AsJson, OrAnAgent, option
-from lemming.commands.org import find_org, require_folder
+from lemming.commands.options import AgentName, AsJson, OrAnAgent, find_org, option, require_folder
 from lemming.commands.screen import counted, one_line, show, show_json, show_table, tell
 from lemming.commands.trust import load_settings
 from lemming.org.organisation import Organisation

@@ -1,16 +1,24 @@
-"""`lemming repair`: mend what needs a person's decision."""
+"""`lemming repair`, `prune` and `upgrade`: mend, take away, bring up to date."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from lemming.base.errors import UsageError
-from lemming.commands.options import AsJson, Trust, argument, option
-from lemming.commands.org import find_org
-from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
+from lemming.base.clock import SystemClock
+from lemming.base.errors import OrgBusy, UsageError
+from lemming.commands.backup import size_in_words
+from lemming.commands.options import AsJson, Trust, argument, duration, find_org, option
+from lemming.commands.screen import counted, one_line, painted, show, show_columns, show_json, tell
 from lemming.commands.trust import require_agreement
+from lemming.org.config import load_config
+from lemming.org.format import NEWEST_FORMAT
+from lemming.org.organisation import Organisation
+from lemming.service.prune import Surplus, find_surplus, remove
+from lemming.service.upgrade import steps_of
+from lemming.service.upgrade import upgrade as do_upgrade
 from lemming.tick.runtime import Runtime, open_org
 from lemming.timeline.repair.repair import Repair, find_repairs, make_repairs
 from lemming.timeline.repair.retry import plan_retry, run_again
@@ -126,3 +134,122 @@ def _summary(repairs: list[Repair], to_do: list[Repair], *, is_done: bool, aside
         return f"{counted(len(to_do), 'repair')} to make: `lemming repair --yes` makes them{listed}"
     kept = f"; what was moved or cut is in {aside}" if aside else ""
     return f"{counted(len(to_do), 'repair')} made{kept}{listed}"
+
+
+DAYS_30 = 30 * 86_400.0
+
+
+def prune(
+    ctx: typer.Context,
+    yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
+    older_than: Annotated[
+        float | None,
+        option(
+            "--older-than DURATION",
+            "Full logs and what was set aside: only what is older than this. Default: 30d.",
+            parser=duration,
+        ),
+    ] = None,
+    journals: Annotated[
+        int | None,
+        option(
+            "--journals TICKS",
+            "Keep packed journals of so many ticks. Default: kept_journals in config/org.json.",
+            min=0,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what an organisation keeps beyond its settings, and how large it is; with --yes, take it away.
+
+    Packed journals older than kept_journals (which is null by default: all are kept), logs that were full,
+    and what repairs, rewinds and removed agents left in aside/. Entries go by retention_ticks, at the end of
+    each tick. Nothing that a turn, a ledger or a tick under way needs is touched. What journals told is gone
+    with them: `why`, `tick` and `replay` know nothing of those ticks any more.
+
+    \b
+    Examples:
+      lemming prune
+      lemming prune --older-than 7d --yes
+      lemming prune --journals 1000 --yes
+    """
+    base = find_org(ctx)
+    found = find_surplus(
+        base,
+        load_config(base),
+        older_than_s=DAYS_30 if older_than is None else older_than,
+        keep_journals=journals,
+        now=SystemClock().now(),
+    )
+    left = _take_away(base, found) if yes else []
+    _show_surplus(found, left, is_done=yes, as_json=as_json)
+
+
+def _take_away(base: Organisation, found: list[Surplus]) -> list[Surplus]:
+    """Remove all of it; return the journals that are left to an engine under way."""
+    beside = [surplus for surplus in found if surplus.kind != "journals"]
+    try:
+        with open_org(base, command="prune"):
+            for surplus in found:
+                remove(base, surplus)
+        return []
+    except OrgBusy:
+        for surplus in beside:
+            remove(base, surplus)
+        return [surplus for surplus in found if surplus.kind == "journals"]
+
+
+def _show_surplus(found: list[Surplus], left: list[Surplus], *, is_done: bool, as_json: bool) -> None:
+    if as_json:
+        for surplus in found:
+            show_json("surplus", {**surplus.as_json(), "is_removed": is_done and surplus not in left})
+        return
+    if not found:
+        tell("nothing is kept beyond the settings")
+        return
+    show_columns([[size_in_words(surplus.bytes), surplus.path, surplus.why] for surplus in found])
+    gone = [surplus for surplus in found if surplus not in left]
+    size = size_in_words(sum(surplus.bytes for surplus in (gone if is_done else found)))
+    if not is_done:
+        tell(
+            f"{counted(len(found), 'thing')}, {size}: nothing has been removed; `lemming prune --yes` does it"
+        )
+        return
+    tell(f"{counted(len(gone), 'thing')} removed, {size}")
+    if left:
+        tell("an engine is running: journals are left to it, or end it first", style="yellow")
+
+
+def upgrade(
+    ctx: typer.Context,
+    yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what earlier versions wrote otherwise, and with --yes write it as this one does.
+
+    It need not be done: organisations of every earlier version are run as they are. Afterwards
+    config/org.json says "format", by which a version that is too old for it can tell: it refuses before it
+    writes anything. `lemming backup` first is a good habit.
+
+    \b
+    Example:
+      lemming upgrade --yes
+    """
+    base = find_org(ctx)
+    before, steps = load_config(base).org.format, steps_of(base)
+    if yes and steps:
+        with open_org(base, command="upgrade"):
+            do_upgrade(base, steps)
+    is_done = yes or not steps
+    if as_json:
+        facts = {"from": before, "to": NEWEST_FORMAT, "is_done": is_done}
+        show_json("upgrade", {**facts, "files": [step.file for step in steps]})
+        return
+    for step in steps:
+        show(f"{step.file}: {step.text}")
+    if not steps:
+        tell(f"{Path(base)} has format {NEWEST_FORMAT}, the newest: nothing to upgrade")
+    elif yes:
+        tell(f"{counted(len(steps), 'file')} written: format {NEWEST_FORMAT} (before: {before})")
+    else:
+        tell(f"from format {before} to {NEWEST_FORMAT}; `lemming upgrade --yes` does it")

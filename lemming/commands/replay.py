@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from lemming.agents import survey_agents
-from lemming.commands.options import AsJson, Quiet, argument, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, Quiet, argument, find_org, option
 from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
 from lemming.org.config import load_config

@@ -1,17 +1,29 @@
-"""`lemming requests`: who waits for what, and who holds it."""
+"""`lemming requests`, `lemming answer` and `lemming cancel`: who waits for what, and how that ends."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
+from lemming.base.errors import UsageError
 from lemming.capabilities.requests.costs import RequestCost, RequestCosts, costs_of
+from lemming.capabilities.requests.entries import answerer, fields_wanted, write_answer, write_cancel
+from lemming.capabilities.requests.fields import properties_of, read_field, schema_for, words_of
 from lemming.capabilities.requests.now import RequestsNow, facts_of, find_request, out_of_reach, requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import at_deadline, is_to_come
-from lemming.commands.options import AsJson, argument, option
-from lemming.commands.org import find_org, require_folder
+from lemming.commands.options import (
+    AsJson,
+    AsPerson,
+    RequestId,
+    argument,
+    find_org,
+    option,
+    require_folder,
+    text_typed,
+)
 from lemming.commands.screen import (
     as_text,
     counted,
@@ -25,7 +37,9 @@ from lemming.commands.screen import (
     tell,
     told_as_it_goes,
 )
+from lemming.commands.waiting import meant
 from lemming.mail.answers import answer_in
+from lemming.messages import OutboxEntry
 
 TEXT_CHARS = 70
 
@@ -152,3 +166,110 @@ def _in_words(cost: RequestCost) -> str:
         return ""
     dollars = in_dollars(cost.cost_usd, calls=cost.calls)
     return f"{counted(cost.calls, 'call')}, {counted(cost.credits, 'credit')}, {dollars}"
+
+
+def cancel(
+    ctx: typer.Context,
+    reference: RequestId,
+    text: Annotated[list[str] | None, argument("WHY", "Why, for whoever holds it.")] = None,
+    person: AsPerson = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel a request: whoever holds it need not answer any more, and what was asked for it ends with it.
+
+    A person may cancel what they asked, and what somebody holds who may read them. Prints the path of the
+    entry that says so.
+
+    \b
+    Example:
+      lemming cancel 3fa9c1 "it was answered on the phone"
+    """
+    entry = write_cancel(find_org(ctx), reference, person=person, text=" ".join(text or ()))
+    if as_json:
+        show_json("entry", entry.as_json())
+        return
+    show(entry.file)
+    tell("cancelled; a turn that is under way for it may still answer", style="dim")
+
+
+def answer(
+    ctx: typer.Context,
+    reference: RequestId,
+    text: Annotated[
+        list[str] | None, argument("TEXT", 'What to answer; "-" reads it from standard input.')
+    ] = None,
+    field: Annotated[
+        list[str] | None, option("--field NAME=VALUE", "A field of the answer. May be repeated.")
+    ] = None,
+    refuse: Annotated[bool, option("--refuse", "Say no to answering it; TEXT may say why.")] = False,
+    person: AsPerson = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a request that waits for a person. Prints the path of the entry.
+
+    Where a call waits for approval, TEXT becomes its result and the call is not made; --refuse denies it.
+    Some requests ask for fields: on a terminal they are asked one by one, else give each with --field. A
+    field that is wrong is named, and nothing is written.
+
+    \b
+    Examples:
+      lemming answer 3fa9c1 "Yes, but shorter."
+      lemming answer 3fa9c1 --field ok=yes --field "reason=it is true"
+      lemming answer 3fa9c1 --refuse "ask the editor"
+    """
+    base = find_org(ctx)
+    now, request, call = meant(base, reference)
+    if call is not None and not field:
+        from lemming.capabilities.approvals.deciding import decide
+
+        entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=text_typed(text))
+        _tell(entry, as_json)
+        return
+    author = answerer(now, request, person)  # before anything is asked
+    said = text_typed(text)
+    fields = dict(_parsed(request, each) for each in field or ())
+    if not (said or fields or refuse):
+        said, fields = _asked_for(request)
+    entry = write_answer(base, request.identity, person=author, text=said, fields=fields, refuse=refuse)
+    _tell(entry, as_json)
+
+
+def _tell(entry: OutboxEntry, as_json: bool) -> None:
+    show_json("entry", entry.as_json()) if as_json else show(entry.file)
+
+
+def _parsed(request: RequestView, given: str) -> tuple[str, Any]:
+    name, equals, value = given.partition("=")
+    if not equals:
+        raise UsageError(f'--field "{given}" has no value', hint="--field NAME=VALUE")
+    return name, read_field(schema_for(request), name, value)
+
+
+def _asked_for(request: RequestView) -> tuple[str, dict[str, Any]]:
+    """Ask at the terminal for what an answer needs: its fields one by one, else a text."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("nothing to answer with", hint=fields_wanted(request))
+    tell(f"{request.asker} asks: {request.text}", style="bold")
+    properties = properties_of(schema_for(request))
+    if not properties:
+        return typer.prompt("Answer", err=True), {}
+    fields = {}
+    required = (request.schema or {}).get("required", ())
+    for name in properties:
+        value = _field_asked_for(request, name, is_required=name in required)
+        if value is not None:
+            fields[name] = value
+    return "", fields
+
+
+def _field_asked_for(request: RequestView, name: str, *, is_required: bool) -> Any:
+    about = words_of(schema_for(request), name)
+    while True:
+        default = None if is_required else ""
+        typed = typer.prompt(f"{name} ({about})", default=default, show_default=False, err=True)
+        if typed == "" and not is_required:
+            return None
+        try:
+            return read_field(schema_for(request), name, typed)
+        except UsageError as error:
+            tell(str(error), style="yellow")

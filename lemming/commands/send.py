@@ -18,10 +18,17 @@ from lemming.base.times.cron import zone
 from lemming.base.times.spoken import parse_duration, parse_moment
 from lemming.base.times.words import said, until_text
 from lemming.commands.calendar import add_job
-from lemming.commands.options import AsJson, argument, option
-from lemming.commands.org import find_agent, find_org, require_folder
+from lemming.commands.options import (
+    AsJson,
+    argument,
+    find_agent,
+    find_org,
+    object_typed,
+    option,
+    require_folder,
+    text_typed,
+)
 from lemming.commands.screen import show, show_json, tell
-from lemming.commands.typed import object_typed, text_typed
 from lemming.facts.next_turn import next_turn
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, load_config

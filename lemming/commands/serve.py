@@ -15,8 +15,7 @@ import typer
 from lemming.base.errors import Problem, UsageError
 from lemming.capabilities.serving.http_server import METRICS_TOKEN_ENV, OWN_NAMES, Metrics
 from lemming.capabilities.serving.serve import HOST, PORT, Served, serving
-from lemming.commands.options import AsJson, Quiet, Trust, option
-from lemming.commands.org import find_org, running_engine
+from lemming.commands.options import AsJson, Quiet, Trust, find_org, option, running_engine
 from lemming.commands.screen import one_line, show_json, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement

@@ -12,8 +12,7 @@ import typer
 from lemming.access.trust import Agreement
 from lemming.agents import survey_agents
 from lemming.base.errors import UsageError
-from lemming.commands.options import AsJson, duration, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, duration, find_org, option
 from lemming.commands.screen import show, show_json, show_text, tell
 from lemming.facts.reach import reaches
 from lemming.files import fs

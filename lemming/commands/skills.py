@@ -11,8 +11,7 @@ from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.skills.now import SkillNow, further_files, skills_now
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AsJson, argument, noun
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, argument, find_org, noun
 from lemming.commands.screen import one_line, show, show_json, show_list, show_text, tell
 from lemming.files import fs
 from lemming.org.organisation import Organisation

@@ -11,8 +11,7 @@ from lemming.agents import Survey
 from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.times.words import until_text
 from lemming.capabilities.requests.waiting import waiting_text
-from lemming.commands.options import AsJson, duration, option
-from lemming.commands.org import describe_engine, find_org
+from lemming.commands.options import AsJson, describe_engine, duration, find_org, option
 from lemming.commands.screen import (
     counted,
     in_dollars,

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from lemming.commands.narration import text_of
-from lemming.commands.options import AsJson, argument, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, argument, find_org, option
 from lemming.commands.screen import (
     Style,
     as_text,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,25 +13,90 @@ from lemming.agents import Agent, load_agent, survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import OUTCOME_CODES, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
+from lemming.base.patterns import is_named
 from lemming.base.redaction import redact_values
-from lemming.commands.options import AsJson, Trust, argument, noun, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, Trust, argument, find_org, noun, object_typed, option
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_list, show_text, tell
-from lemming.commands.tool_file import new_tool
 from lemming.commands.trust import load_settings, require_agreement
-from lemming.commands.typed import object_typed
+from lemming.files import fs
 from lemming.files.effects import apply_effect
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import send
 from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
+from lemming.service.add_item import add_to_resume, add_to_settings
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import WITH_TOOLS, why_no_tools
+from lemming.tick.plan import WITH_TOOLS, takes_turns, why_no_tools
 from lemming.tick.runtime import Runtime, open_org
 from lemming.tools import SHIPPED, Tool, ToolContext, ToolResult, toolset_of
 from lemming.tools.calls import call_tool
 from lemming.tools.toolset import Toolset
+
+PATTERN = "tools/*.py"
+_TEXT = '''\
+"""Tools of this organisation: docs/tools.md."""
+
+from lemming.tools import RecoverableError, ToolContext, tool
+
+
+@tool(tool_class="read", repeatable=True, independent=True)
+def {name}(text: str, times: int = 1) -> str:
+    """Repeat a text. A model reads this line, so say what the tool is for.
+
+    Args:
+        text: What is repeated.
+        times: How often.
+    """
+    if times < 1:
+        raise RecoverableError("times must be at least 1")  # the model reads this, word for word
+    return " ".join([text] * times)
+
+
+# A parameter that is annotated with ToolContext is filled in by the engine; the model does not see it:
+#
+# @tool
+# def remember(ctx: ToolContext, note: str) -> str:
+#     """Keep a note."""
+#     ctx.state["notes"] = [*ctx.state.get("notes", []), note]
+#     return f"{{len(ctx.state['notes'])}} notes are kept"
+'''
+
+
+class Written(NamedTuple):
+    """What was written: the file (empty: it was there already), and who may call the tool now, if anybody."""
+
+    file: str
+    is_new: bool
+    agent: str
+
+
+def new_tool(base: Organisation, name: str, agent: str | None) -> Written:
+    """Write `tools/<name>.py`, have such files loaded, and let an agent call it: this one, or the only one.
+
+    Of a file that is there already, an agent that is named gets leave to call it. Raises `UsageError` for a
+    name that is none, and for a file that is there where no agent is named.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise UsageError(f'"{name}" is no name for a function', hint="letters, digits and _, a letter first")
+    file = f"tools/{name}.py"
+    caller = load_agent(base, agent) if agent else _only_agent(base)
+    is_new = fs.create(Path(base), file, _TEXT.format(name=name).encode())
+    if not (is_new or agent):
+        hint = f"take another name; or let an agent call it: lemming tools new {name} --agent AGENT"
+        raise UsageError(f"{file} is there already", hint=hint)
+    if not any(Path(file).match(pattern) for pattern in load_config(base).org.tool_files):
+        add_to_settings(base, ("tool_files",), PATTERN)
+    if caller and not any(is_named(name, it) for it in caller.permissions.tools):
+        add_to_resume(base, caller.name, ("permissions", "tools"), name)
+    return Written(file, is_new, caller.name if caller else "")
+
+
+def _only_agent(base: Organisation) -> Agent | None:
+    config = load_config(base)
+    found = [agent for agent in survey_agents(base).agents.values() if takes_turns(agent, config)]
+    return found[0] if len(found) == 1 else None
+
 
 app = noun("See the tools there are, call one as an agent does, write a new one.")
 

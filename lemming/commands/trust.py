@@ -15,8 +15,7 @@ import typer
 from lemming.access.trust import Agreement, Consent, Missing, Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base.errors import DiskError, NotTrusted
-from lemming.commands.options import AsJson, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, find_org, option
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.facts.reach import reaches
 from lemming.files.documents import once_saved

@@ -8,8 +8,7 @@ import typer
 
 from lemming.base.errors import ConfigError, Problem
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AnyAgentName, AsJson, Newest, option
-from lemming.commands.org import find_org, require_folder
+from lemming.commands.options import AnyAgentName, AsJson, Newest, find_org, option, require_folder
 from lemming.commands.screen import bar, counted, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.facts.checklist.check import CheckScope, run

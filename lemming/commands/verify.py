@@ -8,8 +8,16 @@ import typer
 
 from lemming import timeline
 from lemming.base.errors import CorruptState
-from lemming.commands.options import AsJson, Newest, Quiet, argument, option
-from lemming.commands.org import describe_engine, find_org, running_engine
+from lemming.commands.options import (
+    AsJson,
+    Newest,
+    Quiet,
+    argument,
+    describe_engine,
+    find_org,
+    option,
+    running_engine,
+)
 from lemming.commands.screen import bar, counted, one_line, painted, show, show_json, tell
 from lemming.facts.checklist.check import CheckScope, run
 from lemming.facts.checklist.listed import checks_of

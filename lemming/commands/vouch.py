@@ -14,8 +14,7 @@ from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import person_for
 from lemming.capabilities.trust.marks import digest_of
 from lemming.capabilities.trust.vouches import payload_of
-from lemming.commands.options import AsJson, AsPerson, argument
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, AsPerson, argument, find_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath

@@ -15,8 +15,7 @@ import typer
 from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.errors import LemmingError
 from lemming.base.times.words import until_text
-from lemming.commands.options import AsJson
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, find_org
 from lemming.commands.screen import (
     Style,
     counted,

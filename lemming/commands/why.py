@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.options import AsJson, argument, option
-from lemming.commands.org import find_org
+from lemming.commands.options import AsJson, argument, find_org, option
 from lemming.commands.screen import one_line, painted, show, show_json, tell, told_as_it_goes, width_of
 from lemming.facts.views.why import facts_of
 from lemming.timeline.why.explain import explain, keep_only, sources

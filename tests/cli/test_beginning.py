@@ -17,7 +17,7 @@ from terminal import Lemming
 
 from lemming.agents import load_agent
 from lemming.capabilities.gates.keys import gates_in
-from lemming.commands.beginning import FIRST, Beginning, ask_what_for, make_so
+from lemming.commands.init import FIRST, Beginning, ask_what_for, make_so
 from lemming.exchange.template import template_files
 from lemming.files import fs
 from lemming.org.config import load_config

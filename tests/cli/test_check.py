@@ -80,7 +80,8 @@ def test_some_are_asked_by_their_names(org: Path, lemming: Lemming) -> None:
     assert "disk" in lemming("check", "disk").out
     wrong = lemming("check", "resume")
     assert (wrong.status, 'did you mean "resumes"?' in wrong.err) == (2, True)
-    assert "`lemming validate` is a command" in lemming("check", "validate").err
+    assert "`lemming validate` is a command" in lemming("check", "resumes", "validate").err
+    assert lemming("check", "validate") == lemming("validate")
 
 
 def test_what_is_newest_is_looked_at_alone(org: Path, lemming: Lemming) -> None:

@@ -10,8 +10,8 @@ from terminal import Lemming, start
 
 from lemming.base.errors import CorruptState, DiskError, LemmingError, OrgBusy
 from lemming.commands.failures import guarded
+from lemming.commands.options import Session
 from lemming.commands.screen import ReaderGone
-from lemming.commands.session import Session
 from lemming.files import fs
 from lemming.testing import make_org, resume
 

@@ -14,7 +14,7 @@ from forked import lemming_in
 from terminal import REPOSITORY, Lemming
 
 from lemming import __version__, reference
-from lemming.cli import COMMANDS, FIRST, load_command
+from lemming.cli import COMMANDS, MEANT, OF_THE_PAGE, SECTIONS, WITHIN, load_command
 from lemming.engine import run_once
 from lemming.testing import make_org, resume, say
 
@@ -94,20 +94,39 @@ def imported(base: Path, words: list[str], *, check: bool = True) -> set[str]:
     return set(done.stderr.split())
 
 
-def test_help_shows_the_ten_commands_that_somebody_needs_who_has_just_come(bare: Lemming) -> None:
+def test_help_shows_what_people_use_by_what_they_want_to_do(bare: Lemming) -> None:
     ran = bare("--help")
     shown = [name for name in NAMES if f"\n  {name} " in ran.out]
-    assert (ran.status, len(shown)) == (0, 10)
-    assert sorted(shown) == sorted(name for section in FIRST.values() for name in section)
-    assert f"{len(NAMES) - 10} more:\n  lemming --help --all" in ran.out
+    used = [name for section in SECTIONS.values() for name in section]
+    assert (ran.status, sorted(shown)) == (0, sorted(used))
+    assert len(used) <= 31
+    assert f"{len(NAMES) - len(used)} more stand within these:\n  lemming --help --all" in ran.out
     assert bare() == ran
+
+
+def test_what_stands_within_another_command_is_there_alone_too(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("outbox"))
+    assert lemming("check", "validate", "ada") == lemming("validate", "ada")
+    assert lemming("agents", "inbox", "ada", "--json") == lemming("inbox", "ada", "--json")
+    assert lemming("agents", "memory", "list", "ada") == lemming("memory", "ada")
+    assert "outbox" in lemming("agents", "outbox").out  # an agent of that name
+    assert lemming("map", "--json") == lemming("graph", "--json")
+    for name, inner in WITHIN.items():
+        text = lemming(name, "--help").out
+        assert [it for it in inner if f"\n    lemming {name} {it} " not in text] == []
+
+
+def test_what_the_page_calls_something_leads_to_the_command_that_shows_it() -> None:
+    pages = (REPOSITORY / "lemming/dashboard/static").rglob("*.js")
+    titles = {it.lower() for page in pages for it in re.findall(r'title: "([A-Z][a-z]+)"', page.read_text())}
+    assert {"money", "waiting"} <= titles - {"agent"} <= {*NAMES, *OF_THE_PAGE, *MEANT}
 
 
 @pytest.mark.parametrize("words", [["--help", "--all"], ["--all", "--help"], ["--all"], ["-h", "--all"]])
 def test_all_commands_are_in_the_help_when_asked_for(bare: Lemming, words: list[str]) -> None:
     ran = bare(*words)
     assert ran.status == 0
-    assert [name for name in NAMES if f"\n  {name} " not in ran.out] == []
+    assert [name for name in NAMES if not re.search(f"\n +{name} ", ran.out)] == []
 
 
 def test_an_option_of_a_command_does_not_change_what_help_shows(bare: Lemming) -> None:
