@@ -35,7 +35,7 @@ from lemming.commands.screen import (
     show_text,
     tell,
 )
-from lemming.facts.agents import AgentShown, agent_shown
+from lemming.facts.accounts import AgentShown, agent_shown
 from lemming.files import fs
 from lemming.history.rewind import place_aside
 from lemming.org.config import Config, load_config

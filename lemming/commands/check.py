@@ -14,8 +14,7 @@ from lemming.commands.failures import tell_problem
 from lemming.commands.options import AsJson, Newest, Quiet, argument, find_org, option
 from lemming.commands.screen import bar, counted, painted, show, show_json, show_list
 from lemming.commands.trust import load_settings
-from lemming.facts.checklist.check import CheckScope, run
-from lemming.facts.checklist.listed import EXIT_STATUS, all_checks, checks_of, named_checks
+from lemming.facts.checklist.check import EXIT_STATUS, CheckScope, all_checks, checks_of, named_checks, run
 from lemming.timeline.verify.journal_facts import Mismatch
 
 Counts = dict[str, Any]

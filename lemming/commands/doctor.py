@@ -10,8 +10,7 @@ from lemming.base.errors import NotAnOrg, Problem
 from lemming.commands.options import AsJson, find_org, option
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
-from lemming.facts.checklist.check import CheckScope, run
-from lemming.facts.checklist.listed import checks_of
+from lemming.facts.checklist.check import CheckScope, checks_of, run
 from lemming.facts.checklist.standing import Trouble
 
 LEVELS = {"note": "ok", "warning": "warn", "error": "fail"}

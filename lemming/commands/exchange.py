@@ -31,7 +31,7 @@ from lemming.exchange.template import template_files
 from lemming.facts.checks import problems_of_agents, problems_of_config
 from lemming.facts.reach import reaches
 from lemming.facts.readiness import readiness_of
-from lemming.facts.reading_order import waits_for_its_name
+from lemming.facts.structure_checks import waits_for_its_name
 from lemming.files import fs
 from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.format import require_known_format

@@ -11,10 +11,9 @@ from lemming.base.jsontext import nearest
 from lemming.base.kinds import FindingKind
 from lemming.commands.options import AnyAgentName, AsJson, find_org, option, require_folder
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
-from lemming.facts.findings.find import findings_in
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at
-from lemming.facts.findings.rules import RULES
+from lemming.facts.findings.rules import RULES, findings_in
 from lemming.timeline import span_of
 
 KINDS = get_args(FindingKind)

@@ -25,7 +25,7 @@ from lemming.exchange.shorthand import (
     with_words,
 )
 from lemming.facts.next_turn import next_turn
-from lemming.facts.reading_order import waits_for_its_name
+from lemming.facts.structure_checks import waits_for_its_name
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath

@@ -13,8 +13,7 @@ from lemming.capabilities.requests.waiting import waiting, waiting_text
 from lemming.commands.options import AsJson, find_org, option
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_list
 from lemming.commands.trust import load_settings
-from lemming.facts.coming import coming_until
-from lemming.facts.coming_tick import ComingTick, coming_tick, why_one_waits
+from lemming.facts.coming import ComingTick, coming_tick, coming_until, why_one_waits
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.tick.counter import load_tick

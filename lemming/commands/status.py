@@ -60,7 +60,7 @@ def status(
     """
     base = find_org(ctx)
     found = standing_of(base, max_age_s=max_age)
-    from lemming.facts.findings.find import count_findings  # with it comes much
+    from lemming.facts.findings.rules import count_findings  # with it comes much
 
     findings = count_findings(base, found.config) if found.last else 0
     if as_json:

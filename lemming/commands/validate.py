@@ -11,8 +11,7 @@ from lemming.commands.failures import tell_problem
 from lemming.commands.options import AnyAgentName, AsJson, Newest, find_org, option, require_folder
 from lemming.commands.screen import bar, counted, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.facts.checklist.check import CheckScope, run
-from lemming.facts.checklist.listed import checks_of
+from lemming.facts.checklist.check import CheckScope, checks_of, run
 
 
 def validate(

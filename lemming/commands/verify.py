@@ -19,8 +19,7 @@ from lemming.commands.options import (
     running_engine,
 )
 from lemming.commands.screen import bar, counted, one_line, painted, show, show_json, tell
-from lemming.facts.checklist.check import CheckScope, run
-from lemming.facts.checklist.listed import checks_of
+from lemming.facts.checklist.check import CheckScope, checks_of, run
 from lemming.journal.file import journal_ticks
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.journal_facts import Mismatch

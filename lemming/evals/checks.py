@@ -27,7 +27,7 @@ from lemming.facts.cases import (
     FindingWanted,
     JudgeWanted,
 )
-from lemming.facts.findings.find import findings_of
+from lemming.facts.findings.rules import findings_of
 from lemming.files import fs
 from lemming.mail.answers import answer_in
 from lemming.messages import OutboxEntry

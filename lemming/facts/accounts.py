@@ -1,18 +1,21 @@
-"""What agents have spent, by their ledgers, and may spend: worked out here, for every screen."""
+"""Agents: what they have spent, by their ledgers, and may spend; how one of them stands."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
 from lemming.base.errors import CorruptState
-from lemming.journal.ledger import read_state
+from lemming.facts.next_turn import NextTurn, next_turn
+from lemming.journal.ledger import AgentState, read_state
 from lemming.org.config import Config, credits_of, is_overridden
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import JUDGES
+from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns
+from lemming.tick.soundness.judged import sound_survey
 
 _AMOUNTS = ("turns", "used_up", "passed_on", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens")
 
@@ -86,3 +89,26 @@ def total_of(found: Collection[Account]) -> dict[str, Any]:
         "cost_usd": sum(dollars) if dollars else None,
         "max_credits": None if not limits or None in limits else sum(filter(None, limits)),
     }
+
+
+class AgentShown(NamedTuple):
+    """An agent, who reads it, how its last turn left it, what it has spent, when it is due next."""
+
+    agent: Agent
+    readers: list[str]
+    state: AgentState
+    account: Account
+    coming: NextTurn
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        plain = {"agent": self.agent.name, "resume": self.agent.plain, "problem": ""}
+        return {**plain, "readers": self.readers, "state": self.state.as_json()}
+
+
+def agent_shown(base: OrgPath, agent: Agent, config: Config) -> AgentShown:
+    """Return an agent as it stands; raise `CorruptState` for a damaged ledger."""
+    readers = sorted(each.name for each in sound_survey(base).agents.values() if each.may_read(agent.name))
+    coming = next_turn(base, agent, config, load_tick(base))
+    state = read_state(base, agent.name)
+    return AgentShown(agent, readers, state, account_of(base, agent, config), coming)

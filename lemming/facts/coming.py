@@ -1,20 +1,32 @@
-"""What comes up by the clock: turns, jobs of the calendar, entries that wait. For any screen; looks only."""
+"""What comes: the tick that is next, or later, and what comes up by the clock. For any screen; looks only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice, takewhile
+from typing import Any
 
-from lemming.agents import Survey, survey_agents
+from lemming.agents import Survey, nearest_agent, survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.base.errors import UsageError
 from lemming.base.times.cron import occurrences, zone
+from lemming.facts.next_turn import next_turn
+from lemming.facts.preview import Preview, preview_tick
+from lemming.journal.report import Reason
 from lemming.mail.index import EntryIndex
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
-from lemming.tick.counter import load_counter
+from lemming.org.schedule import fire_point, in_order
+from lemming.tick.counter import load_counter, load_tick
+from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
+from lemming.tick.files_looked_at import looked_at_by
+from lemming.tick.plan import Plan, make_plan, takes_turns
 from lemming.tick.seams import Coming, TickLook, parts_in
+from lemming.tools import toolset_of
+from lemming.turn.prepared import shared_by
 
 MOST_OF_EACH = 200
 
@@ -24,7 +36,7 @@ def coming_until(org: Organisation, config: Config, until: datetime) -> list[Com
     now, survey = SystemClock().now(), survey_agents(org)
     found = [
         *_turns(survey, config, now, until),
-        *_asked(org, survey, config, now, until),
+        *_asked_by_clock(org, survey, config, now, until),
         *_entries(org, survey, config, now, until),
     ]
     return sorted(found, key=lambda it: (it.at, it.agent, it.what))
@@ -39,7 +51,7 @@ def _turns(survey: Survey, config: Config, now: datetime, until: datetime) -> It
                 yield from (Coming(moment, name, f"a turn, cron {schedule.cron}") for name in names)
 
 
-def _asked(
+def _asked_by_clock(
     org: Organisation, survey: Survey, config: Config, now: datetime, until: datetime
 ) -> Iterator[Coming]:
     if parts := parts_in(org, survey, config):
@@ -62,3 +74,97 @@ def _entries(
                 to = ", ".join(sorted(entry.targets)) or "all"
                 text = entry.payload.get("text", "")
                 yield Coming(parse_timestamp(moment).astimezone(here), to, f"an entry of {author}: {text}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComingTick:
+    """The plan of a tick, with the fire points of those in its order, and for whom each waits.
+
+    `notes`: who is due and would take no turn, as things stand; of the tick that is next only. `resting`: in
+    words when those are due next that are not due in it.
+    """
+
+    plan: Plan
+    is_next: bool
+    points: dict[str, float]
+    reasons: dict[str, Reason]
+    waits: dict[str, Waits]
+    resting: dict[str, str]
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def chain(self) -> list[str]:
+        """The longest row of turns in which each waits for the one before it."""
+        return longest_chain(self.plan.order, self.waits)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        plan, waits = self.plan, self.waits
+        order = [
+            {
+                "agent": name,
+                "fire_point": self.points.get(name),
+                "waits_for": plan.order[:rank] if waits[name].everyone else sorted(waits[name].names),
+                "why": self.reasons[name].why,
+                "reason": self.reasons[name].text,
+                "note": self.notes.get(name, ""),
+            }
+            for rank, name in enumerate(plan.order)
+        ]
+        return {**plan.as_json(), "order": order, "longest_chain": self.chain}
+
+
+def coming_tick(org: Organisation, config: Config, tick: int) -> ComingTick:
+    """Return what is planned for a tick that has not run, or not to its end."""
+    survey, notes = survey_agents(org), {}
+    if is_next := tick == load_tick(org):
+        preview = preview_tick(org, config)
+        plan = preview.plan
+        reasons = {name: preview.reason_of(name) for name in plan.order}
+        notes = {name: _note(preview, name, reason) for name, reason in reasons.items()}
+    else:
+        plan = make_plan(tick, survey, config)
+        reasons = plan.reasons
+    agents, looked_at = survey.agents, looked_at_by(org, survey, config)
+    toolset, shared = toolset_of(config.org, org), shared_by(config, survey)
+    return ComingTick(
+        plan=plan,
+        is_next=is_next,
+        points={name: fire_point(agents[name].schedule) for name in plan.order if name in agents},
+        reasons=reasons,
+        waits=find_waits(plan.order, agents, config.org, toolset, org, looked_at, shared),
+        resting={
+            name: next_turn(org, agents[name], config, tick + 1, since=plan.since).words
+            for name in plan.not_due
+            if name in agents
+        },
+        notes=notes,
+    )
+
+
+def _note(preview: Preview, name: str, reason: Reason) -> str:
+    """Return why an agent that is due would take no turn, as things stand before the tick; else nothing."""
+    if reason.why in ("failing", "broken"):
+        return f"would fail: {reason.text}"
+    if reason.why not in ("nothing_new", "out_of_credits"):
+        return ""
+    others = preview.waits_for(name) if reason.why == "nothing_new" else []
+    unless = f", unless {' or '.join(others)} writes first" if others else ""
+    return f"would be skipped: {reason.text}{unless}"
+
+
+def why_one_waits(org: Organisation, config: Config, one: str, other: str) -> tuple[str, str, list[str]]:
+    """Return who of two waits for whom when both are due, and which permissions make it wait; maybe none."""
+    survey = survey_agents(org)
+    agents = survey.agents
+    for name in (one, other):
+        if name not in agents:
+            raise UsageError(f'there is no agent "{name}"', hint=nearest_agent(name, list(agents)))
+        if not takes_turns(agents[name], config):
+            raise UsageError(f"{name} takes no turn: others speak for it", hint="name two who do")
+    if one == other:
+        raise UsageError("an agent does not wait for itself", hint="name two agents")
+    earlier, later = in_order([agents[one], agents[other]])
+    looked_at, shared = looked_at_by(org, survey, config), shared_by(config, survey)
+    toolset = toolset_of(config.org, org)
+    return later.name, earlier.name, why_waits(later, earlier, config.org, toolset, org, looked_at, shared)

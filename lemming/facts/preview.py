@@ -12,7 +12,7 @@ from lemming.journal.lookup import plan_in
 from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.journal.report import Reason
 from lemming.messages import read_outbox_entries
-from lemming.org.config import Config, credits_of
+from lemming.org.config import Config, credits_of, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.uses import named_by
 from lemming.plugins.capabilities import is_unknown_here
@@ -23,6 +23,15 @@ from lemming.tick.reading import previous_reading
 from lemming.tick.snapshot import Snapshot, take_snapshot
 from lemming.turn.on_record import from_record
 from lemming.turn.values import TurnInputs
+
+
+def settings_to_look_by(org: OrgPath) -> Config:
+    """Return the settings without files of tools, and import no plugin: neither is code that a look runs.
+
+    What only those would know, such as a tool of theirs, is not known then. Raises `ConfigError`.
+    """
+    config = load_config(org)
+    return replace(config, org=replace(config.org, tool_files=[])) if config.org.tool_files else config
 
 
 @dataclass(frozen=True)

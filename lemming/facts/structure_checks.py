@@ -13,9 +13,33 @@ from lemming.base import paths
 from lemming.base.errors import Problem
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.org.schedule import fire_point
 from lemming.org.uses import habits_of
 from lemming.tick.plan import people_in, takes_turns
 from lemming.tools import Tool, toolset_of
+
+
+def waits_for_its_name(
+    agents: Mapping[str, Agent], config: Config, concerned: Iterable[str]
+) -> Iterator[str]:
+    """Yield a sentence for each agent that reads one behind it in the order of a tick, and not the reverse.
+
+    `concerned`: the agents of which something is said, as readers or as those who are read. Two who read each
+    other are left out: one of them always waits.
+    """
+    wanted = {*concerned} if config.org.visibility == "order" else set()
+    for name, agent in sorted(agents.items()):
+        for other in agent.permissions.read_outboxes:
+            author = agents.get(other)
+            if author is None or not {name, other} & wanted or not takes_turns(author, config):
+                continue
+            is_first = (fire_point(agent.schedule), name) < (fire_point(author.schedule), other)
+            if takes_turns(agent, config) and is_first and name not in author.permissions.read_outboxes:
+                yield (
+                    f"{name} comes before {other} in a tick, by its name, and reads it in the next one: "
+                    f"`lemming agents rename` gives a name behind it"
+                )
+
 
 Agents = Mapping[str, Agent]
 

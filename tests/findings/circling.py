@@ -7,8 +7,8 @@ from typing import Any
 
 from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
-from lemming.facts.findings.find import findings_of
 from lemming.facts.findings.finding import Finding
+from lemming.facts.findings.rules import findings_of
 from lemming.testing import make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult
 

@@ -12,8 +12,7 @@ from lemming.base.errors import UsageError
 from lemming.engine import run_once
 from lemming.facts.views import view
 from lemming.facts.views.glances import glance_in, glances_at
-from lemming.facts.views.tick import tick, timing_of
-from lemming.facts.views.ticks import ticks
+from lemming.facts.views.tick import tick, ticks, timing_of
 from lemming.journal.file import raw_journal
 from lemming.journal.records import ModelReplied
 from lemming.journal.sealing import seal_old_journals

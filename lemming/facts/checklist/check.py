@@ -1,14 +1,16 @@
-"""What a check is, and what checks look at: read once, however many of them are run."""
+"""What a check is, what checks look at, read once however many are run, and which command asks which."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lemming.agents import Survey, agent_folders, one_survey, survey_agents
-from lemming.base.errors import LemmingError, Problem
+from lemming.base.errors import LemmingError, Problem, UsageError
+from lemming.base.jsontext import nearest
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.soundness.judged import judged
@@ -17,6 +19,7 @@ from lemming.tick.turns_not_done import NotDone, read_turns_not_done
 if TYPE_CHECKING:
     from lemming.facts.findings.look import Look
     from lemming.timeline.verify.files import Records
+
 
 Cost = Literal["names", "files", "journals", "world"]
 """What a check reads: the names of files and folders; what stands in files; journals; what there is outside
@@ -172,3 +175,43 @@ def run(
 def problem_of(error: LemmingError) -> Problem:
     """Return an error as the problem that it is."""
     return Problem(error.message, error.where, hint=error.hint, code=error.code)
+
+
+SELECTIONS = {
+    "validate": "files:CHECKS",
+    "doctor": "machine:CHECKS",
+    "verify": "records:CHECKS",
+    "findings": "records:FINDINGS",
+    "status": "standing:CHECKS",
+}
+"""Where the checks are that a command asks, in their order; `check` asks those of the first three."""
+EXIT_STATUS = {"verify": 7, "validate": 3, "doctor": 1, "status": 1, "findings": 1}
+"""With what a command ends that has found an error, the worst first."""
+
+
+def checks_of(command: str, scope: CheckScope) -> list[Check]:
+    """Return the checks that a command asks, with those that capabilities bring."""
+    module, _, name = SELECTIONS[command].partition(":")
+    place = import_module(f"lemming.facts.checklist.{module}")
+    return [*getattr(place, name), *(place.of_capabilities(scope) if command == "validate" else ())]
+
+
+def all_checks(scope: CheckScope) -> dict[Check, list[str]]:
+    """Return every check, each with the commands that ask it."""
+    found: dict[Check, list[str]] = {}
+    for command in SELECTIONS:
+        for check in checks_of(command, scope):
+            found.setdefault(check, []).append(command)
+    return found
+
+
+def named_checks(names: list[str], scope: CheckScope) -> dict[Check, list[str]]:
+    """Return the checks of these names; raise `UsageError` with the nearest name for one that is none."""
+    listed = all_checks(scope)
+    known = [check.name for check in listed]
+    for name in names:
+        if name not in known:
+            hint = nearest(name, known) or "`lemming check --list` shows them"
+            hint = f"`lemming {name}` is a command, which asks several" if name in SELECTIONS else hint
+            raise UsageError(f'there is no check "{name}"', hint=hint)
+    return {check: commands for check, commands in listed.items() if check.name in names}

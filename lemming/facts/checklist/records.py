@@ -7,8 +7,7 @@ from functools import partial
 
 from lemming.base.errors import Problem
 from lemming.facts.checklist.check import Check, CheckScope
-from lemming.facts.findings.find import found_by
-from lemming.facts.findings.rules import RULES, FindingRule
+from lemming.facts.findings.rules import RULES, FindingRule, found_by
 from lemming.timeline.verify.files import PARTS
 
 LOOKS_AT = {

@@ -1,14 +1,18 @@
-"""The rules: for each kind of finding what it means, and what finds it."""
+"""The rules: for each kind of finding what it means, what finds it, and asking all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from lemming.base.kinds import FindingKind
 from lemming.facts.findings import asked, claims, repeating
 from lemming.facts.findings.finding import Finding
-from lemming.facts.findings.look import Look
+from lemming.facts.findings.look import Look, look_at
+from lemming.journal.file import begun_journals, journal_bytes
+from lemming.org.config import Config
+from lemming.org.organisation import OrgPath
 
 
 class FindingRule(NamedTuple):
@@ -82,3 +86,40 @@ RULES = (
         repeating.no_progress,
     ),
 )
+
+
+CHEAP_BYTES = 512 << 10
+"""Journals of so many bytes together are looked through in a tenth of a second."""
+
+
+def findings_of(
+    base_path: str | os.PathLike[str], *, first: int | None = None, last: int | None = None
+) -> list[Finding]:
+    """Return what is found in the newest ticks, as many as `findings.window` of `config/org.json` says.
+
+    With `first` or `last`, in all ticks from and to these. In the order of the kinds, the oldest first; the
+    same files give the same. Raises `ConfigError` and `CorruptState` as `look_at`.
+    """
+    return findings_in(look_at(base_path, first=first, last=last))
+
+
+def findings_in(look: Look) -> list[Finding]:
+    """Return what is found in what was looked at."""
+    return [found for rule in RULES for found in found_by(rule, look)]
+
+
+def found_by(rule: FindingRule, look: Look) -> list[Finding]:
+    """Return what one rule finds, the oldest first; nothing where the settings turn it off."""
+    return [] if rule.kind in look.settings.off else sorted(rule.find(look), key=_order)
+
+
+def _order(finding: Finding) -> tuple[int, Sequence[str], str]:
+    return finding.since, finding.agents, finding.message
+
+
+def count_findings(base: OrgPath, config: Config) -> int | None:
+    """Return how much would be found; None where to look would take longer than all else."""
+    window = begun_journals(base, config.org.findings.window)
+    if sum(journal_bytes(base, tick) for tick in window) > CHEAP_BYTES:
+        return None
+    return len(findings_of(base))

@@ -1,6 +1,6 @@
 """What the page, `lemming watch` and reports show of an organisation: JSON values, from its files alone.
 
-A view is a module of this folder with one function of its name, `(org, **parameters) -> dict`. It looks and
+A view is a function of a module of its name in this folder, `(org, **parameters) -> dict`. It looks and
 writes nothing, and knows no web. Texts of agents stand in it as they are: who shows them sees to it that they
 stay texts.
 """
@@ -21,7 +21,8 @@ VIEWS = (
     "header", "waiting", "agents", "feed", "ticks", "tick", "why", "map", "money", "agent", "past",
     "findings", "settings",
 )  # fmt: skip
-"""All views by their names, which are those of their modules."""
+"""All views by their names, which are those of their modules, but for a few."""
+_BESIDE = {"ticks": "tick", "settings": "agent"}
 
 _NUMBER = re.compile(r"-?[0-9]{1,12}", re.ASCII)
 
@@ -41,7 +42,8 @@ def function_of(name: str) -> Callable[..., dict[str, Any]]:
         raise UsageError(
             f'there is no view "{name[:80]}"', hint=nearest(name[:80], VIEWS) or ", ".join(VIEWS)
         )
-    found: Callable[..., dict[str, Any]] = getattr(import_module(f"lemming.facts.views.{name}"), name)
+    module = import_module(f"lemming.facts.views.{_BESIDE.get(name, name)}")
+    found: Callable[..., dict[str, Any]] = getattr(module, name)
     return found
 
 

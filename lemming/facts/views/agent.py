@@ -1,4 +1,5 @@
-"""One agent: its resume as it stands in the file, its memory, its workspace, its turns, its next prompt."""
+"""One agent: its resume as it stands in the file, its memory, its workspace, its turns, its next prompt. And
+the settings as they stand in theirs."""
 
 from __future__ import annotations
 
@@ -13,12 +14,11 @@ from lemming.access.open import read_allowed_text, scan_folder
 from lemming.agents import agent_folders, nearest_agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import LemmingError, ToolError, UsageError
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.facts.looking import settings_to_look_by
-from lemming.facts.preview import preview_tick
-from lemming.facts.typed_text import as_it_stands
+from lemming.base.jsontext import JsonProblem, compact, nearest, parse
+from lemming.facts.preview import preview_tick, settings_to_look_by
+from lemming.facts.typed_text import SETTINGS, as_it_stands
 from lemming.facts.views.agents import now_of
-from lemming.facts.views.failures import EndsInWords
+from lemming.facts.views.glances import EndsInWords
 from lemming.files import fs
 from lemming.journal.ledger import AgentState, read_state
 from lemming.memory import read_memories
@@ -207,3 +207,10 @@ def _prompt(org: Organisation, name: str) -> dict[str, Any]:
         "waits_for": preview.waits_for(name),
         "why_not": "",
     }
+
+
+def settings(org: OrgPath, *, file: str = "org") -> dict[str, Any]:
+    """Return one file of settings, `org` or `models`, with what is wrong with it."""
+    if file not in SETTINGS:
+        raise UsageError(f'there are no settings "{file[:80]}"', hint=nearest(file[:80], [*SETTINGS]))
+    return as_it_stands(org, SETTINGS[file])

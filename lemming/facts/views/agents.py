@@ -11,13 +11,11 @@ from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.errors import LemmingError, UsageError
 from lemming.facts.capabilities import facts_of
-from lemming.facts.looking import settings_to_look_by
 from lemming.facts.next_turn import NextTurn, next_turn
-from lemming.facts.preview import Preview, preview_tick
-from lemming.facts.views.failures import MOST_TICKS, failures_in_a_row
+from lemming.facts.preview import Preview, preview_tick, settings_to_look_by
 from lemming.facts.views.feed import feed
+from lemming.facts.views.glances import MOST_TICKS, DoingNow, doing_in, failures_in_a_row
 from lemming.facts.views.sentences import message_of
-from lemming.facts.views.under_way import DoingNow, doing_in
 from lemming.journal.begun import Asked
 from lemming.journal.ledger import AgentState, read_state
 from lemming.mail.capability_notes import asked_beside

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.facts.findings.find import findings_in
 from lemming.facts.findings.look import look_at
-from lemming.facts.findings.rules import RULES
+from lemming.facts.findings.rules import RULES, findings_in
 from lemming.journal.file import newest_journals
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick

@@ -1,8 +1,9 @@
 """What journals tell at a glance: their first and last line, and how the lines between begin.
 
 A strip of ticks and a map look at many journals, and taking one apart costs twenty times as much as looking
-through its bytes. The journal of a tick that is over does not change, so its glance is kept in memory.
-Nothing is checked against the checksums here: `lemming verify` does that.
+through its bytes. The journal of a tick that is over does not change, so its glance is kept in memory. Of a
+tick that is not over only the first bytes of its lines are looked at, as they come, so that a screen may ask
+again every second. Nothing is checked against the checksums here: `lemming verify` does that.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from lemming.base.clock import parse_timestamp
 from lemming.base.errors import CorruptState
 from lemming.base.jsontext import JsonProblem, parse
+from lemming.base.quoting import counted
 from lemming.files.descriptors import LONGEST_LINE_BYTES
-from lemming.journal.file import raw_journal
-from lemming.org.organisation import Organisation
+from lemming.journal.file import journal_ticks, raw_journal
+from lemming.org.organisation import Organisation, OrgPath
 
 KEPT = 2000
 NAMELESS = "(a model without a name)"
@@ -193,3 +197,84 @@ def _json(line: bytes) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise TypeError("it is no object")
     return plain
+
+
+MOST_TICKS, MOST_KEPT = 50, 2000
+_FAILED = re.compile(
+    rb'^\{"type":"turn_(?:committed|skipped)","epoch":\d+,"agent":"([a-z0-9_-]+)","status":"(\w+)"',
+    re.MULTILINE,
+)
+
+
+def failures_in_a_row(org: Organisation, agent: str, before: int) -> int:
+    """Return how many turns of an agent failed in a row before a tick, as far as is looked back."""
+    ticks = [tick for tick in journal_ticks(org, with_sealed=False) if tick < before][-MOST_TICKS:]
+    ends = (glance.statuses.get(agent) for glance in reversed(glances_at(org, ticks)))
+    return sum(1 for _ in takewhile(lambda end: end == "failed", filter(None, ends)))
+
+
+class EndsInWords:
+    """Why turns ended as they did and what they did, by their last records: `org.own(EndsInWords)`."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self.of = lru_cache(MOST_KEPT)(self._read)
+
+    def _read(self, tick: int, agent: str) -> dict[str, Any]:
+        """Return the `reason` of how a turn ended, and what it `did` in words; both empty where unknown."""
+        try:
+            raw = raw_journal(self._org, tick)
+            found = next((it for it in _FAILED.finditer(raw) if it[1] == agent.encode()), None)
+            end = raw.find(b"\n", found.start()) if found else 0
+            line = parse(raw[found.start() : end], limit_bytes=LONGEST_LINE_BYTES) if found else None
+        except (CorruptState, JsonProblem):
+            line = None
+        if not isinstance(line, dict):
+            return {"reason": "", "did": ""}
+        return {"reason": str(line.get("reason") or ""), "did": _did(line) or "wrote nothing"}
+
+
+def _did(line: dict[str, Any]) -> str:
+    files = [str(it["path"] if isinstance(it, dict) else it) for it in line.get("files") or ()]
+    written = [path for path in files if "/outbox/" not in path and "/memory/" not in path]
+    entries, memories = len(line.get("entries") or ()), [*(line.get("memory") or ())]
+    parts = [f"said {counted(entries, 'thing')}"] if entries else []
+    parts += [f"wrote {path.rpartition('/')[2]}" for path in written[:2]]
+    parts += [f"and {len(written) - 2} more files"] if len(written) > 2 else []
+    parts += [f"remembered {key}" for key in memories[:2]]
+    return ", ".join(parts)
+
+
+_LINE = re.compile(
+    rb'^\{"type":"(?P<type>[a-z_]+)","epoch":\d+,'
+    rb'(?:"at":"(?P<began>[0-9TZ:.-]+)"|"agent":"(?P<agent>[a-z0-9_-]+)")'
+    rb'(?:,"call":\d+,"at":"(?P<at>[0-9TZ:.-]+)")?(?:,"index":\d+,"tool":"(?P<tool>[^"]{1,100})")?',
+    re.MULTILINE,
+)
+_ENDS = ("turn_committed", "turn_skipped")
+
+
+@dataclass(frozen=True)
+class DoingNow:
+    """What an agent's turn does now: `since` a moment, which is a lower bound; `tool` that runs, if one does.
+
+    `is_over`: it has ended, while others of the tick go on.
+    """
+
+    since: str
+    tool: str = ""
+    is_over: bool = False
+
+
+def doing_in(org: OrgPath, tick: int) -> dict[str, DoingNow]:
+    """Return what the turns of a tick do, by agent; nothing of one that has no journal."""
+    found: dict[str, DoingNow] = {}
+    now = ""
+    for line in _LINE.finditer(raw_journal(org, tick)):
+        now = ((line["began"] or line["at"]) or b"").decode() or now
+        if line["agent"]:
+            kind, tool = line["type"].decode(), (line["tool"] or b"").decode()
+            found[line["agent"].decode()] = DoingNow(
+                now, tool if kind == "tool_started" else "", kind in _ENDS
+            )
+    return found

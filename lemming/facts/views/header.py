@@ -13,7 +13,7 @@ from lemming.capabilities.requests.waiting import waiting
 from lemming.facts.accounts import accounts, total_of
 from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import whereabouts_of
-from lemming.facts.views.under_way import doing_in
+from lemming.facts.views.glances import doing_in
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.org.schedule import next_due

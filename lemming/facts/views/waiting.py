@@ -1,16 +1,27 @@
-"""What waits for a person: what is needed in one line, the call and its diff, the fields of the answer."""
+"""What waits for a person: what is needed in one line, the call and its diff, the fields of the answer, and
+why it waits: what the turn that asked had before it, in a few lines."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
+from lemming.agents import survey_agents
+from lemming.base import paths
+from lemming.base.errors import CorruptState, UsageError
 from lemming.capabilities.requests.fields import properties_of, schema_for, words_of
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting_in
-from lemming.facts.views.because import because_of
-from lemming.facts.views.sentences import wish_of
+from lemming.facts.views.feed import trust_of_entries
+from lemming.facts.views.sentences import payload_text, short, text_said, wish_of
+from lemming.mail.index import EntryIndex
+from lemming.messages import EntryName, OutboxEntry, text_of_payload
+from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.tick.plan import is_for_channels, is_for_people
+from lemming.timeline.record import TurnRecord, read_tick
+from lemming.timeline.why.sight import sight_of
 
 Json = dict[str, Any]
 
@@ -87,3 +98,136 @@ def _form(field: Any) -> Json:
         return {"form": "choice", "choice": [str(it) for it in plain["enum"]]}
     kind = plain.get("type")
     return {"form": {"boolean": "yes", "integer": "number", "number": "number"}.get(str(kind), "text")}
+
+
+LINES, CHARS, TURNS_KEPT = 3, 240, 64
+
+
+def because_of(org: Organisation, now: RequestsNow, request: RequestView) -> Json:
+    """Return what the turn that made a request had before it: at most three lines, the first asker first.
+
+    `notes` is what the agent noted itself; `more` counts what else was new to it; `wrong` says what cannot be
+    read. For a request of a person, which no turn made, there are no lines.
+    """
+    plain: Json = {"identity": request.identity, "tick": request.tick, "agent": request.asker, "notes": ""}
+    if request.asker in now.people:
+        return {**plain, "lines": [], "more": 0, "wrong": ""}
+    try:
+        facts = org.own(_Turns).facts(request.tick, request.asker)
+    except (CorruptState, UsageError) as error:
+        return {**plain, "lines": [], "more": 0, "wrong": str(error)}
+    look = _Look(org, now)
+    lines = [*look.askers(request, facts["request"]), *look.entries(facts["entries"]), *facts["results"]]
+    unique = [*{line["key"]: line for line in lines}.values()]
+    return {
+        **plain,
+        "notes": facts["notes"],
+        "lines": unique[:LINES],
+        "more": max(0, len(unique) - LINES),
+        "wrong": "",
+    }
+
+
+class _Turns:
+    """What turns had before them, of those that were looked at last: a turn that is over does not change."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._kept: OrderedDict[tuple[int, str], Json] = OrderedDict()
+
+    def facts(self, tick: int, agent: str) -> Json:
+        key = (tick, agent)
+        if key not in self._kept:
+            record = read_tick(self._org, tick)
+            turn = record.turn_of(agent)
+            found = _facts(turn, record.plan.everyone) if turn else _NOTHING
+            if turn is None or turn.report is None:
+                return found
+            self._kept[key] = found
+        self._kept.move_to_end(key)
+        while len(self._kept) > TURNS_KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+
+_NOTHING: Json = {"entries": [], "results": [], "notes": "", "request": ""}
+
+
+def _facts(turn: TurnRecord, everyone: Any) -> Json:
+    seen = [it for it in sight_of(turn, everyone).entries if it.is_new and it.author and it.tick is not None]
+    results = [
+        {
+            "key": f"{use['tool']} {place}",
+            "author": use["tool"],
+            "says": "gave",
+            "speaks": "tool",
+            "trust": "",
+            "text": short(use.get("output", ""), CHARS),
+            "file": "",
+            "identity": "",
+        }
+        for place, use in enumerate(turn.results)
+    ]
+    report = turn.report
+    return {
+        "entries": [(it.tick, it.id, it.author) for it in seen],
+        "results": results,
+        "notes": report.notes if report else "",
+        "request": report.request if report else "",
+    }
+
+
+class _Look:
+    """One look at entries, for who wrote them and how far they are trusted."""
+
+    def __init__(self, org: Organisation, now: RequestsNow) -> None:
+        self._index, self._now = org.own(EntryIndex), now
+        config = load_config(org)
+        self._config: Config = config
+        agents = survey_agents(org).agents
+        self._agents = agents
+        self._trust_of = trust_of_entries(org, config, agents)
+
+    def askers(self, request: RequestView, served: str) -> list[Json]:
+        """Return who asked first for what the turn was about, and who asked its agent for it."""
+        requests = self._now.requests
+        of_turn = requests.by_identity.get(served) or requests.by_identity.get(request.parent or "")
+        if of_turn is None:
+            return []
+        first = requests.root_of(of_turn)
+        found = [first] if first is of_turn else [first, of_turn]
+        return [self._line(it.entry, "asked") for it in found]
+
+    def entries(self, names: list[tuple[int, str, str]]) -> list[Json]:
+        """Return what was new to a turn, what people wrote first."""
+        found = []
+        for tick, identity, author in names:
+            entry = self._index.read(EntryName(tick, 0, identity, author))
+            if isinstance(entry, OutboxEntry):
+                found.append(self._line(entry, _SAYS.get(entry.kind, "wrote")))
+        rank = {"person": 0, "channel": 1}
+        return sorted(found, key=lambda line: rank.get(line["speaks"], 2))
+
+    def _line(self, entry: OutboxEntry, says: str) -> Json:
+        said = text_said(entry.payload) or payload_text(entry.payload)
+        return {
+            "key": entry.identity,
+            "author": entry.agent,
+            "says": says,
+            "speaks": self._speaker(entry.agent),
+            "trust": self._trust_of(entry),
+            "text": short(said or text_of_payload(entry.payload), CHARS),
+            "file": entry.file,
+            "identity": entry.identity,
+        }
+
+    def _speaker(self, name: str) -> str:
+        agent = self._agents.get(name)
+        if agent is None or not paths.AGENT_NAME.match(name):
+            return "unknown"
+        if is_for_people(agent.model.key, self._config):
+            return "person"
+        return "channel" if is_for_channels(agent.model.key, self._config) else "agent"
+
+
+_SAYS = {"request": "asked", "response": "answered", "report": "reported"}
