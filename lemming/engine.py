@@ -312,7 +312,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         current = Tick.begin(
             runtime, journal, snapshot, after=next((at for at in reversed(ticks) if at < tick), None)
         )
-        runtime.batches = runtime.batches_of(journal)
+        runtime.gather(journal)
         current.take_turns()
         report = current.report(began)
         if current.is_stopped:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+import lemming.capabilities.batches.records
 import lemming.journal.events
 from lemming.cli import COMMANDS, ROOT_HELP, WITHIN, load_command, make_app
 from lemming.commands.screen import tell
@@ -29,7 +30,7 @@ from lemming.files import fs
 from lemming.files.documents import adapter, whole_of
 from lemming.files.fitting import key_of
 from lemming.journal.events import Event
-from lemming.journal.records import RECORDS
+from lemming.journal.records import Record, all_kinds
 from lemming.org.blocks import FindingSettings
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
@@ -102,8 +103,9 @@ def findings() -> str:
 
 def events() -> str:
     """Return a table of the events, those that the journal keeps first."""
-    others = [kind for kind in vars(lemming.journal.events).values() if _is_event(kind)]
-    tables = {"In the journal": [*RECORDS.values()], "Beside it": others}
+    modules = (lemming.journal.events, lemming.capabilities.batches.records)
+    others = [kind for it in modules for kind in vars(it).values() if _is_event(kind)]
+    tables = {"In the journal": [*all_kinds().values()], "Beside it": others}
     parts = []
     for title, kinds in tables.items():
         rows = [f"| `{kind.__name__}` | {_fields_of(kind)} | {_first_sentence(kind)} |" for kind in kinds]
@@ -112,11 +114,16 @@ def events() -> str:
 
 
 def _is_event(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+    return (
+        isinstance(kind, type)
+        and issubclass(kind, Event)
+        and not issubclass(kind, Record)
+        and kind is not Event
+    )
 
 
 def _fields_of(kind: type[Event]) -> str:
-    names = typing.get_type_hints(kind).keys() - {"kind"}
+    names = typing.get_type_hints(kind).keys() - typing.get_type_hints(Event).keys()
     return ", ".join(f"`{name}`" for name in typing.get_type_hints(kind) if name in names)
 
 

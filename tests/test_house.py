@@ -51,6 +51,7 @@ NEEDS = {
     "answers": set[str](),
     "approvals": {"gates", "requests"},
     "background": set(),
+    "batches": set(),
     "calendars": {"requests"},
     "channels": set(),
     "gates": {"judges", "trust"},

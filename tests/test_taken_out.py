@@ -44,6 +44,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
     ],
     "mcp": [{"permissions": {"tools": ["mcp.files.*"]}}, {"permissions": {"tools": ["mcp.files.read"]}}],
     "calendars": [{"model": {"key": "clock"}}],
+    "batches": [{"model": {"key": "batchy"}}],
     "channels": [{"model": {"key": "box"}}],
     "plans": [{"model": {"key": "plan"}}],
     "requests": [{"team": {"ask": ["bob"]}}, {"turn": {"take": "one"}}],
@@ -59,7 +60,11 @@ NAMED_BY_ALL: dict[str, dict[str, Any]] = {
 """What `config/org.json` says that uses one."""
 
 PEOPLE = {"human": {"provider": "human"}}
-BOX = {"box": {"provider": "folder", "options": {"path": "./shared/box", "to": "bob"}}}
+LINES: dict[str, dict[str, Any]] = {
+    "box": {"provider": "folder", "options": {"path": "./shared/box", "to": "bob"}},
+    "batchy": {"provider": "scripted", "options": {"file": "script.json"}, "batch_deadline_s": 60},
+}
+"""Lines of `config/models.json` for one who uses a capability."""
 PROGRAMS = {name: {"provider": name, "prompt": "values"} for name in ("clock", "plan")}
 
 RUN = """
@@ -111,7 +116,8 @@ def pytest_in(place: Path, *paths: str) -> subprocess.CompletedProcess[str]:
 def plain(base: Path, **ada: Any) -> Path:
     """Return an organisation of two, of whom one may use a capability."""
     script = [{"reply": say("hello", memory_updates=[{"key": "seen", "value": 1}])}]
-    models = PROGRAMS | (BOX if ada.get("model") == {"key": "box"} else {})
+    key = ada.get("model", {}).get("key")
+    models = PROGRAMS | ({key: LINES[key]} if key in LINES else {})
     return make_org(base, resume("ada", **ada), resume("bob"), models=models, script=script)
 
 

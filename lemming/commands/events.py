@@ -12,12 +12,12 @@ import typer
 from lemming.agents import agent_folders
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.commands.narration import NAMES, facts_of
+from lemming.commands.narration import facts_of, type_of
 from lemming.commands.options import AsJson, find_org, option
 from lemming.commands.screen import show_json, show_text, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.journal.events import Event, TickBegins, TickEnds
-from lemming.journal.records import RECORDS
+from lemming.journal.records import all_kinds
 from lemming.org.organisation import Organisation
 from lemming.telemetry.metrics import families_of, text_of
 from lemming.telemetry.readings import events_in, from_now_on, readings
@@ -50,8 +50,8 @@ def journals_meant(
         yield readings(base, span, stop=switch.stop), switch.stop
 
 
-_KINDS: tuple[type[Event], ...] = (*RECORDS.values(), TickBegins, TickEnds)
-TYPES = sorted({NAMES.get(kind, kind.kind) for kind in _KINDS} - {""})
+_KINDS: tuple[type[Event], ...] = (*all_kinds().values(), TickBegins, TickEnds)
+TYPES = sorted({*map(type_of, _KINDS)} - {""})
 
 
 def events(
@@ -100,7 +100,7 @@ def events(
 
 
 def _show(event: Event, tick: int, wanted: frozenset[str], agent: str | None) -> None:
-    kind = NAMES.get(type(event), event.kind)
+    kind = type_of(type(event))
     if kind in wanted and agent in (None, event.about):
         show_json(kind, facts_of(event, tick))
 

@@ -44,7 +44,7 @@ _SENTENCE_WIDTH = 300
 
 def apply(
     ctx: typer.Context,
-    file: Annotated[Path, argument("FILE", "YAML, .toml or .json; docs/one-file.md.")],
+    file: Annotated[Path, argument("FILE", "YAML, .toml or .json; docs/AGENT_GUIDE.md.")],
     folder: Annotated[
         Path | None,
         argument(
@@ -166,7 +166,7 @@ def _tell_applied(base: Path, wanted: OrgPieces, file: Path) -> None:
     tell(f"{counted(len(wanted.resumes), 'agent')}; next: {inside}lemming run-once")
 
 
-app = noun("Take over agents of other programs: docs/import.md.")
+app = noun("Take over agents of other programs: docs/AGENT_GUIDE.md.")
 
 Take = Callable[[Source, Destination, Taken], None]
 Folder = Annotated[Path, argument("DIR", "The folder to import from.", show_default=False)]

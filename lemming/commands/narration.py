@@ -24,8 +24,6 @@ from lemming.commands.screen import (
 )
 from lemming.commands.watching import Watched
 from lemming.journal.events import (
-    BatchNotSent,
-    BatchWaiting,
     Event,
     HistoryNotKept,
     ModelAsked,
@@ -37,10 +35,6 @@ from lemming.journal.events import (
     Woken,
 )
 from lemming.journal.records import (
-    BatchAnnounced,
-    BatchAwaited,
-    BatchEnded,
-    BatchSent,
     EntriesExpired,
     ModelReserved,
     Record,
@@ -78,9 +72,13 @@ NAMES: dict[type[Event], str] = {
     ProblemFound: "problem",
     # The engine's own book-keeping:
     **dict.fromkeys((TickStarted, TickCommitted, TurnAnswered, TurnStopped), ""),
-    **dict.fromkeys((ModelReserved, BatchAnnounced, BatchAwaited, EntriesExpired), ""),
+    **dict.fromkeys((ModelReserved, EntriesExpired), ""),
 }
-"""What `--json` calls an event where that is not its kind; nothing for those that it leaves out."""
+
+
+def type_of(kind: type[Event]) -> str:
+    """Return what `--json` calls a kind of event; empty for one that it leaves out."""
+    return NAMES.get(kind, "" if kind.is_bookkeeping else kind.kind)
 
 
 @dataclass
@@ -113,7 +111,7 @@ class Narrator:
 
     def _report(self, event: Event) -> None:
         if self.as_json:
-            if kind := NAMES.get(type(event), event.kind):
+            if kind := type_of(type(event)):
                 show_json(kind, facts_of(event, self.tick))
             return
         self._clear_line()
@@ -128,10 +126,6 @@ class Narrator:
                 self._running.append(event.agent)
             case TurnEnded():
                 self._turn_ended(event.report)
-            case BatchNotSent():
-                tell(f"  {painted('warning ', 'yellow', sys.stderr)}  {line_of_batch(event)}")
-            case BatchSent() | BatchWaiting() | BatchEnded() if not self.quiet:
-                tell(f"  {painted(line_of_batch(event), 'dim', sys.stderr)}")
             case Sleeping() | Woken():
                 if not self.quiet and (line := line_of_sleep(event)):
                     tell(f"  {painted(line, 'dim', sys.stderr)}")
@@ -142,6 +136,11 @@ class Narrator:
             case HistoryNotKept(problem=problem):
                 tell(f"warning: the history was not kept: {one_line(problem.message, 400)}", style="yellow")
                 tell(f"  fix: {problem.hint}")
+            case _ if line := one_line(event.as_line(), 600):
+                if event.is_warning:
+                    tell(f"  {painted('warning ', 'yellow', sys.stderr)}  {line}")
+                elif not self.quiet:
+                    tell(f"  {painted(line, 'dim', sys.stderr)}")
 
     def stopped(self, report: TickReport) -> None:
         """Tell of a tick that was stopped half-way; no event of the engine says so."""
@@ -234,13 +233,10 @@ def facts_of(event: Event, tick: int) -> dict[str, Any]:
             return {"agent": event.agent, "tick": tick}
         case TurnEnded(report=report):
             return {"tick": tick, **report.as_json()}
-        case BatchSent():
-            sent = {"batch": event.batch, "provider": event.provider, "model": event.model}
-            return {"tick": tick, **sent, "calls": len(event.items)}
         case Record() | ModelAsked() | ModelWrote():
-            return {"tick": tick, **event.as_json()}
+            return {"tick": tick, **event.as_shown()}
         case _:
-            return event.as_json()
+            return event.as_shown()
 
 
 def line_of_start(event: TickBegins) -> str:
@@ -254,24 +250,6 @@ def line_of_start(event: TickBegins) -> str:
         else "no answer had arrived"
     )
     return f"tick {event.tick} continues: {kept}, {counted(len(event.turns_left), 'turn')} left"
-
-
-def line_of_batch(event: BatchNotSent | BatchSent | BatchWaiting | BatchEnded) -> str:
-    """Return what a person wants to read of what happened to a batch."""
-    match event:
-        case BatchNotSent():
-            problem = one_line(event.problem, 400)
-            return f"{event.provider} takes no batch; its calls go live at the full price: {problem}"
-        case BatchSent():
-            sent = f"{counted(len(event.items), 'call')} sent to {event.provider} {event.model}"
-            return f"batch {event.batch}: {sent}; Ctrl-C leaves it to the next run"
-        case BatchWaiting():
-            come = f"{event.finished} of {event.calls} calls finished"
-        case BatchEnded():
-            live = f", {counted(event.live, 'call')} to be made live" if event.live else ""
-            come = f"{counted(event.replies, 'answer')}{live}"
-    why = f" ({one_line(event.problem, 400)})" if event.problem else ""
-    return f"batch {event.batch}: {come}{why}"
 
 
 def line_of_sleep(event: Sleeping | Woken) -> str:

@@ -27,7 +27,7 @@ from lemming.commands.screen import (
 )
 from lemming.files import fs
 from lemming.files.lock import changing, read_to_change
-from lemming.history.bisect import Trial
+from lemming.history.bisect import CommitTrial
 from lemming.history.bisect import bisect as find_first_bad
 from lemming.history.read import Changes, Commit, FileChange, History
 from lemming.history.rewind import Rewind, plan_rewind
@@ -358,9 +358,9 @@ def bisect(
       lemming bisect --good 1 --bad 500 'grep -q Paris agents/editor/memory/capital.json'
     """
     past = History(Path(find_org(ctx)))
-    trials: list[Trial] = []
+    trials: list[CommitTrial] = []
 
-    def hear(trial: Trial) -> None:
+    def hear(trial: CommitTrial) -> None:
         trials.append(trial)
         if not as_json:
             verdict = painted("good", "green") if trial.is_good else painted("bad ", "red")

@@ -19,7 +19,7 @@ from lemming.files.fields import Count
 from lemming.files.fields import schema_of as schema_of_type
 from lemming.files.unknown import OTHERS
 from lemming.journal.prompts import referring_schema
-from lemming.journal.records import RECORDS, Record, TurnStarted
+from lemming.journal.records import Record, TurnStarted, all_kinds
 from lemming.messages import OutboxEntry
 from lemming.org import when
 from lemming.org.config import Org
@@ -147,7 +147,7 @@ def _turn() -> Schema:
 
 
 def _journal() -> Schema:
-    records = [_record(kind, kind.json_schema()) for kind in RECORDS.values()]
+    records = [_record(kind, kind.json_schema()) for kind in all_kinds().values()]
     records.append(_record(TurnStarted, referring_schema()))
     return {"description": "One line of a journal.", "oneOf": records}
 

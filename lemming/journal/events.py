@@ -23,6 +23,10 @@ class Event:
     """
 
     kind: ClassVar[str]
+    is_bookkeeping: ClassVar[bool] = False
+    """Whether it is the engine's own, and `--json` leaves it out."""
+    is_warning: ClassVar[bool] = False
+    """Whether a person is told its line even where all is to be quiet."""
 
     def __init__(self, **fields: Any) -> None:
         object.__setattr__(self, "__dict__", fields)
@@ -47,6 +51,14 @@ class Event:
     def as_json(self) -> dict[str, Any]:
         """Return the event as JSON values."""
         return vars(self)
+
+    def as_shown(self) -> dict[str, Any]:
+        """Return it as `--json` prints it, beside the tick."""
+        return self.as_json()
+
+    def as_line(self) -> str:
+        """Return the line that a person is told, where the screen has none of its own for it."""
+        return ""
 
 
 Observer = Callable[[Event], None]
@@ -144,22 +156,6 @@ class HistoryNotKept(Event):
     def as_json(self) -> dict[str, Any]:
         """Return the event as JSON values."""
         return {"problem": self.problem.as_json()}
-
-
-class BatchWaiting(Event):
-    """A batch has come further, or cannot be looked at."""
-
-    batch: str
-    finished: int
-    calls: int
-    problem: str
-
-
-class BatchNotSent(Event):
-    """A provider takes no batch; its calls go live."""
-
-    provider: str
-    problem: str
 
 
 class Sleeping(Event):

@@ -189,14 +189,6 @@ class EmittedJson(TypedDict):
     tags: list[str]
 
 
-class Item(TypedDict):
-    """One call of a batch."""
-
-    custom_id: str
-    agent: AgentName
-    call: Count
-
-
 class TotalsJson(TypedDict):
     """The sums over the turns of a tick."""
 

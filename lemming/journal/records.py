@@ -8,7 +8,7 @@ kinds that have no type are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
 
 from lemming.base.errors import Outcome
@@ -20,7 +20,6 @@ from lemming.files.fields import (
     Count,
     EntryFile,
     Json,
-    Moment,
     Price,
     Schema,
     object_of,
@@ -35,7 +34,6 @@ from lemming.journal.parts import (
     GivenTrustJson,
     ImageJson,
     Inputs,
-    Item,
     MessageJson,
     ModelJson,
     Read,
@@ -45,6 +43,8 @@ from lemming.journal.parts import (
     TotalsJson,
 )
 from lemming.journal.report import NOT_IN_EVERY_LINE, LostJson, TurnReport, VerdictJson
+from lemming.plugins.capabilities import record_class, why_missing
+from lemming.plugins.shipped import RECORDED
 
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
@@ -52,6 +52,11 @@ IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_step
 
 class Record(Event):
     """One record of a journal."""
+
+    @property
+    def sent_calls(self) -> Iterable[tuple[str, int]]:
+        """The calls of agents' turns that somebody waits for from here on: they are not made again."""
+        return ()
 
     def for_line(self) -> Json:
         """Return what its line holds, without `type`, `epoch` and `check`."""
@@ -225,44 +230,6 @@ class ModelFailed(Record):
     lost: Annotated[Json, LostJson] = {}  # noqa: RUF012
 
 
-class BatchAnnounced(Record):
-    """Calls are about to be sent as one batch."""
-
-    label: str
-    provider: str
-    model: str
-    at: Moment
-    items: list[Item]
-
-
-class BatchSent(Record):
-    """The same, once it has its id at the provider."""
-
-    batch: str
-    label: str
-    provider: str
-    model: str
-    at: Moment
-    items: list[Item]
-
-
-class BatchAwaited(Record):
-    """A second attempt waits for the batch of an earlier one."""
-
-    agent: AgentName
-    call: Count
-    batch: str
-
-
-class BatchEnded(Record):
-    """What came of a batch."""
-
-    batch: str
-    replies: Count
-    live: int
-    problem: str
-
-
 class ToolStarted(Record):
     """A tool with an effect outside is about to run."""
 
@@ -390,8 +357,22 @@ RECORDS: dict[str, type[Record]] = {
     kind.kind: kind
     for kind in (
         TickStarted, TurnStarted, TurnResumed, TurnStopped, ModelReserved, ModelReplied, ModelFailed,
-        BatchAnnounced, BatchSent, BatchAwaited, BatchEnded, ToolStarted, ToolFinished, GateAsked,
+        ToolStarted, ToolFinished, GateAsked,
         TurnAnswered, TurnSkipped, TurnCommitted, EntriesExpired, TickCommitted,
     )
 }  # fmt: skip
-"""The kinds by the `type` that their lines have."""
+"""The engine's own kinds by the `type` that their lines have; further ones are those of capabilities."""
+
+
+def kind_of(name: str) -> type[Record] | None:
+    """Return the kind of record by the `type` that its lines have; None for none that there is.
+
+    Raises `ConfigError` for that of a capability that is not here.
+    """
+    return RECORDS.get(name) or record_class(name)
+
+
+def all_kinds() -> dict[str, type[Record]]:
+    """Return all kinds, those of capabilities that are here too, by the `type` that their lines have."""
+    here = {name: record_class(name) for name, (by, _) in RECORDED.items() if not why_missing(by)}
+    return RECORDS | here

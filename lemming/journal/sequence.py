@@ -5,14 +5,11 @@ from __future__ import annotations
 from functools import cache, partial
 
 from lemming.base import paths
-from lemming.base.errors import CorruptState
+from lemming.base.errors import ConfigError, CorruptState
 from lemming.files.fields import Check, Count, Json, check_of, schema_of, shown
 from lemming.journal.prompts import NoPrompt, PromptReader, SpelledOut, is_referring, referring_schema
 from lemming.journal.records import (
     RECORDS,
-    BatchAnnounced,
-    BatchAwaited,
-    BatchSent,
     ModelFailed,
     ModelReplied,
     ModelReserved,
@@ -25,14 +22,14 @@ from lemming.journal.records import (
     TurnCommitted,
     TurnResumed,
     TurnStarted,
+    kind_of,
 )
 from lemming.journal.turn_start import why_no_start
 
 _WITHIN_A_TURN = (
     TurnResumed, ModelReserved, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnAnswered,
-    BatchAwaited,
 )  # fmt: skip
-"""What may stand in a journal only after its agent's `turn_started`."""
+"""What may stand in a journal only after its agent's `turn_started`, as those of capabilities may."""
 
 
 class NoRecord(ValueError):
@@ -47,7 +44,10 @@ def record_of(plain: Json) -> Record:
     lemming.journal.sequence.NoRecord: turn_resumed /agent: "../x" is not one that is allowed here
     """
     name = plain.get("type")
-    kind = RECORDS.get(name) if isinstance(name, str) else None
+    try:
+        kind = kind_of(name) if isinstance(name, str) else None
+    except ConfigError as error:
+        raise NoRecord(f"{name}: {error.message}") from error
     if kind is None:
         raise NoRecord(f"{shown(name)} is no kind of record that this version knows")
     if wrong := _check_of(kind.kind, is_referring(plain))(plain):
@@ -56,8 +56,10 @@ def record_of(plain: Json) -> Record:
 
 
 @cache
-def _check_of(kind: str, refers: bool = False) -> Check:
-    schema = referring_schema() if refers else RECORDS[kind].json_schema()
+def _check_of(name: str, refers: bool = False) -> Check:
+    kind = kind_of(name)
+    assert kind, name
+    schema = referring_schema() if refers else kind.json_schema()
     schema["properties"] |= {"epoch": schema_of(Count)}
     schema["required"] = ["epoch", *schema["required"]]
     return check_of(schema)
@@ -103,9 +105,7 @@ class Sequence:
         if self._is_over:
             return f"{record.kind} follows the end of the tick"
         self._is_over = isinstance(record, TickCommitted)
-        concerned = [record.about] if record.about else []
-        if isinstance(record, (BatchAnnounced, BatchSent)):
-            concerned = [item["agent"] for item in record.items]
+        concerned = [record.about] if record.about else [name for name, _ in record.sent_calls]
         for name in concerned:
             if name not in self._order:
                 return f'{record.kind}: "{name}" takes no turn in this tick'
@@ -123,7 +123,8 @@ class Sequence:
             case TurnCommitted(report=report):
                 has_worked = report.status != "failed"
             case _:
-                has_worked = isinstance(record, _WITHIN_A_TURN)
+                is_further = bool(record.about) and record.kind not in RECORDS
+                has_worked = isinstance(record, _WITHIN_A_TURN) or is_further
         if has_worked and record.about not in self._started:
             return f"{record.kind}: the turn of {record.about} has not begun"
         return ""

@@ -83,6 +83,12 @@ class ModelEntry:
     )
 
 
+def says_of_model(entry: ModelEntry, key: str) -> bool:
+    """Return whether a line says anything about a key of its, or about one of its `options`."""
+    _, _, option = key.partition(".")
+    return option in entry.options if option else bool(getattr(entry, key) != getattr(ModelEntry, key))
+
+
 LOCAL_MODEL = "smollm2-135m-instruct"
 ANSWERS_KNOWN = NO_MODELS | {"replay"}
 """Providers that ask nobody: their answers are worked out, or were given before."""

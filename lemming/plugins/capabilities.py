@@ -20,6 +20,7 @@ from lemming.plugins.shipped import (
     FORMATS,
     LISTED,
     OF_PROVIDER,
+    RECORDED,
     REMOVED,
     REQUESTS,
     SHIPPED,
@@ -162,6 +163,11 @@ def missing_for_turn() -> Mapping[str, str]:
     return {key: why for it in SHIPPED.values() if (why := why_missing(it.name)) for key in it.turn}
 
 
+def missing_for_model() -> Mapping[str, str]:
+    """Return the keys of a line of `config/models.json` that nobody here reads, and what is missing."""
+    return {key: why for it in SHIPPED.values() if (why := why_missing(it.name)) for key in it.model}
+
+
 @cache
 def _shipped(name: str) -> Any:
     why = why_missing(name)
@@ -179,6 +185,14 @@ def by_keys(agent: Any) -> list[str]:
 def class_of_format(name: str) -> Any:
     """Return the class that a file of a capability is read as; raise `ConfigError` where that is not here."""
     return _class_of(*FORMATS[name])
+
+
+def record_class(kind: str) -> Any:
+    """Return the class of a kind of record that a capability writes; None for one that none does.
+
+    Raises `ConfigError` where the capability is not here.
+    """
+    return _class_of(*RECORDED[kind]) if kind in RECORDED else None
 
 
 def may_be_removed(file: str) -> bool:

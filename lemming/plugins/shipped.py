@@ -28,10 +28,11 @@ class TableLine(NamedTuple):
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
 
     `providers` are those that a model key may name: an agent with one uses it; `asks_no_model`: they work out
-    their answers themselves. `tick` is its part in ticks
-    (`lemming.tick.seams`). `by_memory`: those of its strategies that go by what they keep in memories.
-    `files`: those of the organisation that it alone reads; `formats`: classes that
-    files are read as; `removes`: patterns of files that it removes. `strategies`: those that it brings.
+    their answers themselves. `model`: the keys of a line of `config/models.json` that are its own; `records`:
+    the kinds of records that it writes. `tick` is its part in ticks (`lemming.tick.seams`). `by_memory`:
+    those of its strategies that go by what they keep in memories. `files`: those of the organisation that it
+    alone reads; `formats`: classes that files are read as; `removes`: patterns of files that it removes.
+    `strategies`: those that it brings.
 
     `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
     `of_functions` what makes one of a function. `granted`: tools that a key of the resume grants; `writers`:
@@ -59,6 +60,8 @@ class TableLine(NamedTuple):
     providers: Mapping[str, str] = NO_KEYS
     asks_no_model: bool = False
     by_memory: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    records: Mapping[str, str] = NO_KEYS
     tick: str = ""
     files: tuple[str, ...] = ()
     formats: Mapping[str, str] = NO_KEYS
@@ -134,6 +137,17 @@ SHIPPED: Mapping[str, TableLine] = {
             needs=("gates", REQUESTS),
             begins=True,
             used=_asks_persons,
+        ),
+        TableLine(
+            "batches",
+            "lemming.capabilities.batches.capability:BatchesInUse",
+            model=("batch_deadline_s", "batch_price_factor", "options.batches"),
+            records={
+                "batch_announced": "lemming.capabilities.batches.records:BatchAnnounced",
+                "batch_sent": "lemming.capabilities.batches.records:BatchSent",
+                "batch_awaited": "lemming.capabilities.batches.records:BatchAwaited",
+                "batch_ended": "lemming.capabilities.batches.records:BatchEnded",
+            },
         ),
         TableLine(
             "channels",
@@ -310,4 +324,6 @@ WRITERS = {tool: it.name for it in LISTED.values() for tool in it.writers}
 BY_MEMORY = frozenset(name for it in LISTED.values() for name in it.by_memory)
 GRANTED = {tool: key for it in LISTED.values() for tool, key in it.granted.items()}
 FORMATS = {form: (it.name, place) for it in LISTED.values() for form, place in it.formats.items()}
+RECORDED = {kind: (it.name, place) for it in LISTED.values() for kind, place in it.records.items()}
+"""The kinds of records that capabilities write, each with whose it is, and its class."""
 REMOVED = [pattern for it in LISTED.values() for pattern in it.removes]

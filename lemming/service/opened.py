@@ -13,10 +13,13 @@ from lemming.base.errors import LemmingError, NotTrusted
 from lemming.journal.events import Observer
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import capability
 from lemming.service.own_observers import own_observers
 from lemming.service.unfinished_rename import require_no_rename
 from lemming.tick.counter import load_tick
 from lemming.tick.runtime import Runtime, open_org
+
+BATCHES = "batches"
 
 
 @contextlib.contextmanager
@@ -35,6 +38,8 @@ def open_to_run(
     Raises as `open_org`.
     """
     opened: Runtime | None = None
+    if batch:
+        capability(BATCHES)  # refused here where it is not installed, before anything is begun
     try:
         with open_org(
             base_path,
@@ -42,7 +47,7 @@ def open_to_run(
             clock=clock,
             notify=notify,
             stop=stop,
-            batch=batch,
+            gathered_by=BATCHES if batch else "",
             observers_of=observers_of,
         ) as opened:
             require_no_rename(opened.base)

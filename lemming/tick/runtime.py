@@ -28,13 +28,14 @@ from lemming.files.stamps import learn_stamps
 from lemming.journal.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
 from lemming.journal.lost import Lost
 from lemming.journal.prompts import PromptWriter
-from lemming.journal.records import BatchAnnounced, BatchSent
 from lemming.logging_config import EngineLog
 from lemming.org.config import Config, Org, load_config
 from lemming.org.format import require_known_format
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import capability
 from lemming.plugins.registry import load_installed_plugins, load_plugins
+from lemming.plugins.shipped import RECORDED
 from lemming.providers import Reply, Request, provider_names
 from lemming.tick.backends import Backends
 from lemming.tick.executors.turn_lock import TurnLock
@@ -50,10 +51,9 @@ if TYPE_CHECKING:
     from lemming.journal.file import Journal
     from lemming.journal.report import TickReport
     from lemming.journal.verdicts import GateVerdict
-    from lemming.llm.batch.queue import Batches
     from lemming.tick.carriers import Carriers
     from lemming.tick.snapshot import Snapshot
-    from lemming.turn.places import Found, Passed
+    from lemming.turn.places import Found, Gathering, Passed
 
 KEPT_TOOLS = "the tools from before hold until it is mended"
 KEPT_SETTINGS = "the settings from before hold until it is mended"
@@ -75,8 +75,8 @@ class Runtime:
     `stop` is set when the engine is to end: the operator wants it, or something went wrong that concerns
     every turn. `observers` hear one event at a time, and so do those that `observers_of` names for the
     settings of the tick. `before_again`, by agent: what looks, or raises, before a call that failed is made
-    again. `batch`: model calls go through batch APIs where there are any; `batches` are those
-    of the tick under way. `turn_lock`: of all turns the one that holds it works.
+    again. `gathered_by`: the capability that has model calls of a tick wait for each other, `gathering` where
+    those of the tick under way do. `turn_lock`: of all turns the one that holds it works.
     """
 
     org: Organisation
@@ -84,8 +84,8 @@ class Runtime:
     observers: tuple[Observer, ...] = ()
     stop: threading.Event = field(default_factory=threading.Event)
     epoch: int = 0
-    batch: bool = False
-    batches: Batches | None = None
+    gathered_by: str = ""
+    gathering: Gathering | None = None
     turn_lock: TurnLock = field(default_factory=TurnLock)
     prompts: PromptWriter = field(default_factory=PromptWriter)
     at_end: Callable[[], None] = lambda: None  # what is left to be done once the lock is free
@@ -213,10 +213,10 @@ class Runtime:
         return found
 
     def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
-        """Ask the model an entry stands for, in a batch where there is one for it, and not `live`."""
-        if live or self.batches is None:
+        """Ask the model an entry stands for, together with others where calls are gathered, unless `live`."""
+        if live or self.gathering is None:
             return self.complete_live(entry, request)
-        return self.batches.complete(entry, self.backends.suited(entry, request))
+        return self.gathering.complete(entry, self.backends.suited(entry, request))
 
     def complete_live(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
@@ -233,26 +233,30 @@ class Runtime:
         """The model backends of the organisation."""
         return Backends(self.base, self.clock, self.stop, self.tell)
 
-    def batches_of(self, journal: Journal) -> Batches | None:
-        """Return where the calls of a tick wait for each other; None when each goes at once.
+    def gather(self, journal: Journal) -> None:
+        """Have the calls of a tick wait for each other where the run says so.
 
-        An earlier attempt's batches are waited for whatever this one was told: they are paid for.
+        What an earlier attempt sent is waited for whatever this one was told: it is paid for. Raises
+        `ConfigError` where the capability is not here.
         """
-        has_batches = any(isinstance(record, (BatchAnnounced, BatchSent)) for record in journal.records)
-        if not self.batch and not has_batches:
-            return None
-        from lemming.llm.batch.queue import Batches
+        began = (RECORDED[it.kind][0] for it in journal.records if it.kind in RECORDED)
+        by = self.gathered_by or next(began, "")
+        self.gathering = None
+        if not by:
+            return
+        from lemming.turn.places import CallsOfTick
 
-        return Batches(
-            make_provider=self.backends.bare,
+        calls = CallsOfTick(
+            make=self.backends.bare,
             live=self.complete_live,
-            record=journal.append,
-            records=journal.records,
+            journal=journal,
             now=self.clock.now,
             notify=self.notify,
             stop=self.stop,
-            sends=self.batch,
+            sends=by == self.gathered_by,
+            sleep=self.stop.wait,
         )
+        self.gathering = capability(by).gathers(calls)
 
     def look_at_servers(self, snapshot: Snapshot) -> dict[str, Json]:
         """Return what servers have that those who take a turn may call, by the capability that looks."""
@@ -292,7 +296,7 @@ def open_org(
     clock: Clock | None = None,
     notify: Observer = ignore,
     stop: threading.Event | None = None,
-    batch: bool = False,
+    gathered_by: str = "",
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody,
 ) -> Iterator[Runtime]:
     """Hold an organisation's lock for the length of the block.
@@ -322,7 +326,7 @@ def open_org(
         learn_stamps(lock.restamp)
         observers = () if notify is ignore else (notify,)
         opened = Runtime(
-            org, clock, observers, stop or threading.Event(), epoch, batch, observers_of=observers_of
+            org, clock, observers, stop or threading.Event(), epoch, gathered_by, observers_of=observers_of
         )
         with contextlib.closing(opened) as runtime:
             yield runtime

@@ -100,9 +100,9 @@ class Tick:
             self.runtime.tell(problem)
         order, at_once = self.plan.order, self._at_once()
         waits = self._waits(order) if at_once > 1 else {}
-        lock, stop, batches = self.runtime.turn_lock, self.runtime.stop, self.runtime.batches
+        lock, stop, gathering = self.runtime.turn_lock, self.runtime.stop, self.runtime.gathering
         with self.commits.log:
-            run_all(order, waits, self._turn, at_once=at_once, turn_lock=lock, stop=stop, register=batches)
+            run_all(order, waits, self._turn, at_once=at_once, turn_lock=lock, stop=stop, register=gathering)
             self.commits.write_held()
 
     def _waits(self, order: list[str]) -> dict[str, Waits]:
@@ -122,8 +122,8 @@ class Tick:
         suspects = [name for name in self.plan.order if self._attempts_at(name) >= last_chance]
         if settings.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
             return 1
-        at_once = settings.max_parallel  # whoever waits for a batch holds nobody up
-        return max(at_once, len(self.plan.order)) if self.runtime.batches else at_once
+        at_once = settings.max_parallel  # whoever waits for others' calls holds nobody up
+        return max(at_once, len(self.plan.order)) if self.runtime.gathering else at_once
 
     def _attempts_at(self, name: str) -> int:
         return attempts_without_progress(self.journal.records_of(name))

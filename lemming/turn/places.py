@@ -5,9 +5,11 @@ Plain types, in which who looks there, who asks persons and who keeps records te
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -24,10 +26,12 @@ from lemming.mail.tasks import Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org.models import ModelEntry
-from lemming.providers import Request
+from lemming.providers import LLMProvider, Reply, Request
 from lemming.tools import Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
+    from lemming.journal.events import Observer
+    from lemming.journal.file import Journal
     from lemming.turn.values import TurnInputs
 
 
@@ -148,6 +152,39 @@ class TickLimits(Protocol):
 
     def of(self, inputs: TurnInputs) -> SpendingLimits:
         """Return the limits of a turn that begins, or goes on."""
+        ...
+
+
+class CallsOfTick(NamedTuple):
+    """How the model calls of a tick are made, and where it is put down: `journal`, for whoever gathers them.
+
+    `make` makes a bare provider, `live` asks one now, with retries. `journal` has what earlier attempts left.
+    Without `sends` only what these sent is waited for. `sleep` ends when `stop` is set.
+    """
+
+    make: Callable[[ModelEntry], LLMProvider]
+    live: Callable[[ModelEntry, Request], Reply]
+    journal: Journal
+    now: Callable[[], datetime]
+    notify: Observer
+    stop: threading.Event
+    sends: bool
+    sleep: Callable[[float], object]
+
+
+class Gathering(Protocol):
+    """Where the model calls of a tick wait for each other. Every method may be called from any thread."""
+
+    def entered(self, turns: int = 1) -> None:
+        """Count turns that may begin now, before the first of them asks."""
+        ...
+
+    def left(self) -> None:
+        """Count a turn that is over; those that may begin because of it have entered before."""
+        ...
+
+    def complete(self, entry: ModelEntry, request: Request) -> Reply:
+        """Return a model's answer. Raises what a live call raises, and `Unavailable` when all is to stop."""
         ...
 
 

@@ -35,7 +35,19 @@ from lemming.providers import Message
 from lemming.tools import ToolResult
 from lemming.turn.moments import Drive, Fact, InUse, Keeps, Moment, No, NoSettings, Rest, Showing
 from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking, CallLookout, Held, Holder, Lookout, Shared, TickLimits, Tracing, Words
+from lemming.turn.places import (
+    Asking,
+    CallLookout,
+    CallsOfTick,
+    Gathering,
+    Held,
+    Holder,
+    Lookout,
+    Shared,
+    TickLimits,
+    Tracing,
+    Words,
+)
 from lemming.turn.preparing import Preparation
 from lemming.turn.values import TurnInputs
 
@@ -222,6 +234,13 @@ class Capability:
         """Return what the turns of a tick may spend; None: all. The first counts. Of those in use now.
 
         `order`: of its turns, `reports`: of those that are over.
+        """
+        return None
+
+    def gathers(self, calls: CallsOfTick) -> Gathering | None:
+        """Return where the model calls of a tick wait for each other; None: each is made at once.
+
+        Asked of the one that the run names, and else of whoever has records in the tick's journal.
         """
         return None
 

@@ -15,6 +15,7 @@ import pytest
 
 from lemming.base.clock import FrozenClock
 from lemming.base.errors import Unavailable
+from lemming.capabilities.batches.records import BatchSent
 from lemming.capabilities.gates.limit import AMOUNTS, Amount
 from lemming.capabilities.gates.reserved import Reserved
 from lemming.capabilities.gates.spent_before import amount_in
@@ -23,7 +24,7 @@ from lemming.engine import run_once
 from lemming.journal.file import Journal
 from lemming.journal.ledger import read_state
 from lemming.journal.lost import Lost
-from lemming.journal.records import BatchSent, ModelReserved
+from lemming.journal.records import ModelReserved
 from lemming.journal.report import TurnReport
 from lemming.llm.prices import most_tokens_in, worst_of
 from lemming.llm.retrying import RetryingLLMProvider

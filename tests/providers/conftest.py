@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import certifi
 import pytest
-from batch_desk import APIS, Desk, make_desk
-from batch_server import BatchServer
 from fault_server import FaultServer
+from loopback import one_certificate
 
 from lemming.base.errors import UnknownModel
 from lemming.llm.backends.weights import find_weights
@@ -28,12 +26,7 @@ def faults() -> Iterator[FaultServer]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Loopback needs no certificates, and each client takes 30 ms to load all that there are."""
-    file = tmp_path_factory.mktemp("certificates") / "one.pem"
-    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
-    file.write_text(f"{first}{end}\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", str(file))
+    with one_certificate(tmp_path_factory.mktemp("certificates")):
         yield
 
 
@@ -52,24 +45,3 @@ def weights() -> Path:
         return find_weights(LOCAL_MODEL)
     except UnknownModel as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture
-def server() -> Iterator[BatchServer]:
-    """A server of its own for each test."""
-    server = BatchServer()
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(params=list(APIS))
-def desk(request: pytest.FixtureRequest, server: BatchServer) -> Desk:
-    """A desk for each of the APIs."""
-    return make_desk(request.param, server)
-
-
-@pytest.fixture
-def one_desk(server: BatchServer) -> Desk:
-    """A desk for what does not depend on the API."""
-    return make_desk("chat", server)

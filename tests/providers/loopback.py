@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+import certifi
+import pytest
 
 
 class Loopback:
@@ -49,3 +55,13 @@ class Quiet(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
+
+
+@contextlib.contextmanager
+def one_certificate(folder: Path) -> Iterator[None]:
+    """Loopback needs no certificates, and each client takes 30 ms to load all that there are."""
+    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
+    (folder / "one.pem").write_text(f"{first}{end}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(folder / "one.pem"))
+        yield

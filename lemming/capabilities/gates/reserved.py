@@ -16,7 +16,7 @@ from lemming.capabilities.gates.spent_before import amount_lost
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.file import Journal
 from lemming.journal.lost import Lost, together, unsettled
-from lemming.journal.records import BatchAnnounced, BatchSent, ModelReserved
+from lemming.journal.records import ModelReserved
 from lemming.llm.prices import Worst
 
 
@@ -26,8 +26,9 @@ class Reserved:
     def __init__(self, journal: Journal, agent: str) -> None:
         self._journal, self._agent = journal, agent
         self._open = unsettled(journal.records_of(agent))
-        for call in _in_batches(journal, agent) & self._open.keys():
-            self._open[call].pop()  # its batch is waited for: it is not sent again
+        sent = {call for record in journal.records for name, call in record.sent_calls if name == agent}
+        for call in sent & self._open.keys():
+            self._open[call].pop()  # it is waited for, and not sent again
 
     @property
     def amount(self) -> Amount:
@@ -50,9 +51,3 @@ class Reserved:
     def settle(self, call: int) -> Lost:
         """Return what of the reservations for a call is lost, now that it has its answer or has failed."""
         return together(self._open.pop(call, ()))
-
-
-def _in_batches(journal: Journal, agent: str) -> set[int]:
-    """Return the calls of an agent that went, or were about to go, to a batch."""
-    batches = (record for record in journal.records if isinstance(record, (BatchAnnounced, BatchSent)))
-    return {item["call"] for record in batches for item in record.items if item["agent"] == agent}

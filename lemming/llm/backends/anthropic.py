@@ -1,26 +1,14 @@
-"""Anthropic's Messages API, and its batches."""
+"""Anthropic's Messages API."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.llm.backends.anthropic_wire import (
-    Batch,
-    Message,
-    Page,
-    cached_until_here,
-    holds,
-    progress_of,
-    wire_messages,
-    wire_tool,
-)
-from lemming.llm.backends.batching import BatchingBackend, whole_of
-from lemming.llm.backends.bounded import batch_sized, client_settings
+from lemming.llm.backends.anthropic_wire import Message, cached_until_here, wire_messages, wire_tool
+from lemming.llm.backends.bounded import client_settings
 from lemming.llm.backends.http import split_system
 from lemming.llm.backends.native import tools_of, with_images
-from lemming.llm.batch.api import BatchProgress
+from lemming.llm.backends.sdk import SdkBackend, whole_of
 from lemming.llm.streaming import Hear, MessageStream
 from lemming.providers import Reply, Request
 
@@ -30,7 +18,7 @@ if TYPE_CHECKING:
 _OWN = ("ANTHROPIC_API_KEY", "anthropic.com")
 
 
-class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
+class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
     """Asks Anthropic, or with `base_url` any server with the same API.
 
     A server at `base_url` gets no key unless `api_key_env` names one. `cache`: for how long it keeps what all
@@ -73,18 +61,18 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
 
     async def _ask(self, client: AsyncAnthropic, request: Request) -> Reply:
         create: Any = client.messages.with_raw_response.create
-        with self._as_ours(request.model_name):
+        with self.as_ours(request.model_name):
             response = await create(**self._arguments(request))
             body = await response.read()
-        answer = self._read(request.model_name, Message, body)
+        answer = self.read(request.model_name, Message, body)
         return answer.reply(response.request_id, request.model_name)
 
     async def _ask_heard(self, client: AsyncAnthropic, request: Request, hear: Hear) -> Reply:
         create: Any = client.messages.with_streaming_response.create
-        with self._as_ours(request.model_name):
+        with self.as_ours(request.model_name):
             async with create(**self._arguments(request), stream=True) as response:
                 body = await whole_of(response, MessageStream(hear))
-        return self._read(request.model_name, Message, body).reply(response.request_id, request.model_name)
+        return self.read(request.model_name, Message, body).reply(response.request_id, request.model_name)
 
     def _sdk(self) -> Any:
         import anthropic
@@ -116,56 +104,6 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
         return {"temperature": request.temperature, **super()._further(request)}
 
     def _parts(self, request: Request) -> list[str]:
-        own, sent = super()._further(request), self._body(request)
+        own, sent = super()._further(request), self.body(request)
         wanted = {"json_schema": "output_config", "tools": "tools", "temperature": "temperature"}
         return [part for part, field in wanted.items() if field in sent and field not in own]
-
-    # --- batches -----------------------------------------------------------------------------------
-
-    async def _send(self, client: AsyncAnthropic, bodies: Mapping[str, dict[str, Any]], label: str) -> str:
-        """Send the calls; a label has no place in this API."""
-        calls = [{"custom_id": name, "params": body} for name, body in bodies.items()]
-        create: Any = client.messages.batches.with_raw_response.create
-        with self._as_ours("batches"):
-            response = await create(requests=calls)
-            body = await response.read()
-        return self._read("batches", Batch, body).id
-
-    async def _look(self, client: AsyncAnthropic, batch_id: str) -> BatchProgress:
-        with self._as_ours(batch_id):
-            response: Any = await client.messages.batches.with_raw_response.retrieve(batch_id)
-            batch = self._read(batch_id, Batch, await response.read())
-        if not batch.is_over:
-            return BatchProgress(is_over=False, finished=batch.finished)
-        if not batch.results_url:
-            return BatchProgress(is_over=True, problem="the batch's results are no longer kept")
-        return progress_of(batch, await self._results(client, batch_id), self._read)
-
-    async def _results(self, client: AsyncAnthropic, batch_id: str) -> bytes:
-        # Not through `batches.results`, which lets a cut connection through as an error of its own, and
-        # sends the key to whatever address the answer names.
-        with self._as_ours(batch_id), batch_sized():
-            return await client.get(f"/v1/messages/batches/{batch_id}/results", cast_to=bytes)
-
-    async def _find(
-        self, client: AsyncAnthropic, label: str, custom_ids: Collection[str], since: datetime
-    ) -> str | None:
-        """Look through the newest batches for one of this size; one that is over must hold these ids.
-
-        Batches carry no label here, and show their ids only when they are over. A single one under way is
-        taken for ours: if it is not, none of its results is, and the calls go live.
-        """
-        under_way: list[str] = []
-        pages = client.messages.batches.with_raw_response.list
-        async for batch in self._newest(pages, Page, since, "after_id"):
-            if batch.size != len(custom_ids):
-                continue
-            if not batch.is_over:
-                under_way.append(batch.id)
-            elif batch.results_url and holds(await self._results(client, batch.id), custom_ids):
-                return str(batch.id)
-        return under_way[0] if len(under_way) == 1 else None
-
-    async def _cancel(self, client: AsyncAnthropic, batch_id: str) -> None:
-        with self._as_ours(batch_id):
-            await client.messages.batches.with_raw_response.cancel(batch_id)

@@ -1,16 +1,12 @@
-"""How answers of Anthropic's API are read, those of its batches included. Pure: no connection, no SDK."""
+"""How answers of Anthropic's API are read. Pure: no connection, no SDK."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from lemming.base.errors import ProviderError
-from lemming.base.redaction import excerpt
 from lemming.llm.backends.native import ANTHROPIC, arguments_of, in_runs, kept_of, made
-from lemming.llm.batch.api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Finish, Reply
 
@@ -133,108 +129,3 @@ class Message:
         fresh = tokens_at(self.usage, "input_tokens")
         apart = ("cache_read_input_tokens", "cache_creation_input_tokens")
         return None if fresh is None else fresh + sum(tokens_at(self.usage, key) or 0 for key in apart)
-
-
-# --- batches -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Counts:
-    processing: int = 0
-    succeeded: int = 0
-    errored: int = 0
-    canceled: int = 0
-    expired: int = 0
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A batch, as far as it is read."""
-
-    id: str
-    processing_status: str
-    created_at: datetime
-    results_url: str | None = None
-    request_counts: _Counts = field(default_factory=_Counts)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more will come of it."""
-        return self.processing_status == "ended"
-
-    @property
-    def size(self) -> int:
-        """How many calls it holds."""
-        return self.finished + self.request_counts.processing
-
-    @property
-    def finished(self) -> int:
-        """How many calls are finished, well or badly. This API counts them when all are."""
-        counts = self.request_counts
-        return counts.succeeded + counts.errored + counts.canceled + counts.expired
-
-    def is_older_than(self, moment: datetime) -> bool:
-        """Whether it was made before that, as far as two clocks can tell."""
-        return self.created_at < moment - CLOCKS_DIFFER_BY
-
-
-@dataclass(frozen=True)
-class Page:
-    """A part of the list of batches."""
-
-    data: list[Batch] = field(default_factory=list)
-    has_more: bool = False
-
-
-@dataclass(frozen=True)
-class _Detail:
-    message: str = "no details"
-
-
-@dataclass(frozen=True)
-class _Error:
-    error: _Detail | None = None
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    type: str
-    message: Message | None = None
-    error: _Error | None = None
-
-
-@dataclass(frozen=True)
-class _Result:
-    custom_id: str
-    result: _Outcome
-
-
-Read = Callable[[str, type[Any], bytes], Any]
-
-
-def progress_of(batch: Batch, results: bytes, read: Read) -> BatchProgress:
-    """Return what came of a batch that is over. A line that is not an answer has no reply, and is no reason
-    to lose the others."""
-    replies: dict[str, Reply] = {}
-    problem = ""
-    for line in filter(bytes.strip, results.splitlines()):
-        try:
-            result: _Result = read(batch.id, _Result, line)
-        except ProviderError as error:
-            problem = problem or error.message
-            continue
-        if result.result.message:
-            replies[result.custom_id] = result.result.message.reply()
-        else:
-            problem = problem or _why(result.result)
-    return BatchProgress(is_over=True, finished=batch.finished, replies=replies, problem=problem)
-
-
-def holds(results: bytes, custom_ids: Collection[str]) -> bool:
-    """Return whether the results of a batch are those of these calls."""
-    return any(f'"{name}"'.encode() in results for name in custom_ids)
-
-
-def _why(outcome: _Outcome) -> str:
-    detail = outcome.error.error if outcome.error else None
-    return excerpt(f"{outcome.type}: {detail.message}" if detail else f"the call was {outcome.type}")

@@ -19,9 +19,6 @@ from lemming.base.redaction import without_userinfo
 ANSWER_LIMIT_BYTES = 16 << 20
 """The longest answer to one call. Answers are a few thousand bytes; one with all its reasoning, a million."""
 
-BATCH_LIMIT_BYTES = 256 << 20
-"""The most that may come of one batch."""
-
 _PIECE_BYTES = 64 << 10
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
@@ -39,9 +36,9 @@ def client_settings() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def batch_sized() -> Iterator[None]:
-    """Let answers in the block be as long as the results of a batch."""
-    token = _limit_bytes.set(BATCH_LIMIT_BYTES)
+def answers_up_to(limit_bytes: int) -> Iterator[None]:
+    """Let answers in the block be as long as this."""
+    token = _limit_bytes.set(limit_bytes)
     try:
         yield
     finally:

@@ -107,7 +107,7 @@ class HttpBackend(Backend, Generic[C]):
         if "tools" in request.without:
             request = in_words(request)
         try:
-            return self._run(lambda client: ask(client, request), request.deadline_s)
+            return self.run(lambda client: ask(client, request), request.deadline_s)
         except RequestRejected as error:
             error.refused = refused_part(error.message, [*self._parts(request), *further])
             raise
@@ -116,7 +116,7 @@ class HttpBackend(Backend, Generic[C]):
         """Return which parts of a request, as it is sent, could be left out."""
         return []
 
-    def _run(self, work: Callable[[C], Coroutine[Any, Any, T]], deadline_s: float) -> T:
+    def run(self, work: Callable[[C], Coroutine[Any, Any, T]], deadline_s: float) -> T:
         """Do something with the client; raise `TimedOut` when it takes too long."""
         client = self._client.get(self._key())
         return run(lambda: work(client), deadline_s)
@@ -188,7 +188,7 @@ class HttpBackend(Backend, Generic[C]):
         message = f"connection to {host_of(error.request.url)} failed: {excerpt(repr(cause))}"
         return error_by_class(Unavailable(message, where=f"{self.name} {model_name}"), cause)
 
-    def _read(self, model_name: str, kind: type[T], body: bytes) -> T:
+    def read(self, model_name: str, kind: type[T], body: bytes) -> T:
         """Return a body as a value of `kind`; raise `Unavailable` when it is something else."""
         try:
             value: T = adapter(cast(Any, kind)).validate_json(body)

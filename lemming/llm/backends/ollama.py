@@ -175,7 +175,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
 
     def _put_right(self, model_name: str, body: bytes) -> bytes:
         """Return an answer with what is read of it, and with counts that are counts or are left out."""
-        answer = self._read(model_name, _Answer, body)
+        answer = self.read(model_name, _Answer, body)
         counts = vars(answer)
         right = {
             "model": str(answer.model or model_name),

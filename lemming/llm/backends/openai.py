@@ -1,17 +1,13 @@
-"""OpenAI's two APIs, chat completions and responses, and their batches; servers that speak the first."""
+"""OpenAI's two APIs, chat completions and responses, and servers that speak the first."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.base.errors import Unavailable
 from lemming.base.model_servers import without_call
-from lemming.llm.backends import openai_batch
-from lemming.llm.backends.batching import BatchingBackend, whole_of
-from lemming.llm.backends.bounded import batch_sized, client_settings
+from lemming.llm.backends.bounded import client_settings
 from lemming.llm.backends.native import tools_of
 from lemming.llm.backends.openai_wire import (
     Completion,
@@ -22,7 +18,7 @@ from lemming.llm.backends.openai_wire import (
     responses_fields,
     stepped_down,
 )
-from lemming.llm.batch.api import BatchProgress
+from lemming.llm.backends.sdk import SdkBackend, whole_of
 from lemming.llm.streaming import ChatStream, Hear, ResponseStream, Stream
 from lemming.providers import Reply, Request
 
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
 _OWN = ("OPENAI_API_KEY", "openai.com")
 
 
-class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
+class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
     """Asks OpenAI, or with `base_url` any server with the same API (llama.cpp, vLLM, a proxy).
 
     `json` says how the server is asked for JSON: "schema" (structured output), "object" (JSON mode) or
@@ -62,7 +58,7 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
         base_url = without_call(base_url) if base_url else base_url
         super().__init__(base_url=base_url, api_key_env=api_key_env, own=_OWN, extra=extra, batches=batches)
         self.takes_schema = json == "schema"
-        self._api, self._json = api, json
+        self.api, self._json = api, json
 
     def _connect(self, key: str) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
@@ -76,27 +72,27 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
         import httpx2
 
         # Not through `create`, which takes what is asked apart and puts it together: a third of its CPU.
-        path = "/chat/completions" if self._api == "chat" else "/responses"
-        with self._as_ours(request.model_name):
-            response = await client.post(path, cast_to=httpx2.Response, body=self._body(request))
-        return self._reply(response.content, response.headers.get("x-request-id"), request.model_name)
+        path = "/chat/completions" if self.api == "chat" else "/responses"
+        with self.as_ours(request.model_name):
+            response = await client.post(path, cast_to=httpx2.Response, body=self.body(request))
+        return self.reply(response.content, response.headers.get("x-request-id"), request.model_name)
 
     async def _ask_heard(self, client: AsyncOpenAI, request: Request, hear: Hear) -> Reply:
-        body = {**self._body(request), "stream": True}
+        body = {**self.body(request), "stream": True}
         create: Any
-        if self._api == "chat":
+        if self.api == "chat":
             stream: Stream = ChatStream(hear)
             create = partial(client.chat.completions.with_streaming_response.create, messages=[], model="")
             body["stream_options"] = {"include_usage": True}
         else:
             stream, create = ResponseStream(hear), client.responses.with_streaming_response.create
-        with self._as_ours(request.model_name):
+        with self.as_ours(request.model_name):
             async with create(stream=True, extra_body=body) as response:
                 whole = await whole_of(response, stream)
-        return self._reply(whole, response.headers.get("x-request-id"), request.model_name)
+        return self.reply(whole, response.headers.get("x-request-id"), request.model_name)
 
     def _fields(self, request: Request) -> dict[str, Any]:
-        fields = chat_fields if self._api == "chat" else responses_fields
+        fields = chat_fields if self.api == "chat" else responses_fields
         has_tools = bool(tools_of(request.messages))
         return fields(request, stepped_down(self._json, request.without, has_tools=has_tools))
 
@@ -104,9 +100,10 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
         fields = self._fields(request)
         return [name for name in parts_of(fields) if name not in self._further(request)]
 
-    def _reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
-        kind: type[Completion | Response] = Completion if self._api == "chat" else Response
-        answer = self._read(model_name, kind, body)
+    def reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
+        """Return what an answer of the server's says; raise a `ProviderError` for what is none."""
+        kind: type[Completion | Response] = Completion if self.api == "chat" else Response
+        answer = self.read(model_name, kind, body)
         if answer.failed:
             raise Unavailable("the server gave up on the answer", where=f"openai {model_name}")
         reply = answer.reply(request_id)
@@ -116,42 +113,3 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
         import openai
 
         return openai
-
-    # --- batches -----------------------------------------------------------------------------------
-
-    async def _send(self, client: AsyncOpenAI, bodies: Mapping[str, dict[str, Any]], label: str) -> str:
-        path = "/v1/chat/completions" if self._api == "chat" else "/v1/responses"
-        lines = openai_batch.lines_of(bodies, path)
-        metadata = {openai_batch.LABEL: label}
-        with self._as_ours("batches"):
-            upload: Any = client.files.with_raw_response.create
-            uploaded = await upload(file=("lemming.jsonl", lines), purpose="batch")
-            file = self._read("batches", openai_batch.File, uploaded.content)
-            create: Any = client.batches.with_raw_response.create
-            created = await create(
-                input_file_id=file.id, endpoint=path, completion_window="24h", metadata=metadata
-            )
-        return self._read("batches", openai_batch.Batch, created.content).id
-
-    async def _look(self, client: AsyncOpenAI, batch_id: str) -> BatchProgress:
-        with self._as_ours(batch_id):
-            response = await client.batches.with_raw_response.retrieve(batch_id)
-            batch = self._read(batch_id, openai_batch.Batch, response.content)
-            if not batch.is_over:
-                return BatchProgress(is_over=False, finished=batch.finished)
-            with batch_sized():
-                files = [(await client.files.content(file)).content for file in batch.result_files]
-        return openai_batch.progress_of(batch, files, self._read, self._reply)
-
-    async def _find(
-        self, client: AsyncOpenAI, label: str, custom_ids: Collection[str], since: datetime
-    ) -> str | None:
-        pages = client.batches.with_raw_response.list
-        async for batch in self._newest(pages, openai_batch.Page, since, "after"):
-            if batch.label == label:
-                return str(batch.id)
-        return None
-
-    async def _cancel(self, client: AsyncOpenAI, batch_id: str) -> None:
-        with self._as_ours(batch_id):
-            await client.batches.with_raw_response.cancel(batch_id)

@@ -20,7 +20,7 @@ HEARD_WITHIN_S = 0.5
 
 
 class Register(Protocol):
-    """Who counts the turns that may still ask something: `Batches`."""
+    """Who counts the turns that may still ask something."""
 
     def entered(self, turns: int = 1) -> None:
         """Count turns that may start now."""

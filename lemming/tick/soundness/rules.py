@@ -9,8 +9,10 @@ from lemming.access.grants import why_no_grant
 from lemming.agents import Agent, nearest_agent
 from lemming.base import paths
 from lemming.base.jsontext import meant, nearest
+from lemming.org.config import MODELS_FILE
+from lemming.org.models import says_of_model
 from lemming.org.resume import says_of_turns
-from lemming.plugins.capabilities import missing_for_provider, missing_for_turn
+from lemming.plugins.capabilities import missing_for_model, missing_for_provider, missing_for_turn
 from lemming.plugins.shipped import PREFIXES
 from lemming.tick.soundness.inventory import Fault, Inventory
 
@@ -58,6 +60,11 @@ def wrong_with_agent(agent: Agent, known: Inventory) -> Iterator[Fault]:
             yield Fault(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
     if missing := missing_for_provider(known.provider_of(agent.name)):
         yield Fault("/model/key", missing, "take another model key")
+    entry = known.config.models.get(agent.model.key)
+    for key, missing in missing_for_model().items():
+        if entry and says_of_model(entry, key):
+            unread = f'nobody here reads "{key}" of that line of {MODELS_FILE}: {missing}'
+            yield Fault("/model/key", unread, "take the key out there")
     permissions, tools = agent.permissions, known.tool_names
     for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
         at = f"/permissions/tools/{index}"

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from batch_server import BatchServer
 
+from lemming.capabilities.batches.records import BatchWaiting
 from lemming.engine import run_once, ticks
 from lemming.files.fields import Json
-from lemming.journal.events import BatchWaiting, Event
+from lemming.journal.events import Event
 from lemming.journal.report import TickReport
 from lemming.testing import Crash, journal_lines, make_org, resume
 from lemming.timeline.replay.replay import replay, replay_into

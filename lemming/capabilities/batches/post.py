@@ -9,24 +9,30 @@ and has no id may have been sent: it is looked for before anything is sent again
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.errors import AuthenticationFailed, ProviderError, Unavailable
 from lemming.base.jsontext import compact
-from lemming.journal.events import BatchNotSent, BatchWaiting, Observer
-from lemming.journal.parts import Item
-from lemming.journal.records import BatchAnnounced, BatchEnded, BatchSent, Record
-from lemming.llm.batch.api import BatchProgress, TakesBatches
+from lemming.capabilities.batches.api import BatchProgress, TakesBatches
+from lemming.capabilities.batches.records import (
+    BatchAnnounced,
+    BatchEnded,
+    BatchNotSent,
+    BatchSent,
+    BatchWaiting,
+    Item,
+)
+from lemming.journal.records import Record
 from lemming.llm.calls import checked, guarded
 from lemming.org.models import ModelEntry
 from lemming.providers import Reply, Request
+from lemming.turn.places import CallsOfTick
 
 B = TypeVar("B", BatchAnnounced, BatchSent)
 Place = tuple[str, int]
@@ -37,13 +43,6 @@ BYTES_A_BATCH = 100_000_000  # about half of it
 FIRST_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 60.0
 CANCELLING_TAKES = timedelta(minutes=10)
-
-
-class Append(Protocol):
-    """Appends to the tick's journal; the record survives power loss then with `sync`."""
-
-    def __call__(self, record: Record, *, sync: bool = False) -> object:
-        """Append one."""
 
 
 @dataclass(eq=False)
@@ -89,15 +88,12 @@ class Batch:
         return cls(sent.batch, call.provider, frozenset(item["custom_id"] for item in sent.items), ends)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Post:
-    """Sends batches and looks at them. `record` appends to the tick's journal, durably with `sync=True`."""
+    """Sends batches and looks at them."""
 
-    record: Append
-    now: Callable[[], datetime]
-    notify: Observer
-    stop: threading.Event
-    sleep: Callable[[float], object]
+    def __init__(self, calls: CallsOfTick) -> None:
+        self._record, self._now, self._notify = calls.journal.append, calls.now, calls.notify
+        self._stop, self._sleep = calls.stop, calls.sleep
 
     def send(self, calls: list[Call]) -> BatchSent | None:
         """Send calls as one batch and return its `batch_sent`; None when the provider does not take it."""
@@ -123,27 +119,27 @@ class Post:
             # A missing key is a person's to mend, and what the batch has come to is paid for.
             may_pass = error.is_retryable or isinstance(error, AuthenticationFailed)
             progress = BatchProgress(is_over=not may_pass, problem=str(error))
-        if not progress.is_over and self.now() >= batch.ends:
+        if not progress.is_over and self._now() >= batch.ends:
             progress = self._end_early(batch, progress)
         if progress.is_over:
             replies = len(progress.replies)
             counts = {"replies": replies, "live": len(batch.holds) - replies}
-            self.record(BatchEnded(batch=batch.id, **counts, problem=progress.problem))
+            self._record(BatchEnded(batch=batch.id, **counts, problem=progress.problem))
         elif progress.finished > batch.finished or progress.problem != batch.problem:
             batch.finished = max(batch.finished, progress.finished)
             batch.problem = progress.problem
             counts = {"finished": batch.finished, "calls": len(batch.holds)}
-            self.notify(BatchWaiting(batch=batch.id, **counts, problem=batch.problem))
+            self._notify(BatchWaiting(batch=batch.id, **counts, problem=batch.problem))
         return progress
 
     def pause(self, earlier: int) -> None:
         """Wait, longer from time to time; raise `Unavailable` when the engine is to stop."""
-        self.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(earlier, 10)))
+        self._sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(earlier, 10)))
         self.require_going_on()
 
     def require_going_on(self) -> None:
         """Raise `Unavailable` when the engine is to stop."""
-        if self.stop.is_set():
+        if self._stop.is_set():
             raise Unavailable("the batch is left to the next run: the engine is stopping")
 
     def _announce(self, calls: list[Call]) -> BatchAnnounced:
@@ -151,17 +147,17 @@ class Post:
             label=f"lemming-{_digest(sorted(call.custom_id for call in calls))}",
             provider=calls[0].entry.provider,
             model=calls[0].request.model_name,
-            at=timestamp(self.now()),
+            at=timestamp(self._now()),
             items=[Item(custom_id=c.custom_id, agent=c.place[0], call=c.place[1]) for c in calls],
         )
-        self.record(announced, sync=True)
+        self._record(announced, sync=True)
         return announced
 
     def _sent(self, announced: BatchAnnounced, batch: str | None) -> BatchSent | None:
         if batch is None:
             return None
         sent = BatchSent(batch=batch, **announced.as_json())
-        self.record(sent, sync=True)
+        self._record(sent, sync=True)
         return sent
 
     def _insist(self, call: Call, work: Callable[[int], str | None]) -> str | None:
@@ -176,14 +172,14 @@ class Post:
                 problem = str(error)
                 if not error.is_retryable:
                     break
-        self.notify(BatchNotSent(provider=call.entry.provider, problem=problem))
+        self._notify(BatchNotSent(provider=call.entry.provider, problem=problem))
         return None
 
     def _end_early(self, batch: Batch, progress: BatchProgress) -> BatchProgress:
         """Cancel a batch whose time is up, and give it a little more for what it has finished."""
         if batch.is_cancelled:
             return replace(progress, is_over=True, problem="not finished within batch_deadline_s")
-        batch.is_cancelled, batch.ends = True, self.now() + CANCELLING_TAKES
+        batch.is_cancelled, batch.ends = True, self._now() + CANCELLING_TAKES
         try:
             guarded(lambda: batch.provider.cancel_batch(batch.id), f"batch {batch.id}")
         except ProviderError as error:

@@ -9,17 +9,17 @@ answer goes live.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 
 from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
-from lemming.journal.events import BatchNotSent, Observer
-from lemming.journal.records import BatchAnnounced, BatchAwaited, BatchSent, Record
-from lemming.llm.batch.api import BatchProgress, TakesBatches
-from lemming.llm.batch.client import Append, Batch, Call, Post, by_place, custom_id, id_in, portions
+from lemming.capabilities.batches.api import BatchProgress, TakesBatches
+from lemming.capabilities.batches.apis import with_batches
+from lemming.capabilities.batches.post import Batch, Call, Post, by_place, custom_id, id_in, portions
+from lemming.capabilities.batches.records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
 from lemming.org.models import ModelEntry
-from lemming.providers import LLMProvider, Reply, Request
+from lemming.providers import Reply, Request
+from lemming.turn.places import CallsOfTick
 
 NO_BATCHES = (
     'a server at base_url is taken to have no batches ("batches": true in its options says that it has)'
@@ -27,30 +27,13 @@ NO_BATCHES = (
 
 
 class Batches:
-    """The batches of one tick. Every method may be called from any thread.
+    """The batches of one tick. Every method may be called from any thread."""
 
-    `make_provider` makes a bare one; `live` asks a model now, with retries. `record` appends to the tick's
-    journal, durably with `sync=True`; `records` are what earlier attempts left there. Without `sends` only
-    their batches are waited for, and every other call goes live. `sleep` must end when `stop` is set.
-    """
-
-    def __init__(
-        self,
-        *,
-        make_provider: Callable[[ModelEntry], LLMProvider],
-        live: Callable[[ModelEntry, Request], Reply],
-        record: Append,
-        records: Iterable[Record],
-        now: Callable[[], datetime],
-        notify: Observer,
-        stop: threading.Event,
-        sends: bool = True,
-        sleep: Callable[[float], object] | None = None,
-    ) -> None:
-        records = list(records)
-        self._make, self._live, self._record, self._stop = make_provider, live, record, stop
-        self._sends, self._notify = sends, notify
-        self._post = Post(record=record, now=now, notify=notify, stop=stop, sleep=sleep or stop.wait)
+    def __init__(self, calls: CallsOfTick) -> None:
+        records = list(calls.journal.records)
+        self._calls, self._stop, self._sends, self._notify = calls, calls.stop, calls.sends, calls.notify
+        self._record, self._live = calls.journal.append, calls.live
+        self._post = Post(calls)
         self._announced, self._sent = by_place(records, BatchAnnounced), by_place(records, BatchSent)
         self._providers: dict[bytes, TakesBatches | None] = {}
         self._changed = threading.Condition()
@@ -103,13 +86,11 @@ class Batches:
         with self._changed:
             if key not in self._providers:
                 try:
-                    made = self._make(entry)
+                    made = with_batches(self._calls.make(entry), entry.provider)
                 except LemmingError:
                     return None
-                self._providers[key] = None
-                if isinstance(made, TakesBatches) and made.takes_batches:
-                    self._providers[key] = made
-                elif isinstance(made, TakesBatches) and self._sends:
+                self._providers[key] = made if made and made.takes_batches else None
+                if made and not made.takes_batches and self._sends:
                     self._notify(BatchNotSent(provider=entry.provider, problem=NO_BATCHES))
             return self._providers[key]
 

@@ -1,21 +1,16 @@
-"""What the SDKs of OpenAI and Anthropic have in common: their errors, and a batch API beside the calls."""
+"""What the SDKs of OpenAI and Anthropic have in common: further fields of a request, and their errors."""
 
 from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any
 
 from lemming.base.errors import ConfigError, TimedOut
 from lemming.llm.backends.http import C, HttpBackend, default_key_env, with_extra
-from lemming.llm.batch.api import BatchProgress
 from lemming.llm.streaming import Stream, put_together
 from lemming.providers import Request
-
-BATCH_WORK_S = 600.0
-"""How long one piece of work with a batch may take: the upload or the download of all its calls."""
 
 
 async def whole_of(response: Any, stream: Stream) -> bytes:
@@ -45,10 +40,11 @@ def require_extra(name: str, extra: dict[str, Any]) -> dict[str, Any]:
     return extra
 
 
-class BatchingBackend(HttpBackend[C]):
-    """A backend whose server may take batches. `extra` holds further fields of a request.
+class SdkBackend(HttpBackend[C]):
+    """A backend of a server with one of these APIs. `extra` holds further fields of a request.
 
-    `own`: the variable that holds the key of the SDK's own server, and the domain of that.
+    `batches`: whether the server has the batch API too; null: only the SDK's own has. `own`: the variable
+    that holds the key of that one, and its domain.
     """
 
     def __init__(
@@ -66,39 +62,7 @@ class BatchingBackend(HttpBackend[C]):
         self.takes_batches = base_url is None if batches is None else batches
         self._base_url, self._extra = base_url, require_extra(self.name, extra or {})
 
-    def send_batch(self, requests: Mapping[str, Request], label: str) -> str:
-        """Send calls by their custom ids, start a batch of them, and return its id."""
-        bodies = {name: self._body(request) for name, request in requests.items()}
-        return self._run(lambda client: self._send(client, bodies, label), BATCH_WORK_S)
-
-    def look_at_batch(self, batch: str) -> BatchProgress:
-        """Return how far a batch is, with the replies by custom id once it is over."""
-        return self._run(lambda client: self._look(client, batch), BATCH_WORK_S)
-
-    def find_batch(self, label: str, custom_ids: Collection[str], since: datetime) -> str | None:
-        """Return the id of a batch of these calls that was sent after that time; None if there is none."""
-        return self._run(lambda client: self._find(client, label, custom_ids, since), BATCH_WORK_S)
-
-    def cancel_batch(self, batch: str) -> None:
-        """Ask for a batch to be ended early; what it has finished is kept."""
-        self._run(lambda client: self._cancel(client, batch), BATCH_WORK_S)
-
-    async def _newest(self, pages: Any, kind: type[Any], since: datetime, cursor: str) -> AsyncIterator[Any]:
-        """Yield the batches that were sent after that time, newest first; `cursor` asks for the next page."""
-        after: dict[str, str] = {}
-        while True:
-            with self._as_ours("batches"):
-                response = await pages(limit=100, **after)
-                page = self._read("batches", kind, await response.http_response.aread())
-            for batch in page.data:
-                if batch.is_older_than(since):
-                    return
-                yield batch
-            if not (page.has_more and page.data):
-                return
-            after = {cursor: page.data[-1].id}
-
-    def _body(self, request: Request) -> dict[str, Any]:
+    def body(self, request: Request) -> dict[str, Any]:
         """Return a request as it goes over the wire, and as a batch holds it."""
         fields = self._arguments(request)
         further = fields.pop("extra_body", {})
@@ -112,7 +76,7 @@ class BatchingBackend(HttpBackend[C]):
         return {**self._extra, **(request.extra or {})}
 
     @contextlib.contextmanager
-    def _as_ours(self, about: str) -> Iterator[None]:
+    def as_ours(self, about: str) -> Iterator[None]:
         """Turn whatever the SDK raises in the block into a `ProviderError`."""
         sdk = self._sdk()
         try:
@@ -131,17 +95,3 @@ class BatchingBackend(HttpBackend[C]):
     @abstractmethod
     def _fields(self, request: Request) -> dict[str, Any]:
         """Return the fields of a request, without those that the settings add."""
-
-    @abstractmethod
-    async def _send(self, client: C, bodies: Mapping[str, dict[str, Any]], label: str) -> str: ...
-
-    @abstractmethod
-    async def _look(self, client: C, batch_id: str) -> BatchProgress: ...
-
-    @abstractmethod
-    async def _find(
-        self, client: C, label: str, custom_ids: Collection[str], since: datetime
-    ) -> str | None: ...
-
-    @abstractmethod
-    async def _cancel(self, client: C, batch_id: str) -> None: ...

@@ -6,7 +6,7 @@ import pytest
 from batch_desk import AGENTS, Desk, question
 
 from lemming.base.errors import Unavailable
-from lemming.journal.records import BatchAwaited, BatchSent
+from lemming.capabilities.batches.records import BatchAwaited, BatchSent
 from lemming.testing import Crash
 
 

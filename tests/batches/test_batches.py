@@ -13,11 +13,9 @@ from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
 
 from lemming.base.errors import AuthenticationFailed, DiskError
-from lemming.journal.events import BatchNotSent, BatchWaiting
-from lemming.journal.records import BatchEnded
-from lemming.llm.backends.openai import OpenAIProvider
-from lemming.llm.batch.api import BatchProgress
-from lemming.llm.batch.client import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
+from lemming.capabilities.batches.api import BatchProgress
+from lemming.capabilities.batches.post import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
+from lemming.capabilities.batches.records import BatchEnded, BatchNotSent, BatchWaiting
 from lemming.org.models import ModelEntry
 from lemming.providers import Backend, Reply, Request
 
@@ -291,7 +289,7 @@ def test_a_custom_id_is_its_calls_own_and_always_the_same() -> None:
 
 def test_a_batch_holds_no_more_than_a_provider_takes(server: BatchServer) -> None:
     entry = make_desk("chat", server).entry
-    provider = OpenAIProvider(base_url=server.url)
+    provider = Own()
     call = Call(entry, question("ada"), provider)
     assert [len(portion) for portion in portions([call] * (CALLS_A_BATCH + 1))] == [CALLS_A_BATCH, 1]
     long = [{"role": "user", "content": "x" * (BYTES_A_BATCH // 2)}]

@@ -7,17 +7,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 from batch_server import BatchServer
 
+from lemming.capabilities.batches.queue import Batches
 from lemming.journal.events import Event
 from lemming.journal.records import Record
-from lemming.llm.batch.queue import Batches
 from lemming.llm.retrying import RetryingLLMProvider
 from lemming.org.models import ModelEntry
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 from lemming.testing import FrozenClock
+from lemming.turn.places import CallsOfTick
 
 APIS: dict[str, Callable[[str], dict[str, Any]]] = {
     "chat": lambda url: {"provider": "openai", "options": {"base_url": f"{url}/v1"}},
@@ -44,18 +46,20 @@ class Desk:
     on_pause: Callable[[], object] = bool
     on_record: Callable[[str], object] = bool
 
-    def batches(self, **given: Any) -> Batches:
+    def batches(self, *, sends: bool = True) -> Batches:
         """Return the batches of an attempt at the tick, which has the records of the earlier ones."""
+        journal: Any = SimpleNamespace(records=list(self.records), append=self.record)
         return Batches(
-            make_provider=self.provider,
-            live=lambda entry, request: RetryingLLMProvider(self.provider(entry)).complete(request),
-            record=self.record,
-            records=list(self.records),
-            now=self.clock.now,
-            notify=self.events.append,
-            stop=self.stop,
-            sleep=self.sleep,
-            **given,
+            CallsOfTick(
+                make=self.provider,
+                live=lambda entry, request: RetryingLLMProvider(self.provider(entry)).complete(request),
+                journal=journal,
+                now=self.clock.now,
+                notify=self.events.append,
+                stop=self.stop,
+                sends=sends,
+                sleep=self.sleep,
+            )
         )
 
     def provider(self, entry: ModelEntry) -> LLMProvider:
