@@ -54,6 +54,7 @@ NEEDS = {
     "batches": set(),
     "calendars": {"requests"},
     "channels": set(),
+    "cluster": set(),
     "gates": {"judges", "trust"},
     "judges": {"requests"},
     "mcp": {"background"},
@@ -75,7 +76,7 @@ SDKS: dict[str, str | set[str]] = {
     "anthropic": "llm/backends/anthropic.py",
     "docstring_parser": "capabilities/toolbox/functions/docstrings.py",
     "cronsim": "base/times/cron.py",
-    "distributed": "llm/cluster.py",
+    "distributed": "capabilities/cluster/calls.py",
     "httpx": "llm/backends/ollama.py",
     "httpx2": {
         "llm/backends/openai.py",

@@ -25,6 +25,7 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation
+from lemming.plugins.shipped import EXECUTORS
 from lemming.providers import Reply, Request
 from lemming.service.eager import Eager
 from lemming.tick.counter import load_tick
@@ -47,7 +48,7 @@ class CopyRuntime(Runtime):
     def load_config(self) -> Config:
         """Read the settings afresh; a cluster belongs to the original."""
         config = super().load_config()
-        if config.org.executor != "dask":
+        if config.org.executor not in EXECUTORS:
             return config
         return replace(config, org=replace(config.org, executor="threads"))
 

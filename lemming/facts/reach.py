@@ -67,10 +67,6 @@ def _settings(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterato
     for name in settings.plugins:
         if not name.startswith(_OWN_MODULES):
             yield code(f"imports the Python module {name}", of_module(base, name))
-    if settings.executor == "dask":
-        yield code(
-            f"has its calls made by the cluster at {settings.executor_address}, which may run code here"
-        )
     for key, when in (("on_failure", "fails"), ("on_waiting", "waits for a person")):
         if command := getattr(settings, key):
             place = f"{paths.ORG_FILE} {key}"

@@ -25,6 +25,7 @@ from lemming.journal.file import begun_journals, read_journal
 from lemming.journal.records import ModelReplied
 from lemming.org.config import MODELS_FILE, ORG_FILE, Config, load_config
 from lemming.org.models import ModelEntry
+from lemming.plugins.shipped import EXECUTORS
 from lemming.providers import is_channel, is_person
 from lemming.testing import say
 from lemming.tick.counter import load_tick
@@ -124,7 +125,7 @@ def _put_stand_in(copy: Path, kills: int) -> None:
     settings["max_attempts"] = settings["max_attempts"] + kills
     for key in ("history", "on_failure", "on_waiting"):
         settings.pop(key)
-    if settings["executor"] == "dask":  # the workers belong to the original
+    if settings["executor"] in EXECUTORS:  # the workers belong to the original
         settings["executor"] = "threads"
     fs.publish(copy, MODELS_FILE, pretty(models))
     fs.publish(copy, ORG_FILE, pretty(settings))

@@ -27,7 +27,8 @@ from lemming.org.blocks import AgentDefaults, FindingSettings, Http, Quota, Remi
 from lemming.org.models import DEFAULT_MODELS, ModelEntry
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent, AgentCredits, Allocation
-from lemming.plugins.capabilities import org_keys
+from lemming.plugins.capabilities import missing_for_executor, org_keys
+from lemming.plugins.shipped import EXECUTORS
 from lemming.providers import is_channel, option_names
 
 ORG_FILE = paths.ORG_FILE
@@ -340,9 +341,12 @@ def _config_of(found: Sequence[_Found]) -> Config:
 
 def _problems_of_cluster(settings: Org) -> Iterator[Problem]:
     hint = 'say where its scheduler listens: "executor_address": "tcp://host:8786"'
-    if settings.executor_address and not _SCHEDULER.match(settings.executor_address):
+    if why := missing_for_executor(settings.executor):
+        message = f'nobody here makes the calls of "executor": "{settings.executor}": {why}'
+        yield Problem(message, ORG_FILE, pointer="/executor", hint="take the key out")
+    elif settings.executor_address and not _SCHEDULER.match(settings.executor_address):
         yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
-    elif settings.executor == "dask" and not settings.executor_address:
+    elif settings.executor in EXECUTORS and not settings.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
 
 

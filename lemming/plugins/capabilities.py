@@ -17,6 +17,7 @@ from typing import Any
 from lemming.base.errors import ConfigError
 from lemming.plugins.registry import load_installed_plugins, not_imported, offered, register
 from lemming.plugins.shipped import (
+    EXECUTORS,
     FORMATS,
     LISTED,
     OF_PROVIDER,
@@ -158,6 +159,11 @@ def missing_for_provider(provider: str) -> str:
     return why_missing(OF_PROVIDER[provider]) if provider in OF_PROVIDER else ""
 
 
+def missing_for_executor(executor: str) -> str:
+    """Return in words what is missing that an `executor` needs; empty where it is here."""
+    return why_missing(EXECUTORS[executor][0]) if executor in EXECUTORS else ""
+
+
 def missing_for_turn() -> Mapping[str, str]:
     """Return the keys of a resume's `turn` that nobody here reads, and what is missing."""
     return {key: why for it in SHIPPED.values() if (why := why_missing(it.name)) for key in it.turn}
@@ -193,6 +199,11 @@ def record_class(kind: str) -> Any:
     Raises `ConfigError` where the capability is not here.
     """
     return _class_of(*RECORDED[kind]) if kind in RECORDED else None
+
+
+def executor_class(executor: str) -> Any:
+    """Return the class of those who make the model calls; raise `ConfigError` where they are not here."""
+    return _class_of(*EXECUTORS[executor])
 
 
 def may_be_removed(file: str) -> bool:

@@ -29,7 +29,8 @@ class TableLine(NamedTuple):
 
     `providers` are those that a model key may name: an agent with one uses it; `asks_no_model`: they work out
     their answers themselves. `model`: the keys of a line of `config/models.json` that are its own; `records`:
-    the kinds of records that it writes. `tick` is its part in ticks (`lemming.tick.seams`). `by_memory`:
+    the kinds of records that it writes; `executors`: values of `executor` in `config/org.json`, each with
+    what has others make the model calls. `tick` is its part in ticks (`lemming.tick.seams`). `by_memory`:
     those of its strategies that go by what they keep in memories. `files`: those of the organisation that it
     alone reads; `formats`: classes that files are read as; `removes`: patterns of files that it removes.
     `strategies`: those that it brings.
@@ -62,6 +63,7 @@ class TableLine(NamedTuple):
     by_memory: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
     records: Mapping[str, str] = NO_KEYS
+    executors: Mapping[str, str] = NO_KEYS
     tick: str = ""
     files: tuple[str, ...] = ()
     formats: Mapping[str, str] = NO_KEYS
@@ -161,6 +163,12 @@ SHIPPED: Mapping[str, TableLine] = {
             commands=("channels", "serve"),
             carrier="lemming.capabilities.channels.between:Channels",
             reaches=lambda config, _: config.has_channels,
+        ),
+        TableLine(
+            "cluster",
+            "lemming.capabilities.cluster.capability:Cluster",
+            executors={"dask": "lemming.capabilities.cluster.calls:DaskCalls"},
+            reaches=lambda config, _: config.org.executor == "dask",
         ),
         TableLine(
             "gates",
@@ -326,4 +334,6 @@ GRANTED = {tool: key for it in LISTED.values() for tool, key in it.granted.items
 FORMATS = {form: (it.name, place) for it in LISTED.values() for form, place in it.formats.items()}
 RECORDED = {kind: (it.name, place) for it in LISTED.values() for kind, place in it.records.items()}
 """The kinds of records that capabilities write, each with whose it is, and its class."""
+EXECUTORS = {executor: (it.name, place) for it in LISTED.values() for executor, place in it.executors.items()}
+"""The values of `executor` by which others make the model calls."""
 REMOVED = [pattern for it in LISTED.values() for pattern in it.removes]

@@ -6,20 +6,37 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lemming.base.clock import Clock
 from lemming.base.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
+from lemming.plugins.capabilities import executor_class
+from lemming.plugins.shipped import EXECUTORS
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 
 if TYPE_CHECKING:
     from lemming.llm.circuit import Circuits
-    from lemming.llm.cluster import DaskCalls
     from lemming.llm.rate_limit import Pace
     from lemming.llm.retrying import RetryingLLMProvider
     from lemming.llm.servers import Server, Servers
+
+
+class Workers(Protocol):
+    """Who makes model calls elsewhere, by the `executor_address` that they were made with."""
+
+    address: str
+
+    def provider(
+        self, inner: LLMProvider, name: str, options: dict[str, Any], *, base: Path, plugins: list[str]
+    ) -> LLMProvider:
+        """Return a provider that asks from elsewhere what `inner`, of `name` and `options`, would ask."""
+        ...
+
+    def close(self) -> None:
+        """Leave them; calls that are under way are taken back."""
+        ...
 
 
 @dataclass
@@ -39,7 +56,7 @@ class Backends:
     _circuits: Circuits | None = None
     _servers: Servers | None = None
     _paces: dict[str, Pace] = field(default_factory=dict)
-    _cluster: DaskCalls | None = None
+    _workers: Workers | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def complete(
@@ -80,9 +97,9 @@ class Backends:
         return reply
 
     def close(self) -> None:
-        """Leave the cluster, if there is one."""
-        if self._cluster is not None:
-            self._cluster.close()
+        """Leave those who make calls elsewhere, if there are any."""
+        if self._workers is not None:
+            self._workers.close()
 
     def _provider(self, entry: ModelEntry) -> RetryingLLMProvider:
         latest = self._latest
@@ -125,8 +142,8 @@ class Backends:
             entry.tokens_per_minute,
         )
         pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
-        if self.settings.executor == "dask" and provider.can_be_down:  # a recording is read here
-            provider = self._by_cluster(provider, entry)
+        if self.settings.executor in EXECUTORS and provider.can_be_down:  # a recording is read here
+            provider = self._by_workers(provider, entry)
             name = f"{name} by {self.settings.executor_address}"
         circuit = self._circuits.circuit(name) if provider.can_be_down else None
         return RetryingLLMProvider(
@@ -149,13 +166,12 @@ class Backends:
                 self._servers = Servers(self.base, self.clock, self.tell)
             return self._servers.server(circuit_name(entry.provider, entry.options))
 
-    def _by_cluster(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
-        from lemming.llm.cluster import DaskCalls
-
-        if self._cluster is None or self._cluster.address != self.settings.executor_address:
+    def _by_workers(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
+        settings = self.settings
+        if self._workers is None or self._workers.address != settings.executor_address:
             self.close()
-            self._cluster = DaskCalls(self.settings.executor_address)
-        plugins = self.settings.plugins
-        return self._cluster.provider(
-            provider, entry.provider, entry.options, base=self.base, plugins=plugins
+            made: Workers = executor_class(settings.executor)(settings.executor_address)
+            self._workers = made
+        return self._workers.provider(
+            provider, entry.provider, entry.options, base=self.base, plugins=settings.plugins
         )

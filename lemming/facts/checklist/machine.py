@@ -23,6 +23,7 @@ from lemming.facts.readiness import readiness_of
 from lemming.files.modes import PRIVATE_LEDGERS, PRIVATE_PLACES
 from lemming.llm.prices import price_of, shutdown_of
 from lemming.org.config import MODELS_FILE
+from lemming.plugins.shipped import EXECUTORS
 from lemming.tick.under_way import describe_engine, running_engine
 from lemming.timeline.repair.repair import find_repairs
 from lemming.tools import shipped_tools
@@ -204,14 +205,14 @@ def _history(scope: CheckScope) -> Iterator[Problem]:
 
 def _executor(scope: CheckScope) -> Iterator[Problem]:
     settings = scope.settings.org
-    if settings.executor != "dask":
+    if settings.executor not in EXECUTORS:
         yield note(settings.executor)
         return
     address = settings.executor_address
     if not scope.connect:  # what answers there is unpickled, and so may run whatever it likes
         yield note(f"cluster at {address}: not looked at; `lemming doctor --connect` does, if you trust it")
         return
-    from lemming.llm.cluster import DaskCalls
+    from lemming.capabilities.cluster.calls import DaskCalls
 
     with contextlib.closing(DaskCalls(address, connect_s=CONNECT_S)) as cluster:
         workers = cluster.workers()

@@ -70,9 +70,9 @@ def _errand() -> Callable[[bytes], bytes]:
     """
 
     def answer(package: bytes) -> bytes:
-        from lemming.llm import cluster as dask
+        from lemming.capabilities.cluster import calls
 
-        return dask.answer(package)
+        return calls.answer(package)
 
     return answer
 

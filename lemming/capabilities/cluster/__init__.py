@@ -1,0 +1,1 @@
+"""Model calls that the workers of a Dask cluster make."""
