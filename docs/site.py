@@ -4,12 +4,14 @@
 
 The pages keep their places, so that their links hold: the site is laid out as the repository is. What the
 site has beside them is made here: the order of the pages, which follows their index, the reference of the
-Python interface, out of its docstrings, and the templates as they run, each a page of its own.
+Python interface, out of its docstrings, and the templates as they run, each a page of its own. Where a page
+stood before, the site leads to where its text stands now.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -19,19 +21,34 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import lemming, run
+import lemming
+from benchmarks.processes import LEMMING
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = ("README.md", "CHANGELOG.md", "LICENSE", "docs", "examples", "lemming/agent_skill")
 RECORDED = ("desk", "research", "watch", "review", "game")
 """The templates whose answers are recorded, so that they run here without a model."""
 PYTHON = {
-    "Running": ("lemming.engine", "lemming.asking", "lemming.asking.outcome", "lemming.asking.streams"),
-    "Building and deciding": ("lemming.building", "lemming.building.plans", "lemming.asking.people"),
+    "Running": ("lemming.engine",),
+    "Plans": ("lemming.building.plans",),
     "Files": ("lemming.agents", "lemming.messages", "lemming.memory"),
     "Extending": ("lemming.tools", "lemming.providers", "lemming.turn.seams", "lemming.tick.seams"),
     "Testing": ("lemming.testing",),
 }
+MOVED = {
+    "answers": "requests.html#answers-of-a-form",
+    "batches": "money.html#batches",
+    "errors": "TROUBLESHOOTING.html#codes",
+    "files-and-web": "tools.html#tools-that-ship",
+    "findings": "checks.html#findings",
+    "import": "AGENT_GUIDE.html#agents-from-elsewhere",
+    "judges": "strategies.html#judges",
+    "one-file": "AGENT_GUIDE.html#an-organisation-in-one-file",
+    "rehearsal": "evals.html#rehearsal",
+    "secrets": "security.html#secrets",
+    "skills": "AGENT_GUIDE.html#guides-and-skills",
+}
+"""Pages that stand in others now. Their headings went with them, so an anchor that was asked for is kept."""
 TICKS = 6
 GITHUB_ANCHORS = "pymdownx.slugs.slugify"
 """Makes the anchors of headings as GitHub does, so that one link holds in both places."""
@@ -52,7 +69,24 @@ def build(site: Path) -> None:
         (work / "mkdocs.yml").write_text(json.dumps(_settings(index)), "utf-8")
         command = (sys.executable, "-m", "zensical", "build", "--strict")
         subprocess.run(command, cwd=work, check=True)
+        for page in (work / "site").rglob("*.html"):
+            page.write_text(fetching_nothing(page.read_text("utf-8")), "utf-8")
+        for before, now in MOVED.items():
+            (work / f"site/docs/{before}.html").write_text(_leading_to(now), "utf-8")
         shutil.copytree(work / "site", site, dirs_exist_ok=True)
+
+
+def fetching_nothing(page: str) -> str:
+    """Return a page that asks no other machine for a script. Raises ValueError where one is left."""
+    code = (REPOSITORY / "docs/search_from_disk.js").read_text("utf-8")
+    page = re.sub(
+        r'<script src="https://[^"]*iframe-worker[^>]*></script>', f"<script>\n{code}</script>", page
+    )
+    if found := re.search(
+        r'<(?:script|link|img)[^>]+(?:src|href)="https?://[^"]+\.(?:js|css|png|svg)"', page
+    ):
+        raise ValueError(f"a page of the site would fetch {found[0]}")
+    return page
 
 
 def as_the_generator_reads_it(page: str) -> str:
@@ -120,6 +154,14 @@ def _settings(index: str) -> dict[str, Any]:
     }
 
 
+def _leading_to(place: str) -> str:
+    page, _, anchor = place.partition("#")
+    script = f'location.replace("{page}" + (location.hash || "#{anchor}"))'
+    return (
+        f'<!doctype html><title>moved</title><script>{script}</script><a href="{place}">It is here now.</a>\n'
+    )
+
+
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
@@ -129,6 +171,11 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _python() -> Iterator[str]:
+    yield "## What `import lemming` has"
+    for name in lemming.__all__:
+        if name != "__version__":
+            home = getattr(lemming, name).__module__
+            yield f"::: {home}.{name}\n    options:\n      heading: lemming.{name}"
     for title, modules in PYTHON.items():
         yield f"## {title}"
         yield from (f"::: {module}" for module in modules)
@@ -136,17 +183,30 @@ def _python() -> Iterator[str]:
 
 def _gallery(folder: Path) -> str:
     """Run every template whose answers are recorded, write its page beside it, return the page of links."""
-    lines = ["# Templates as they run", "", "Each as `lemming init` makes it, after its first ticks.", ""]
+    lines = [
+        "# Templates as they run",
+        "",
+        "Each as `lemming init` makes it, with what its first ticks print.",
+        "",
+    ]
     with tempfile.TemporaryDirectory() as place:
         for name in RECORDED:
             base = Path(place, name)
-            run(lemming(Path(place), "init", str(base), "--template", name))
-            run(lemming(base, "run-forever", "--max-ticks", str(TICKS), "--interval", "0"))
-            run(lemming(base, "report", "--html", str(folder / name)))
+            _ran(Path(place), "init", str(base), "--template", name)
+            printed = _ran(base, "run-forever", "--max-ticks", str(TICKS), "--interval", "0")
+            _ran(base, "report", "--html", str(folder / name))
             purpose = json.loads((base / "config/org.json").read_bytes())["purpose"]
             lines += [f"## {name}", "", purpose, "", f"    lemming init {name} --template {name}", ""]
-            lines += [f"[What it has done](gallery/{name}/index.html)", ""]
+            lines += ["```text", printed.strip(), "```", ""]
+            lines += [f"[Its page](gallery/{name}/index.html): agents, ticks, prompts, money, why.", ""]
     return "\n".join(lines)
+
+
+def _ran(base: Path, *words: str) -> str:
+    """Run a command of the organisation at `base`, and return what it printed."""
+    wide = {**os.environ, "COLUMNS": "110", "NO_COLOR": "1"}
+    command = (*LEMMING, "-C", str(base), *words)
+    return subprocess.run(command, env=wide, capture_output=True, text=True, check=True).stdout
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 import typer
 from jsonschema import Draft202012Validator
 
-from docs.site import as_the_generator_reads_it, order
+from docs.site import MOVED, as_the_generator_reads_it, fetching_nothing, order
 from lemming.base.errors import UsageError
 from lemming.capabilities.skills.skill import skill_of
 from lemming.cli import _root_and_rest, load_command, run
@@ -86,6 +86,20 @@ def test_a_page_for_the_site_keeps_its_words_and_its_blocks() -> None:
     page = "Two:\n- a\n- b\n\n```json turn\n{}\n```\n1. c\n2. d\n"
     read = as_the_generator_reads_it(page)
     assert read == "Two:\n\n- a\n- b\n\n```json\n{}\n```\n1. c\n2. d\n"
+
+
+@pytest.mark.parametrize(("before", "now"), MOVED.items())
+def test_a_page_that_was_moved_leads_to_where_it_stands_now(before: str, now: str) -> None:
+    page, _, anchor = now.partition(".html#")
+    assert not (ROOT / f"docs/{before}.md").exists()
+    assert anchor in anchors_of(ROOT / f"docs/{page}.md")
+
+
+def test_no_page_of_the_site_fetches_a_script() -> None:
+    shim = '<script src="https://unpkg.com/iframe-worker/shim" type="text/javascript"></script>'
+    assert "https://" not in fetching_nothing(shim)
+    with pytest.raises(ValueError, match="would fetch"):
+        fetching_nothing('<script src="https://example.org/more.js"></script>')
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
