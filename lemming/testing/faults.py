@@ -48,10 +48,24 @@ Wanted = Callable[[int], bool]
 
 def take_image(base: Path) -> Image:
     """Return everything that stands below a folder now, hidden files too."""
-    return {
-        path.relative_to(base).as_posix(): path.read_bytes() if path.is_file() else None
-        for path in sorted(base.rglob("*"))
-    }
+    found: Image = {}
+    _take(str(base), "", found)
+    return found
+
+
+def _take(folder: str, above: str, found: Image) -> None:
+    """Add what stands in a folder to an image; `above` is its path there, with a slash behind it."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            relative = f"{above}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                found[relative] = None
+                _take(entry.path, f"{relative}/", found)
+            elif entry.is_file():
+                with open(entry.path, "rb", buffering=0) as file:
+                    found[relative] = file.read()
+            else:
+                found[relative] = None
 
 
 def restore(image: Image, base: Path) -> Path:

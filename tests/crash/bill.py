@@ -10,10 +10,14 @@ from lemming.journal.events import Event, ModelAsked, TickBegins
 
 @dataclass
 class Bill:
-    """The model calls asked for, as "tick agent call", in order. What is in it twice was paid twice."""
+    """The model calls asked for, as "tick agent call", in order. What is in it twice was paid twice.
+
+    `is_known`: the same files had been run on from before, and were not run again.
+    """
 
     calls: list[str] = field(default_factory=list)
     tick: int = 0
+    is_known: bool = False
 
     def hear(self, event: Event) -> None:
         if isinstance(event, TickBegins):

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from afterwards import Over, finish
 from bill import Bill, overpaid
 from corpus import BY_NAME
-from trial import Over, finish, folder, ideal, moments, run, survives
+from peace import folder, ideal, run
+from trial import moments, survives
 
 from lemming.base.errors import DiskError
 from lemming.files.disk import on_disk

@@ -32,7 +32,7 @@ from hostile_org import (
     tool_arguments,
     with_hostile_value,
 )
-from trial import EVERYTHING
+from sampling import EVERYTHING
 
 from lemming.base.clock import FrozenClock
 from lemming.base.errors import ConfigError, LemmingError

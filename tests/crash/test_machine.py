@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from trial import EVERYTHING, torn_files
+from sampling import EVERYTHING
+from trial import torn_files
 
 from lemming.base.errors import AuthenticationFailed, DiskError, OrgBusy
 from lemming.base.jsontext import pretty

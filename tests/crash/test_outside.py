@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import pytest
 from bill import Bill
-from trial import EVERYTHING, folder, run
+from peace import folder, run
+from sampling import EVERYTHING
 
 from lemming.engine import run_once
 from lemming.files import fs

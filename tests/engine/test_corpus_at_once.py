@@ -14,8 +14,8 @@ import pytest
 from bill import Bill
 from corpus import CASES
 from parts import by_hand, call, remembers
+from peace import run
 from sources import CLAUDE, COMPANY, OPENCLAW, made
-from trial import run
 
 from lemming.agents import agent_folders
 from lemming.base.jsontext import pretty, to_line

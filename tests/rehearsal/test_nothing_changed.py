@@ -8,7 +8,8 @@ import pytest
 from bill import Bill
 from corpus import CASES, Case
 from newsroom import again
-from trial import EVERYTHING, run
+from peace import run
+from sampling import EVERYTHING
 
 from lemming.testing import tree
 
