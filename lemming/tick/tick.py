@@ -249,9 +249,9 @@ class Tick:
         kept. As long as it was up, a file that differs is somebody's later work.
         """
         report = ended.report
-        if ended.state is not None:
+        if _is_all_told(ended):
             if self.may_have_lost_files and not self.commits.is_gone(report.agent):
-                write_state(self.runtime.org, report.agent, AgentState.from_json(ended.state))
+                write_state(self.runtime.org, report.agent, AgentState.from_json(ended.state or {}))
         elif started:
             inputs = from_record(started, self.plan.tick)
             outcome = take_turn(inputs, self._answers(inputs), self._plugins)
@@ -280,8 +280,8 @@ class Tick:
             assert started, "a committed turn"
             assert ended, "a committed turn"
             kinds = Counter(map(type, records))
-            if ended.state is not None:
-                write_state(self.runtime.org, name, AgentState.from_json(ended.state))
+            if _is_all_told(ended):
+                write_state(self.runtime.org, name, AgentState.from_json(ended.state or {}))
             elif kinds[ModelReplied] == ended.report.calls and kinds[ToolFinished] == len(ended.report.tools):
                 inputs = replace(
                     from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
@@ -379,6 +379,11 @@ class Tick:
         now, reports = self.snapshot, self.commits.reports
         found = (it.limits(now, self.journal, self.plan.order, reports) for it in self._in_use)
         return next((it for it in found if it is not None), None)
+
+
+def _is_all_told(ended: TurnEnded) -> bool:
+    """Return whether a turn's record says all that it came to: it failed, and left no answer to a request."""
+    return ended.state is not None and not ended.report.entries
 
 
 def _unread_in_all(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:

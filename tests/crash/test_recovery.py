@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asked_corpus import refused
 from corpus import plain
 
 from lemming.base.errors import CorruptState
 from lemming.engine import load_tick, run_once
 from lemming.journal.events import Event, ModelAsked
+from lemming.journal.records import TurnCommitted
 from lemming.messages import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 
@@ -66,6 +68,26 @@ def test_a_turn_that_keeps_killing_the_engine_is_given_up_so_that_the_tick_can_e
     assert "3 times" in by_name["bob"].reason
     assert by_name["ada"].status == "done"
     assert load_tick(base) == 2
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_turn_that_failed_has_answered_its_request_after_a_crash_too(base: Path, is_lost: bool) -> None:
+    refused(base, {})
+    run_once(base, clock=FrozenClock())
+
+    def die(event: Event) -> None:
+        if isinstance(event, TurnCommitted) and event.report.agent == "bob":
+            raise Crash
+
+    with pytest.raises(Crash):
+        run_once(base, clock=FrozenClock(), notify=die)
+    (answer,) = read_outbox_entries(base, "bob")
+    if is_lost:  # with the power
+        (base / answer.file).unlink()
+    turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
+    assert turns["bob"].status == "failed"
+    assert read_outbox_entries(base, "bob") == [answer]
+    assert turns["desk"].status == "done", "it waited for the answer"
 
 
 def test_a_tool_with_an_outside_effect_is_not_run_again_after_a_crash(base: Path) -> None:
