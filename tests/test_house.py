@@ -55,6 +55,7 @@ NEEDS = {
     "calendars": {"requests"},
     "channels": set(),
     "cluster": set(),
+    "embedded": set(),
     "gates": {"judges", "trust"},
     "judges": {"requests"},
     "mcp": {"background"},
@@ -99,13 +100,13 @@ SDKS: dict[str, str | set[str]] = {
     "structlog": "logging_config.py",
     "tenacity": {"llm/retrying.py", "telemetry/post.py"},
     "yaml": {"base/front_matter.py", "exchange/whole_org.py"},
-    "xllamacpp": "llm/backends/local.py",
+    "xllamacpp": "capabilities/embedded/local.py",
 }
 
 STARTS_PROCESSES = {
-    "llm/backends/cli.py", "llm/backends/weights.py", "commands/chaos.py", "capabilities/sandbox/run.py",
-    "history/git.py", "history/bisect.py", "service/command.py", "capabilities/toolbox/functions/workers.py",
-    "capabilities/toolbox/documents.py",
+    "llm/backends/cli.py", "capabilities/embedded/weights.py", "commands/chaos.py",
+    "capabilities/sandbox/run.py", "history/git.py", "history/bisect.py", "service/command.py",
+    "capabilities/toolbox/functions/workers.py", "capabilities/toolbox/documents.py",
 }  # fmt: skip
 
 # What a module keeps for the whole process, and why no organisation sees another's through it. What is known
@@ -132,7 +133,7 @@ OF_THE_PROCESS = {
     ("plugins/registry.py", "_installed"): "as _registrations",
     ("plugins/registry.py", "_offered"): "made of _registrations",
     ("llm/backends/background.py", "_current"): "the loop on which the clients of SDKs live",
-    ("llm/backends/local.py", "_models"): "loaded weights, hundreds of megabytes that all may use",
+    ("capabilities/embedded/local.py", "_models"): "loaded weights, hundreds of megabytes that all may use",
 }
 # Functions that remember what they returned for a path, which is no organisation's.
 REMEMBERS_A_PATH = {
@@ -144,7 +145,7 @@ WRITERS = {"files/fs.py", "files/folder.py", "files/disk.py", "files/temporary.p
 NOT_WRITING = {
     ("llm/backends/cli.py", "os.write"): "the pipe to a program",
     ("llm/backends/cli.py", "tempfile.TemporaryDirectory"): "where a program runs that needs no files",
-    ("llm/backends/weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
+    ("capabilities/embedded/weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
     ("commands/stopping.py", "os.write"): "a line to standard error, from a thread that must not wait",
     ("capabilities/sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
     ("capabilities/sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",

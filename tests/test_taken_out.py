@@ -32,6 +32,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
         {"gates": [{"at": "spend", "credits": 1, "per": "turn", "then": "ask"}]},
         {"turn": {"max_approvals": 2}},
     ],
+    "embedded": [{"model": {"key": "default"}}],
     "gates": [
         {"gates": [{"at": "out", "deny": ["secret"], "then": "block"}]},
         {"gates": [{"at": "spend", "calls": 5, "per": "turn", "then": "block"}]},

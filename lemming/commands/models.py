@@ -193,7 +193,7 @@ def pull_model(
       lemming models pull
       lemming models pull qwen2.5-coder-0.5b-instruct
     """
-    from lemming.llm.backends.weights import pull_weights, weights_named
+    from lemming.capabilities.embedded.weights import pull_weights, weights_named
 
     base = find_org_if_any(ctx)
     entry = load_settings(base).models.get(name) if base else None
@@ -229,7 +229,7 @@ def adopt_model(
     Example:
       lemming models adopt ~/Downloads/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
     """
-    from lemming.llm.backends.weights import adopt, models_folder
+    from lemming.capabilities.embedded.weights import adopt, models_folder
 
     progress = _Progress(is_shown=not quiet and not as_json)
     name, kept = adopt(file.expanduser(), models_folder(), progress=progress.tell)
@@ -243,7 +243,7 @@ def adopt_model(
 
 
 def _are_here(name: str) -> bool:
-    from lemming.llm.backends.weights import find_weights
+    from lemming.capabilities.embedded.weights import find_weights
 
     try:
         find_weights(name)
@@ -260,7 +260,7 @@ class _Progress:
         self._what, self._at, self._line_is_open = "", 0.0, False
 
     def tell(self, what: str, done: int, total: int) -> None:
-        """Take note of progress; see `lemming.llm.backends.weights.Progress`."""
+        """Take note of progress; see `lemming.capabilities.embedded.weights.Progress`."""
         is_new = what != self._what
         if not self.is_shown or (not is_new and not self._is_time(done, total)):
             return

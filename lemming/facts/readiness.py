@@ -89,7 +89,7 @@ def _local(entry: ModelEntry) -> Readiness:
         return Readiness(
             is_there, f"weights at {path}" if is_there else f"no file {path}", "check options.path"
         )
-    from lemming.llm.backends.weights import find_weights
+    from lemming.capabilities.embedded.weights import find_weights
 
     try:
         return Readiness(True, f"weights at {find_weights(entry.model)}")

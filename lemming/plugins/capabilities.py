@@ -20,6 +20,7 @@ from lemming.plugins.shipped import (
     EXECUTORS,
     FORMATS,
     LISTED,
+    OF_BACKEND,
     OF_PROVIDER,
     RECORDED,
     REMOVED,
@@ -156,7 +157,8 @@ def tool_of_function(function: Any) -> Any:
 
 def missing_for_provider(provider: str) -> str:
     """Return in words what is missing that a provider needs; empty where it is here, or nobody's own."""
-    return why_missing(OF_PROVIDER[provider]) if provider in OF_PROVIDER else ""
+    by = OF_PROVIDER.get(provider) or OF_BACKEND.get(provider)
+    return why_missing(by) if by else ""
 
 
 def missing_for_executor(executor: str) -> str:

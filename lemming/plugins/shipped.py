@@ -27,7 +27,8 @@ class TableLine(NamedTuple):
     settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
 
-    `providers` are those that a model key may name: an agent with one uses it; `asks_no_model`: they work out
+    `backends` are providers that ask models as those of the engine do: they have no part in a turn.
+    `providers` are those that a model key may name, an agent with one uses it; `asks_no_model`: they work out
     their answers themselves. `model`: the keys of a line of `config/models.json` that are its own; `records`:
     the kinds of records that it writes; `executors`: values of `executor` in `config/org.json`, each with
     what has others make the model calls. `tick` is its part in ticks (`lemming.tick.seams`). `by_memory`:
@@ -58,6 +59,7 @@ class TableLine(NamedTuple):
     used: Callable[[Any, Any], Any] | None = None
     is_asked_for: Callable[[Any, Mapping[str, Any]], Any] | None = None
     takes_part: Callable[[Any], Any] | None = None
+    backends: Mapping[str, str] = NO_KEYS
     providers: Mapping[str, str] = NO_KEYS
     asks_no_model: bool = False
     by_memory: tuple[str, ...] = ()
@@ -169,6 +171,11 @@ SHIPPED: Mapping[str, TableLine] = {
             "lemming.capabilities.cluster.capability:Cluster",
             executors={"dask": "lemming.capabilities.cluster.calls:DaskCalls"},
             reaches=lambda config, _: config.org.executor == "dask",
+        ),
+        TableLine(
+            "embedded",
+            "lemming.capabilities.embedded.capability:EmbeddedModels",
+            backends={"local": "lemming.capabilities.embedded.local:LocalProvider"},
         ),
         TableLine(
             "gates",
@@ -321,11 +328,12 @@ TAKING_PART = {name: it.takes_part for name, it in LISTED.items() if it.takes_pa
 ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked_for}
 USED = {name: it.used for name, it in LISTED.items() if it.used}
 IN_TICKS = frozenset(name for name, it in LISTED.items() if it.tick)
-PROVIDERS = {name: place for it in LISTED.values() for name, place in it.providers.items()}
+PROVIDERS = {name: place for it in LISTED.values() for name, place in {**it.providers, **it.backends}.items()}
 STRATEGIES_SHIPPED = {name: place for it in LISTED.values() for name, place in it.strategies.items()}
 CHANNELS = frozenset(name for it in LISTED.values() if it.carrier for name in it.providers)
 """The providers that ship which are channels."""
 OF_PROVIDER = {provider: it.name for it in LISTED.values() for provider in it.providers}
+OF_BACKEND = {backend: it.name for it in LISTED.values() for backend in it.backends}
 NO_MODELS = frozenset(provider for it in LISTED.values() if it.asks_no_model for provider in it.providers)
 """Providers whose answers cost nothing, and are no calls of a model."""
 WRITERS = {tool: it.name for it in LISTED.values() for tool in it.writers}

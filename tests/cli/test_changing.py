@@ -12,9 +12,9 @@ import pytest
 from terminal import Lemming
 
 from lemming.agents import load_agent
+from lemming.capabilities.embedded.weights import weights_named
 from lemming.commands.init import TEMPLATES, template_files
 from lemming.files import fs
-from lemming.llm.backends.weights import weights_named
 from lemming.memory import load_memory
 from lemming.org.config import load_config
 from lemming.org.models import LOCAL_MODEL

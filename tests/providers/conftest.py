@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fault_server import FaultServer
 from loopback import one_certificate
 
-from lemming.base.errors import UnknownModel
-from lemming.llm.backends.weights import find_weights
-from lemming.org.models import LOCAL_MODEL
 from lemming.providers import Request
 
 
@@ -35,13 +31,3 @@ def request_() -> Request:
     """A question with a system message, to be answered within five seconds."""
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say hello."}]
     return Request(model_name="m", messages=messages, deadline_s=5.0, agent="planner", tick=3)
-
-
-@pytest.fixture(scope="session")
-def weights() -> Path:
-    """The file of the embedded model; the test is skipped where it, or llama.cpp, is not installed."""
-    pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
-    try:
-        return find_weights(LOCAL_MODEL)
-    except UnknownModel as error:
-        pytest.skip(str(error))

@@ -16,7 +16,6 @@ from lemming.base.clock import FrozenClock
 from lemming.base.errors import AnswerTooLarge, TimedOut, Unavailable
 from lemming.journal.events import ModelWrote
 from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.ollama import OllamaProvider
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
@@ -116,14 +115,6 @@ def test_words_are_told_whole_so_that_no_secret_comes_in_two_halves(monkeypatch:
     monkeypatch.delenv("MY_API_KEY")
     redaction.refresh()
     assert "".join(heard) == "the key is [redacted MY_API_KEY], keep it well"
-
-
-def test_the_embedded_model_is_heard_too(weights: Path) -> None:
-    heard: list[str] = []
-    request = wanted(max_output_tokens=20, deadline_s=120.0)._replace(model_name="smollm2-135m-instruct")
-    reply = LocalProvider(n_ctx=512).complete_heard(request, heard.append)
-    assert "".join(heard) == reply.text
-    assert len(heard) > 3
 
 
 def watched_org(base: Path, url: str) -> Path:

@@ -11,10 +11,17 @@ import pytest
 from hub_server import HubServer
 
 from lemming.base.errors import ConfigError, Unavailable, UnknownModel
+from lemming.capabilities.embedded import weights
+from lemming.capabilities.embedded.local import LocalProvider
+from lemming.capabilities.embedded.weights import (
+    CATALOGUE,
+    Weights,
+    adopt,
+    checked_weights,
+    fetch,
+    find_weights,
+)
 from lemming.files.lock import FolderLock
-from lemming.llm.backends import weights
-from lemming.llm.backends.local import LocalProvider
-from lemming.llm.backends.weights import CATALOGUE, Weights, adopt, checked_weights, fetch, find_weights
 from lemming.org.models import LOCAL_MODEL
 from lemming.providers import Request
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lemming.base.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
+from lemming.capabilities.embedded.local import LocalProvider
 from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
 from lemming.org.config import Org
@@ -55,7 +55,7 @@ def test_a_missing_library_says_how_to_install_it(small: Request, tmp_path: Path
     code = f"""
 import sys
 sys.modules["xllamacpp"] = None
-from lemming.llm.backends.local import LocalProvider
+from lemming.capabilities.embedded.local import LocalProvider
 from lemming.base.errors import RequestRejected
 from lemming.providers import Request
 try:
@@ -108,6 +108,13 @@ def test_calls_from_several_threads_do_not_change_each_others_answers(
 
 
 @pytest.mark.model
+def test_it_is_heard_as_it_writes(model: LocalProvider, small: Request) -> None:
+    heard: list[str] = []
+    reply = model.complete_heard(small, heard.append)
+    assert "".join(heard) == reply.text
+    assert len(heard) > 3
+
+
 def test_the_schema_is_enforced(model: LocalProvider, small: Request) -> None:
     answer = json.loads(ask(model, small._replace(schema=SCHEMA, max_output_tokens=40)).text)
     assert answer.keys() == {"text", "mood"}
@@ -167,7 +174,7 @@ def test_ctrl_c_stops_the_model_and_the_process_ends_quietly(weights: Path) -> N
     code = f"""
 import os, signal, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
-from lemming.llm.backends.local import LocalProvider
+from lemming.capabilities.embedded.local import LocalProvider
 from lemming.providers import Request
 provider = LocalProvider(path={str(weights)!r})
 story = Request(model_name="m", messages=[{{"role": "user", "content": "Tell a long story."}}])

@@ -14,9 +14,9 @@ import pytest
 
 from lemming.base.contract import parse_reply
 from lemming.base.errors import UnknownModel
+from lemming.capabilities.embedded.local import LocalProvider
+from lemming.capabilities.embedded.weights import find_weights
 from lemming.engine import run_once
-from lemming.llm.backends.local import LocalProvider
-from lemming.llm.backends.weights import find_weights
 from lemming.org.models import LOCAL_MODEL
 from lemming.org.resume import Agent
 from lemming.providers import Request

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lemming.base.errors import DiskError, Unavailable, UnknownModel
-from lemming.llm.backends.weights import (
+from lemming.capabilities.embedded.weights import (
     CATALOGUE,
     Weights,
     fetch,

@@ -206,7 +206,7 @@ def fetch(wanted: Weights, folder: Path, *, progress: Progress = silent) -> Path
 
 def _from_hub(wanted: Weights, folder: Path, progress: Progress) -> Path:
     """Fetch weights from the hub; what comes of them is kept for the next attempt, unless it is wrong."""
-    from lemming.llm.backends import hub
+    from lemming.capabilities.embedded import hub
 
     beside = f".{wanted.file}.part"
     with _alone(folder):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.base.redaction import excerpt
+from lemming.capabilities.embedded.weights import checked_weights
 from lemming.llm import calls
-from lemming.llm.backends.weights import checked_weights
 from lemming.llm.streaming import Hear, WholeWords
 from lemming.providers import Backend, Finish, Reply, Request
 

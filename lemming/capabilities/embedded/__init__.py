@@ -1,0 +1,1 @@
+"""Small language models inside this process, whose weights are kept for all organisations."""
