@@ -43,6 +43,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
         {"team": {"ask": [{"agent": "bob", "verify": {"by": "bob"}}]}},
         {"gates": [{"at": "out", "by": "bob", "then": "block"}]},
     ],
+    "money": [{"model": {"key": "dear"}}],
     "mcp": [{"permissions": {"tools": ["mcp.files.*"]}}, {"permissions": {"tools": ["mcp.files.read"]}}],
     "calendars": [{"model": {"key": "clock"}}],
     "batches": [{"model": {"key": "batchy"}}],
@@ -65,6 +66,7 @@ PEOPLE = {"human": {"provider": "human"}}
 LINES: dict[str, dict[str, Any]] = {
     "box": {"provider": "folder", "options": {"path": "./shared/box", "to": "bob"}},
     "batchy": {"provider": "scripted", "options": {"file": "script.json"}, "batch_deadline_s": 60},
+    "dear": {"provider": "scripted", "options": {"file": "script.json"}, "usd_per_million_input_tokens": 1},
 }
 """Lines of `config/models.json` for one who uses a capability."""
 PROGRAMS = {name: {"provider": name, "prompt": "values"} for name in ("clock", "plan")}

@@ -16,10 +16,18 @@ from typing import Any, Literal, NamedTuple
 from lemming.agents import agent_folders
 from lemming.base.clock import parse_timestamp
 from lemming.base.times.cron import zone
+from lemming.capabilities.money.spent import (
+    CallSpent,
+    LedgerSpent,
+    Progress,
+    TickSpent,
+    TurnSpent,
+    quiet,
+    spent_in_all,
+)
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.lost import NONE_LOST, Lost
-from lemming.journal.spent import CallSpent, LedgerSpent, Progress, TickSpent, TurnSpent, quiet, spent_in_all
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import JUDGES

@@ -208,6 +208,13 @@ def executor_class(executor: str) -> Any:
     return _class_of(*EXECUTORS[executor])
 
 
+@cache
+def pricing() -> Any:
+    """Return what gives the dollars of a call by its model's line and tokens; None: nobody here does."""
+    here = (it for it in LISTED.values() if it.pricing and not why_missing(it.name))
+    return next((_class_of(it.name, it.pricing) for it in here), None)
+
+
 def may_be_removed(file: str) -> bool:
     """Return whether a capability removes such a file once it is of no more use.
 

@@ -31,10 +31,11 @@ class TableLine(NamedTuple):
     `providers` are those that a model key may name, an agent with one uses it; `asks_no_model`: they work out
     their answers themselves. `model`: the keys of a line of `config/models.json` that are its own; `records`:
     the kinds of records that it writes; `executors`: values of `executor` in `config/org.json`, each with
-    what has others make the model calls. `tick` is its part in ticks (`lemming.tick.seams`). `by_memory`:
-    those of its strategies that go by what they keep in memories. `files`: those of the organisation that it
-    alone reads; `formats`: classes that files are read as; `removes`: patterns of files that it removes.
-    `strategies`: those that it brings.
+    what has others make the model calls; `pricing`: what says what a call costs in dollars, of lines that say
+    a price, and of providers that are `priced`. `tick` is its part in ticks (`lemming.tick.seams`). `files`:
+    those of the organisation that it alone reads; `formats`: classes that files are read as; `removes`:
+    patterns of files that it removes. `strategies`: those that it brings; `by_memory`: those of them that go
+    by what they keep in memories.
 
     `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
     `of_functions` what makes one of a function. `granted`: tools that a key of the resume grants; `writers`:
@@ -66,6 +67,8 @@ class TableLine(NamedTuple):
     model: tuple[str, ...] = ()
     records: Mapping[str, str] = NO_KEYS
     executors: Mapping[str, str] = NO_KEYS
+    pricing: str = ""
+    priced: tuple[str, ...] = ()
     tick: str = ""
     files: tuple[str, ...] = ()
     formats: Mapping[str, str] = NO_KEYS
@@ -182,6 +185,7 @@ SHIPPED: Mapping[str, TableLine] = {
             "lemming.capabilities.gates.capability:Gates",
             resume={"gates": "lemming.capabilities.gates.keys:OfResume"},
             org={"gates": "lemming.capabilities.gates.keys:OfOrg"},
+            needs=("money",),
             commands=("gates",),
             reaches=_judged_by_gates,
         ),
@@ -218,6 +222,13 @@ SHIPPED: Mapping[str, TableLine] = {
             formats={"calendar": "lemming.capabilities.calendars.calendar:Calendar"},
             commands=("calendar",),
             needs=(REQUESTS,),
+        ),
+        TableLine(
+            "money",
+            "lemming.capabilities.money.capability:Money",
+            model=("usd_per_million_input_tokens", "usd_per_million_output_tokens"),
+            pricing="lemming.capabilities.money.prices:dollars_of",
+            priced=("openai", "anthropic"),
         ),
         TableLine(
             "plans",
@@ -344,4 +355,6 @@ RECORDED = {kind: (it.name, place) for it in LISTED.values() for kind, place in 
 """The kinds of records that capabilities write, each with whose it is, and its class."""
 EXECUTORS = {executor: (it.name, place) for it in LISTED.values() for executor, place in it.executors.items()}
 """The values of `executor` by which others make the model calls."""
+PRICED = frozenset(provider for it in LISTED.values() for provider in it.priced)
+"""The providers whose models have prices without a line's saying so."""
 REMOVED = [pattern for it in LISTED.values() for pattern in it.removes]

@@ -14,7 +14,8 @@ from lemming.base.clock import Clock
 from lemming.base.contract import parse_reply
 from lemming.base.errors import ContractError, Problem, UsageError
 from lemming.base.kinds import MessageKind
-from lemming.llm.prices import price_of, usage_of
+from lemming.capabilities.money.prices import price_of
+from lemming.llm.credits import usage_of
 from lemming.llm.servers import INSTEAD
 from lemming.org.config import Org
 from lemming.org.models import ANSWERS_KNOWN, ModelEntry

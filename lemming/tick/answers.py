@@ -32,7 +32,7 @@ from lemming.journal.file import Journal
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.journal.verdicts import GateVerdict
-from lemming.llm.prices import usage_of
+from lemming.llm.credits import usage_of
 from lemming.logging_config import EngineLog
 from lemming.org.models import ModelEntry
 from lemming.providers import Finish, Message, Reply, Request

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.base.errors import Paused, RequestOverLimit
 from lemming.journal.records import ModelReplied, Record
-from lemming.llm.prices import check_credits, most_tokens_in, worst_of
+from lemming.llm.credits import check_credits, most_of, most_tokens_in
 from lemming.org.models import ModelEntry
 from lemming.providers import Message, Request
 from lemming.tick.snapshot import Snapshot
@@ -54,8 +54,8 @@ def require_paid_for(
     if (task := inputs.task) is None or task.budget is None:
         return
     spent = task.spent + task.cost_of(it for it in answers if isinstance(it, ModelReplied))
-    worst = worst_of(entry, most_tokens_in(request))
-    most = float(worst.tokens if task.unit == "tokens" else worst.credits)
+    at_most = most_of(entry, most_tokens_in(request))
+    most = float(at_most.tokens if task.unit == "tokens" else at_most.credits)
     if spent + most > task.budget + TOLERANCE:
         budget = f"{task.amount(spent).digits} of the request's {task.amount(task.budget)}"
         raise RequestOverLimit(f"{budget} are spent, and a call can cost {task.amount(most).digits}")

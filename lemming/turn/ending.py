@@ -10,7 +10,7 @@ from lemming.files.effects import FileEffect, writes_first
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.ledger import AgentState
 from lemming.journal.report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
-from lemming.llm.prices import has_reached_soft_cap
+from lemming.llm.credits import has_reached_soft_cap
 from lemming.messages import ENTRIES_PER_TURN, OutboxEntry, entry_effect
 from lemming.turn.draft import Draft
 from lemming.turn.results import RESULTS_CHARS

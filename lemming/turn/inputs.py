@@ -19,7 +19,7 @@ from lemming.base.errors import OutOfCredits, Problem, name_of
 from lemming.base.times.words import due_text, full_moment_text
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
-from lemming.llm.prices import check_credits, has_reached_soft_cap
+from lemming.llm.credits import check_credits, has_reached_soft_cap
 from lemming.mail.inbox import NO_INBOX, assemble, has_unread
 from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.mail.visibility import View

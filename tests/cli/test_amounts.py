@@ -13,7 +13,7 @@ from lemming.base.errors import CorruptState
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.journal.ledger import read_state
-from lemming.llm.prices import usage_of
+from lemming.llm.credits import usage_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Reply
 from lemming.testing import make_org, resume

@@ -10,11 +10,11 @@ import pytest
 from test_cost import busy
 
 from lemming.base.jsontext import pretty
+from lemming.capabilities.money.spent import FORM, ticks_of_no_request
 from lemming.engine import run_once
 from lemming.facts.costs import Costs, costs_by
 from lemming.files import fs
 from lemming.journal.file import raw_journal
-from lemming.journal.spent import FORM, ticks_of_no_request
 from lemming.testing import Crash, crash_at
 
 KEPT = ".lemming/spent.jsonl"

@@ -10,7 +10,8 @@ import pytest
 from terminal import Lemming
 
 from lemming.agents import load_agent
-from lemming.llm.prices import Price, price_of, shutdown_of, usage_of
+from lemming.capabilities.money.prices import Price, price_of, shutdown_of
+from lemming.llm.credits import usage_of
 from lemming.org.config import load_config
 from lemming.org.models import ModelEntry
 from lemming.providers import Reply

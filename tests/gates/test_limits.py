@@ -16,6 +16,7 @@ from lemming.base.clock import FrozenClock
 from lemming.base.errors import ConfigError
 from lemming.base.jsontext import pretty
 from lemming.capabilities.gates.shared_limits import families_among
+from lemming.capabilities.money.prices import worst_of
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.facts.checks import problems_of_agents, problems_of_config
@@ -24,7 +25,7 @@ from lemming.journal.events import Event
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied
 from lemming.journal.report import TurnReport
-from lemming.llm.prices import most_tokens_in, worst_of
+from lemming.llm.credits import most_tokens_in
 from lemming.org.config import load_config
 from lemming.org.models import ModelEntry
 from lemming.providers import Image, Request

@@ -19,6 +19,7 @@ from lemming.capabilities.batches.records import BatchSent
 from lemming.capabilities.gates.limit import AMOUNTS, Amount
 from lemming.capabilities.gates.reserved import Reserved
 from lemming.capabilities.gates.spent_before import amount_in
+from lemming.capabilities.money.prices import worst_of
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal.file import Journal
@@ -26,7 +27,7 @@ from lemming.journal.ledger import read_state
 from lemming.journal.lost import Lost
 from lemming.journal.records import ModelReserved
 from lemming.journal.report import TurnReport
-from lemming.llm.prices import most_tokens_in, worst_of
+from lemming.llm.credits import most_tokens_in
 from lemming.llm.retrying import RetryingLLMProvider
 from lemming.org.models import ModelEntry
 from lemming.providers import Backend, Reply, Request, register_provider

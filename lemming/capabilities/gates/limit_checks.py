@@ -10,7 +10,8 @@ from lemming.base.errors import Problem
 from lemming.capabilities.gates.gate import Gate
 from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.gates.limit import window_of
-from lemming.llm.prices import AROUND_A_CALL, price_of
+from lemming.capabilities.money.prices import price_of
+from lemming.llm.credits import AROUND_A_CALL
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import NO_MODELS

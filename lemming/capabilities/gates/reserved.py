@@ -13,11 +13,11 @@ from typing import Any
 
 from lemming.capabilities.gates.limit import Amount
 from lemming.capabilities.gates.spent_before import amount_lost
+from lemming.capabilities.money.prices import Worst
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.file import Journal
 from lemming.journal.lost import Lost, together, unsettled
 from lemming.journal.records import ModelReserved
-from lemming.llm.prices import Worst
 
 
 class Reserved:

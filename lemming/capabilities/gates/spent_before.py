@@ -11,11 +11,11 @@ from typing import NamedTuple
 from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.errors import LemmingError
 from lemming.capabilities.gates.limit import NOTHING, ZERO, Amount, Window
+from lemming.capabilities.money.spent import SpentReader, TurnSpent
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState
 from lemming.journal.lost import Lost
-from lemming.journal.spent import SpentReader, TurnSpent
-from lemming.llm.prices import exact
+from lemming.llm.credits import exact
 from lemming.org.organisation import Organisation
 
 _KEPT_TICKS = 20_000

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.journal.file import journal_ticks, raw_journal
-from lemming.journal.spent import ticks_of_no_request
 from lemming.org.organisation import OrgPath
+from lemming.plugins.capabilities import why_missing
 from lemming.plugins.shipped import OF_PROVIDER
 
 FEW_TICKS = 200
@@ -76,12 +76,21 @@ def costs_of(
     found: dict[str, RequestCost] = {}
     if oldest is not None:
         ticks = [tick for tick in journal_ticks(base) if tick >= oldest]
-        idle = ticks_of_no_request(base) if len(ticks) > FEW_TICKS else ()
+        idle = _idle(base) if len(ticks) > FEW_TICKS else ()
         for tick in ticks:
             if tick not in idle:
                 progress(f"the journal of tick {tick}")
                 _add(found, raw_journal(base, tick))
     return RequestCosts(found)
+
+
+def _idle(base: OrgPath) -> Collection[int]:
+    """Return ticks of which it is kept that no turn was for a request."""
+    if why_missing("money"):
+        return ()
+    from lemming.capabilities.money.spent import ticks_of_no_request
+
+    return ticks_of_no_request(base)
 
 
 def _add(found: dict[str, RequestCost], raw: bytes) -> None:

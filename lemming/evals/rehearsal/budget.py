@@ -7,7 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from lemming.base.errors import AnswerTooLarge, OverBudget, ProviderError
-from lemming.llm.prices import exact, most_tokens_in, usage_of, worst_of
+from lemming.capabilities.money.prices import worst_of
+from lemming.llm.credits import exact, most_tokens_in, usage_of
 from lemming.org.models import ModelEntry
 from lemming.providers import Reply, Request
 

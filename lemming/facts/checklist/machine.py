@@ -13,6 +13,7 @@ from pathlib import Path
 from lemming.base.errors import NotAnOrg, Problem
 from lemming.base.quoting import counted
 from lemming.base.version import __version__
+from lemming.capabilities.money.prices import price_of, shutdown_of
 from lemming.capabilities.requests.waiting import waiting, waiting_text
 from lemming.capabilities.sandbox.run import sandbox_status
 from lemming.facts.capabilities import names_of_capabilities, problems_with_agents
@@ -21,7 +22,6 @@ from lemming.facts.checklist.files import OF_FILES
 from lemming.facts.checklist.standing import AGENTS, BACKENDS, CHANNELS, DISK, THREADS, TICK, note
 from lemming.facts.readiness import readiness_of
 from lemming.files.modes import PRIVATE_LEDGERS, PRIVATE_PLACES
-from lemming.llm.prices import price_of, shutdown_of
 from lemming.org.config import MODELS_FILE
 from lemming.plugins.shipped import EXECUTORS
 from lemming.tick.under_way import describe_engine, running_engine

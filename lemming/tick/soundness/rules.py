@@ -13,7 +13,7 @@ from lemming.org.config import MODELS_FILE
 from lemming.org.models import says_of_model
 from lemming.org.resume import says_of_turns
 from lemming.plugins.capabilities import missing_for_model, missing_for_provider, missing_for_turn
-from lemming.plugins.shipped import PREFIXES
+from lemming.plugins.shipped import NO_MODELS, PREFIXES
 from lemming.tick.soundness.inventory import Fault, Inventory
 
 _LATER = '"may_be_absent": true says that it is for later'
@@ -62,7 +62,7 @@ def wrong_with_agent(agent: Agent, known: Inventory) -> Iterator[Fault]:
         yield Fault("/model/key", missing, "take another model key")
     entry = known.config.models.get(agent.model.key)
     for key, missing in missing_for_model().items():
-        if entry and says_of_model(entry, key):
+        if entry and entry.provider not in NO_MODELS and says_of_model(entry, key):
             unread = f'nobody here reads "{key}" of that line of {MODELS_FILE}: {missing}'
             yield Fault("/model/key", unread, "take the key out there")
     permissions, tools = agent.permissions, known.tool_names

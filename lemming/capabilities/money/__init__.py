@@ -1,0 +1,1 @@
+"""What models cost in dollars, and what turns have spent."""
