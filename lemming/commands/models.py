@@ -15,7 +15,6 @@ from lemming.base.clock import SystemClock
 from lemming.base.errors import UnknownModel, UsageError
 from lemming.base.paths import resume_file
 from lemming.capabilities.money.prices import price_of, shutdown_of
-from lemming.commands.model_choice import try_model, use_model
 from lemming.commands.options import (
     AsJson,
     Quiet,
@@ -29,11 +28,9 @@ from lemming.commands.options import (
     option,
     running_engine,
 )
-from lemming.commands.org import find_org, find_org_if_any
 from lemming.commands.screen import one_line, show, show_json, show_table, tell, tell_on_last_line
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.facts.readiness import readiness_of, what_it_cannot
-from lemming.llm.prices import price_of, shutdown_of
 from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.models import LOCAL_MODEL
 from lemming.org.organisation import Organisation

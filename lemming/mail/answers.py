@@ -7,6 +7,8 @@ from typing import Any
 
 ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent"})
 """Keys of an answer's payload that are not the answer, unless its schema names them."""
+MAY_ANSWER = ("message", "report")
+"""Kinds whose entry is taken for the answer where none is of kind response: a small model's."""
 OF_THE_ENGINE = frozenset(
     {
         "budget", "conversation", "deadline", "default", "join", "parent", "path", "reply_to", "schema",

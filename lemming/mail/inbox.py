@@ -14,7 +14,7 @@ from typing import cast
 
 from lemming.base.errors import Problem
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.tasks import Tasks
+from lemming.mail.agenda import Agenda
 from lemming.mail.visibility import OWN_ENTRIES_SHOWN, Mail, View
 from lemming.messages import EntryName, OutboxEntry
 
@@ -38,16 +38,16 @@ NO_INBOX = Inbox((), (), (), 0, ReadMark())
 _chars_of = attrgetter("payload_chars")
 
 
-def assemble(view: View, *, limit: int, chars: int, tasks: Tasks | None = None) -> Inbox:
+def assemble(view: View, *, limit: int, chars: int, agenda: Agenda | None = None) -> Inbox:
     """Return what a turn is shown: what is new, then the newest of what it knows, then its own.
 
     Where there is more that is new than there is room, authors take turns. What has a turn of its own, as
-    `tasks` tell, is left for that.
+    the `agenda` says, is left for that.
     """
     mail = view.mail
-    new = _take_new(view, view.fresh(), limit, chars, tasks)
+    new = _take_new(view, view.fresh(), limit, chars, agenda)
     if not new.is_all:
-        new = _take_new(view, view.fresh_by_turns(), limit, chars, tasks)
+        new = _take_new(view, view.fresh_by_turns(), limit, chars, agenda)
         new.taken = {name: new.taken[name] for name in sorted(new.taken, key=mail.key)}
         new.bad = {name: new.bad[name] for name in sorted(new.bad, key=mail.key)}
     left = 0 if new.is_all else view.count_fresh() - new.count
@@ -67,13 +67,13 @@ def assemble(view: View, *, limit: int, chars: int, tasks: Tasks | None = None) 
     )
 
 
-def has_unread(view: View, tasks: Tasks | None = None) -> bool:
+def has_unread(view: View, agenda: Agenda | None = None) -> bool:
     """Return whether there is anything to show as new: what cannot be read is, until that is known."""
     found = ((name, view.mail.read(name)) for name in view.fresh())
     return any(
-        entry.is_new_to(view.reader, view.mail.named) and not (tasks and tasks.sets_aside(entry))
+        entry.is_new_to(view.reader, view.mail.named) and not (agenda and agenda.sets_aside(entry))
         if isinstance(entry, OutboxEntry)
-        else (entry is None or not view.mark.failed_on(name)) and not (tasks and tasks.only_addressed)
+        else (entry is None or not view.mark.failed_on(name)) and not (agenda and agenda.only_addressed)
         for name, entry in found
     )
 
@@ -98,18 +98,18 @@ class _New:
         return len(self.taken) + len(self.passed) + len(self.bad) + len(self.kept)
 
 
-def _take_new(view: View, names: Iterator[EntryName], limit: int, chars: int, tasks: Tasks | None) -> _New:
+def _take_new(view: View, names: Iterator[EntryName], limit: int, chars: int, agenda: Agenda | None) -> _New:
     """Read entries until count or room is used up; the first is taken whatever its size."""
     new, mail, reader, named = _New(room=chars), view.mail, view.reader, view.mail.named
     for name in names:
         found = mail.at_hand(name) or mail.read(name)
         if isinstance(found, OutboxEntry):
             if (found.targets and not found.is_new_to(reader, named)) or (
-                tasks and tasks.is_nothing_new(found)
+                agenda and agenda.is_nothing_new(found)
             ):
                 new.passed.append(name)
                 continue
-            if tasks and tasks.is_kept(found):
+            if agenda and agenda.is_kept(found):
                 new.kept.append(name)
                 continue
             if found.payload_chars > new.room and new.taken:

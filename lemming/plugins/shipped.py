@@ -22,7 +22,8 @@ class TableLine(NamedTuple):
     `place`, and each class, are a module and a name in it. `gates`: the words of a gate's `then` that it
     answers, `turn` the keys of a resume's `turn` that are its own, `commands` those that need it.
     `requests`: a path in the payload of a request; who writes there makes a request of its. `needs`: others
-    that have to be here too. `begins`: it may ask, or show, before a turn's own first question. `after`:
+    that have to be here too. `begins`: it may ask, or show, before a turn's own first question. `awaits`:
+    it says of entries past their retention that somebody waits for them. `after`:
     those that are asked before it, at every moment at which both take part. `used` says of an agent and the
     settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
@@ -56,6 +57,7 @@ class TableLine(NamedTuple):
     requests: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     begins: bool = False
+    awaits: bool = False
     after: tuple[str, ...] = ()
     used: Callable[[Any, Any], Any] | None = None
     is_asked_for: Callable[[Any, Mapping[str, Any]], Any] | None = None
@@ -251,6 +253,7 @@ SHIPPED: Mapping[str, TableLine] = {
             resume={"team": "lemming.capabilities.requests.settings:OfResume"},
             turn=("take",),
             commands=("answer", "ask", "cancel", "chat", "requests", "waiting"),
+            awaits=True,
             takes_part=_may_ask,
         ),
         TableLine(
@@ -337,6 +340,8 @@ PREFIXES = tuple(it.prefix for it in SOURCES.values() if it.prefix)
 """How the names of those tools begin of which only a server knows which there are."""
 TAKING_PART = {name: it.takes_part for name, it in LISTED.items() if it.takes_part}
 ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked_for}
+AWAITING = [name for name, it in LISTED.items() if it.awaits]
+ASKING = frozenset(name for name, it in LISTED.items() if REQUESTS in it.needs)
 USED = {name: it.used for name, it in LISTED.items() if it.used}
 IN_TICKS = frozenset(name for name, it in LISTED.items() if it.tick)
 PROVIDERS = {name: place for it in LISTED.values() for name, place in {**it.providers, **it.backends}.items()}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from lemming.base.errors import LemmingError
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
+from lemming.mail.agenda import Agenda
 from lemming.mail.capability_notes import asked_beside
-from lemming.mail.tasks import Tasks, tasks_of
 from lemming.mail.visibility import View
 from lemming.memory import read_memories
 from lemming.messages import OutboxEntry
@@ -119,7 +119,7 @@ def _goes_on_at(snapshot: Snapshot, agent: Agent, state: AgentState) -> int | No
     found = find(snapshot, agent, snapshot.survey.digests[agent.name])
     if not isinstance(found, Reason):
         return due if _has_something(snapshot, agent, found) else None
-    prepared = _prepared(snapshot, agent, state)
+    prepared = _prepared(snapshot, agent, state, snapshot.mail.view(agent, state.read))
     if not (state.requests and prepared.may_rest):
         return None
     wakes = prepared.wakes_at(read_memories(snapshot.org, agent.name))
@@ -128,31 +128,31 @@ def _goes_on_at(snapshot: Snapshot, agent: Agent, state: AgentState) -> int | No
 
 def _may_have_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
     view = snapshot.mail.view(agent, state.read)
-    wake = agent.schedule.wake or snapshot.config.org.defaults.wake
-    holds = _prepared(snapshot, agent, state)
-    if state.results or _names_it(view, agent, tasks_of(view, agent, state.requests, wake, holds=holds)):
+    prepared = _prepared(snapshot, agent, state, view)
+    agenda = prepared.agenda(view, habits_of(agent, snapshot.config))
+    if state.results or _names_it(view, agent, agenda):
         return True
-    return bool(state.requests) and holds.may_rest  # what they wait for may be there
+    return bool(state.requests) and prepared.may_rest  # what they wait for may be there
 
 
-def _prepared(snapshot: Snapshot, agent: Agent, state: AgentState) -> Prepared:
-    return prepared_for(Moment(snapshot, agent, snapshot.config.model(agent.model.key), state))
+def _prepared(snapshot: Snapshot, agent: Agent, state: AgentState, view: View) -> Prepared:
+    return prepared_for(Moment(snapshot, agent, snapshot.config.model(agent.model.key), state), view)
 
 
 def _has_something(snapshot: Snapshot, agent: Agent, found: FoundFirst) -> bool:
     tools = snapshot.toolset.of(agent.name)
     if any(is_news(result, tools.get(result["tool"])) for result in found.moment.state.results):
         return True
-    return _names_it(found.view, agent, found.tasks) or found.asks
+    return _names_it(found.view, agent, found.agenda) or found.asks
 
 
-def _names_it(view: View, agent: Agent, tasks: Tasks | None) -> bool:
-    if tasks and (task := tasks.next("")) and not task.begun.stands_still:
+def _names_it(view: View, agent: Agent, agenda: Agenda | None) -> bool:
+    if agenda and (task := agenda.next("")) and not task.begun.stands_still:
         return True
     entries = map(view.mail.read, view.fresh())
     return any(
         isinstance(entry, OutboxEntry)
         and agent.name in entry.targets
-        and not (tasks and tasks.sets_aside(entry))
+        and not (agenda and agenda.sets_aside(entry))
         for entry in entries
     )

@@ -18,9 +18,6 @@ from lemming.turn.values import TurnInputs
 if TYPE_CHECKING:
     from lemming.journal.verdicts import GateVerdict
 
-TOLERANCE = 1e-6
-"""Shares of a budget are rounded to so much."""
-
 
 def question(
     inputs: TurnInputs, entry: ModelEntry, call: int, messages: list[Message], schema: dict[str, Any] | None
@@ -47,18 +44,14 @@ def require_paid_for(
 ) -> None:
     """Raise `OutOfCredits` for a question that the agent, or what its turn is for, may not cost.
 
-    `used`: what the agent has spent so far; `answers`: those of the turn. What a request may cost is never
-    exceeded: a question is asked if the most that it can cost is left.
+    `used`: what the agent has spent so far; `answers`: those of the turn.
     """
     check_credits(entry, inputs.allocation, used)
-    if (task := inputs.task) is None or task.budget is None:
+    if inputs.task is None:
         return
-    spent = task.spent + task.cost_of(it for it in answers if isinstance(it, ModelReplied))
-    at_most = most_of(entry, most_tokens_in(request))
-    most = float(at_most.tokens if task.unit == "tokens" else at_most.credits)
-    if spent + most > task.budget + TOLERANCE:
-        budget = f"{task.amount(spent).digits} of the request's {task.amount(task.budget)}"
-        raise RequestOverLimit(f"{budget} are spent, and a call can cost {task.amount(most).digits}")
+    replied = (it for it in answers if isinstance(it, ModelReplied))
+    if why := inputs.task.why_unpaid(replied, most_of(entry, most_tokens_in(request))):
+        raise RequestOverLimit(why)
 
 
 def look_before(

@@ -20,13 +20,13 @@ from lemming.journal.file import journal_ticks, read_plan
 from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.capability_notes import asked_beside
-from lemming.mail.closing import is_answered
 from lemming.mail.index import EntryIndex
-from lemming.mail.patience import is_past_for
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
+from lemming.plugins.capabilities import capability, why_missing
+from lemming.plugins.shipped import AWAITING
 from lemming.tick.carriers import Carriers
 from lemming.tick.plan import channels_in, people_in
 from lemming.turn.moments import Keeps
@@ -58,8 +58,8 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
     old = _older_than(tick - retention, org) if 0 < retention < tick else {}
     if old:
         old = _without_waiting(old, org, mail.at, tick - retention)
-    for capability in in_use(config, survey) if old else ():
-        if is_kept := capability.keeps(org, config, survey):
+    for used in in_use(config, survey) if old else ():
+        if is_kept := used.keeps(org, config, survey):
             old = _but_for(old, is_kept)
     if not old:
         return Expired()
@@ -79,7 +79,7 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
             entry = found if isinstance(found, OutboxEntry) else None
             if entry and any(reader.only_addressed for reader in unshown):
                 unshown = [it for it in unshown if not it.only_addressed or it.name in entry.targets]
-            if name.identity in readers.begun or (entry and _is_waited_for(entry, unshown, people, mail)):
+            if name.identity in readers.begun or (entry and _is_awaited(entry, unshown, people, mail)):
                 continue
             if any(tick - name.tick <= longest_kept(retention, reader.every) for reader in unshown):
                 continue
@@ -91,20 +91,14 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
     return Expired(files, _count(missed, mail))
 
 
-def _is_waited_for(entry: OutboxEntry, unshown: list[_Reader], people: list[_Reader], mail: Mail) -> bool:
-    """Return whether an entry is an open request, or an answer that its asker has not seen."""
-    if entry.kind not in ("request", "response") or is_past_for(mail, entry):
+def _is_awaited(entry: OutboxEntry, unshown: list[_Reader], people: list[_Reader], mail: Mail) -> bool:
+    """Return whether somebody says of an entry that it is still waited for."""
+    if entry.kind not in ("request", "response"):  # most entries: nobody need be loaded for them
         return False
-    if any(reader.name in entry.targets for reader in unshown):
-        return True
-    for person in people:
-        if person.name not in entry.targets:
-            continue
-        if entry.kind == "request" and not is_answered(entry, person.name, mail):
-            return True
-        if entry.kind == "response" and any(map(person.misses, names_of([entry.identity]))):
-            return True
-    return False
+    readers = {reader.name for reader in unshown}
+    persons = {it.name: any(map(it.misses, names_of([entry.identity]))) for it in people}
+    found = (capability(it).awaits(mail) for it in AWAITING if not why_missing(it))
+    return any(awaits is not None and awaits(entry, readers, persons) for awaits in found)
 
 
 def _older_than(tick: int, org: Organisation) -> dict[str, Sequence[EntryName]]:

@@ -15,7 +15,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base.clock import elapsed_ms
 from lemming.base.contract import ToolCall
-from lemming.base.errors import Problem, TurnBroke, UnknownModel, name_of
+from lemming.base.errors import Problem, UnknownModel, name_of
 from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
 from lemming.journal.lookup import attempts_without_progress, may_have_gone_down, plan_in, start_and_end
@@ -325,13 +325,10 @@ class Tick:
         answers = [recorded_answer(record) for record in records if isinstance(record, ModelReplied)]
         finished, used = [it for it in records if isinstance(it, ToolFinished)], spending(answers)
         spent = state_after_spending(inputs, answers, used, "failed")
-        state = after_giving_up(spent, inputs, records, self._plugins)
+        state = after_giving_up(spent, inputs, records, error, self._plugins)
         results, tools, remarks = self._happened_outside(started.agent, records)
         results = kept_results(inputs, finished, results, self._plugins)
         state.results = newest((*state.results, *results))
-        if error == TurnBroke.__name__ and inputs.task:
-            cost = inputs.task.cost_of(answers)
-            state.requests = inputs.task.after_failure(state.requests, cost, counts=True)
         state.passed_on += sum(record.passed_on for record in finished)
         state.lost = state.lost.plus(lost := lost_in(records))
         report = TurnReport(

@@ -36,7 +36,6 @@ from lemming.turn.repeats import HINT, Repeats
 from lemming.turn.replies import read_reply
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.seams import No
-from lemming.turn.serving import answering
 from lemming.turn.values import Answer, Answers, TurnInputs
 
 HELD_UP = (LimitReached, Paused, TurnTooLong)
@@ -119,8 +118,8 @@ class Draft:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the request that the turn is for has its answer."""
-        return self.task is not None and self.task.is_answered(self.entries)
+        """Whether what the turn is for has its answer."""
+        return any(is_answered() for is_answered in self.seams.is_answered)
 
     @property
     def held_up(self) -> str:
@@ -157,9 +156,8 @@ class Draft:
 
         `by`: the capability that asks, for itself; what it gives is no reply.
         """
-        task = self.task
-        if task and task.budget is not None and task.spent + task.cost_of(self.answers) >= task.budget:
-            raise RequestOverLimit(f"the request's budget of {task.amount(task.budget)} is used up")
+        if self.task and (why := self.task.why_unpaid(self.answers)):
+            raise RequestOverLimit(why)
         try:
             answer = self.source.ask(self.questions, messages, model, schema)
         except (OutOfCredits, ProviderError) as error:
@@ -229,11 +227,13 @@ class Draft:
         is_approved: bool = False,
         alone: bool = False,
     ) -> OutboxEntry | None:
-        """Stage an entry, with what the engine knows of it; for what is none, say why in a result."""
-        name, tick = self.inputs.agent.name, self.inputs.tick
-        if self.task and "hands_on" not in new.payload and not alone:
-            new = self.task.fill_in(new, tick, name)
-        new = answering(new, self.inputs.open_requests)
+        """Stage an entry, with what is known of it; for what is none, say why in a result."""
+        for fills in self.seams.fills:
+            if isinstance(filled := fills(new, alone=alone), No):
+                whom = {"target": new.payload.get("target")}
+                self.add_result("outbox_entries", whom, ToolResult(False, filled.why))
+                return None
+            new = filled
         for leaving in self.seams.leaving if not by_engine else ():
             if isinstance(may := leaving(new, at), No):
                 told = {"kind": new.kind, "target": new.payload.get("target")}
@@ -247,10 +247,6 @@ class Draft:
             new = passed
         identity = self.next_id(WAITING_FROM if self.waits_until(new.payload, at) else 0)
         entry = self.as_entry(new, identity, at)
-        is_asked = new.kind == "request" and "hands_on" not in new.payload
-        if self.task and is_asked and (why := self.task.why_not(name, entry.targets)):
-            self.add_result("outbox_entries", {"target": sorted(entry.targets)}, ToolResult(False, why))
-            return None
         self.entries.append(entry)
         return entry
 

@@ -17,7 +17,7 @@ from lemming.access.open import file_digest_of, read_raw
 from lemming.agents import Agent
 from lemming.base.errors import ToolError
 from lemming.mail.inbox import Inbox
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.messages import OutboxEntry
 from lemming.providers import Image, Request
 from lemming.turn.attachments import KEY

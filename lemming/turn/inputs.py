@@ -6,7 +6,7 @@ They are written to the journal before the model is asked: `lemming.turn.on_reco
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -20,13 +20,13 @@ from lemming.base.times.words import due_text, full_moment_text
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
 from lemming.llm.credits import check_credits, has_reached_soft_cap
+from lemming.mail.agenda import Agenda
 from lemming.mail.inbox import NO_INBOX, assemble, has_unread
-from lemming.mail.tasks import Task, Tasks, tasks_of
+from lemming.mail.task import Task
 from lemming.mail.visibility import View
 from lemming.memory import Memories, read_memories
 from lemming.messages import OutboxEntry
 from lemming.org.config import credits_of
-from lemming.org.resume import Take
 from lemming.org.schedule import Wake, due_by_clock
 from lemming.org.uses import habits_of
 from lemming.tools.toolset import Toolset
@@ -37,7 +37,6 @@ from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.places import ToShow
 from lemming.turn.prepared import Prepared, Uses, prepared_for, require_asked_for
 from lemming.turn.prompt import SITUATIONS, Seen
-from lemming.turn.serving import serving_of
 from lemming.turn.values import TurnInputs
 
 Held = Mapping[str, bytes]
@@ -72,15 +71,13 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     if isinstance(found, Reason):
         return found
     moment, allocation, memories, context = found.moment, found.allocation, found.memories, found.context
-    view, tasks, prepared = found.view, found.tasks, found.prepared
+    view, agenda, prepared = found.view, found.agenda, found.prepared
     agent, entry, state, settings = moment.agent, moment.model, moment.state, now.config.org
-    task = tasks.next(state.serving) if tasks else None
-    inbox = NO_INBOX
+    task = agenda.next(state.serving) if agenda else None
+    inbox, asked = NO_INBOX, list[OutboxEntry]()
     if not task:
-        inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
-    asked: list[OutboxEntry] = []
-    if agent.turn.take == "all" and tasks and not task:
-        asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
+        inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, agenda=agenda)
+        asked = [*agenda.beside(inbox.unread)] if agenda else []
     if not (task or asked):
         require_asked_for(inbox.unread, moment)
     prepared = prepared.and_for(task, asked, moment)
@@ -137,7 +134,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=found.fingerprint,
-        task=serving_of(task, at=now.at, may_hand_on=prepared.may_hand_on()) if task else None,
+        task=prepared.purpose(task) if task else None,
         open_requests={request.identity: request.agent for request in asked},
         images=images,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
@@ -206,7 +203,7 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     state = found.moment.state
     if _is_due_always(habits_of(agent, now.config).wake, state):
         return Reason("due")
-    news = _news(now, state, found.fingerprint, found.view, found.tasks)
+    news = _news(now, state, found.fingerprint, found.view, found.agenda)
     return Reason("news", f"new to it: {', '.join(news)}")
 
 
@@ -224,7 +221,7 @@ class FoundFirst:
     context: list[tuple[str, str]]
     fingerprint: dict[str, Any] | None
     view: View
-    tasks: Tasks | None
+    agenda: Agenda | None
     prepared: Prepared
     asks: bool
 
@@ -247,26 +244,19 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     moment = Moment(now, there, entry, state, held)
-    prepared, (_, habits) = prepared_for(moment), org.own(Uses).of(there, config)
-    files, wake, tasks = prepared.finds(memories), habits.wake, None
     view = now.mail.view(agent, state.read)
-    if habits.is_asked:
-        asked = agent if habits.take == agent.turn.take else _taking(agent, habits.take)
-        tasks = tasks_of(view, asked, state.requests, wake, holds=prepared)
+    prepared, (_, habits) = prepared_for(moment, view), org.own(Uses).of(there, config)
+    files, wake = prepared.finds(memories), habits.wake
+    agenda = prepared.agenda(view, habits)
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(there, org.base, digest, memories, texts, shown)
         fingerprint["context"] |= files
-    is_news = _is_due_always(wake, state) or any(_news(now, state, fingerprint, view, tasks))
+    is_news = _is_due_always(wake, state) or any(_news(now, state, fingerprint, view, agenda))
     asks = prepared.wakes(view, is_alone=not is_news)
     if not (is_news or asks):
         return Reason("nothing_new", _why_nothing(wake, state, prepared))
-    return FoundFirst(moment, allocation, memories, shown, fingerprint, view, tasks, prepared, asks)
-
-
-def _taking(agent: Agent, take: Take) -> Agent:
-    """Return an agent as one that takes its requests so, whatever its resume leaves open."""
-    return replace(agent, turn=replace(agent.turn, take=take))
+    return FoundFirst(moment, allocation, memories, shown, fingerprint, view, agenda, prepared, asks)
 
 
 def _why_nothing(wake: Wake, state: AgentState, prepared: Prepared) -> str:
@@ -310,14 +300,14 @@ def _news(
     state: AgentState,
     fingerprint: Mapping[str, Any] | None,
     view: View,
-    tasks: Tasks | None,
+    agenda: Agenda | None,
 ) -> Iterator[str]:
     """Yield in words what is new to an agent that wakes for nothing else."""
     if fingerprint is not None and fingerprint != state.inputs:
         yield from changed(fingerprint, state.inputs)
     if any(is_news(result, now.toolset.of(view.reader).get(result["tool"])) for result in state.results):
         yield "what its tools gave"
-    if tasks and (task := tasks.next("")):
+    if agenda and (task := agenda.next("")):
         yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"
-    if has_unread(view, tasks):
+    if has_unread(view, agenda):
         yield "entries"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from lemming.mail.tasks import Ended
+from lemming.mail.task import Ended
 from lemming.messages import OutboxEntry
 
 Json = dict[str, Any]

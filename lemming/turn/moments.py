@@ -5,7 +5,7 @@ The moments themselves: `lemming.turn.seams`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ from lemming.files.fields import Json
 from lemming.journal.ledger import AgentState
 from lemming.journal.report import End
 from lemming.mail.inbox import Inbox
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.memory import Memories
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.config import Config
@@ -32,6 +32,9 @@ Drive = Callable[["Steps"], End]
 
 Keeps = Callable[[EntryName], bool]
 """Says of an entry that it stays."""
+Awaits = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]
+"""Says of an entry that it is waited for, by agents that were not shown it, or by persons, each with whether
+they were not."""
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long

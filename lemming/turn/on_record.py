@@ -14,7 +14,7 @@ from lemming.journal.read_mark import ReadMark
 from lemming.journal.records import TurnStarted
 from lemming.journal.turn_start import agent_of, allocation_of, model_of
 from lemming.turn.inputs import Gathered
-from lemming.turn.serving import Serving
+from lemming.turn.parts import purpose_in
 from lemming.turn.values import TurnInputs
 
 MAY_BE_EMPTY = ("warned", "open_requests", "images", "given")
@@ -73,6 +73,6 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         read=ReadMark.from_json(record.read),
         fingerprint=record.inputs,
         damaged=frozenset(record.damaged),
-        task=Serving.from_json(record.task) if record.task else None,
+        task=purpose_in(record.task) if record.task else None,
         **{key: getattr(record, key) for key in MAY_BE_EMPTY},
     )

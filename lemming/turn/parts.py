@@ -29,7 +29,7 @@ from lemming.turn.seams import (
     No,
     TurnPart,
 )
-from lemming.turn.values import TurnInputs
+from lemming.turn.values import Purpose, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Fits = Callable[[list[NewEntry]], list[NewEntry | list[str]]]
 Files = dict[str, FileEffect]
 StepsOf = Callable[["Turn", tuple[str, ...] | None], "Steps | None"]
+Fills = Callable[..., NewEntry | No]
 Replied = Callable[[Sequence[OutboxEntry], Mapping[str, FileEffect]], None]
 
 
@@ -57,6 +58,8 @@ class Seams:
     takes: tuple[Callable[[ToolCall, str], bool], ...] = ()
     writes: tuple[Callable[[Files], Files], ...] = ()
     after_call: tuple[Callable[[int, ToolCall, ToolResult], None], ...] = ()
+    fills: tuple[Fills, ...] = ()
+    is_answered: tuple[Callable[[], bool], ...] = ()
     leaving: tuple[Callable[[NewEntry, str], NewEntry | No], ...] = ()
     asks: tuple[Callable[[NewEntry, Asking, str], None], ...] = ()
     stopped: tuple[Callable[[Json], None], ...] = ()
@@ -188,16 +191,24 @@ def why_not_on(inputs: TurnInputs, now: Surroundings) -> str:
 
 
 def after_giving_up(
-    state: AgentState, inputs: TurnInputs, records: Iterable[Record], plugins: Sequence[str]
+    state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str, plugins: Sequence[str]
 ) -> AgentState:
-    """Return the state of an agent whose turn is given up; raise `ConfigError` as `begun_with`.
+    """Return the state of an agent whose turn is given up by an error; raise `ConfigError` as `begun_with`.
 
     What the turn has used up only those know who took part in it: until they are back, it stays as it is.
     """
     found = [*records]
-    for it in begun_with(inputs, plugins):
-        state = it.given_up(state, found)
+    also = [REQUESTS] if inputs.task else []
+    for it in begun_with(inputs, plugins, also):
+        state = it.given_up(state, inputs, found, error)
     return state
+
+
+def purpose_in(plain: Json) -> Purpose:
+    """Return what a turn is for, as its record has it; raise `ConfigError` where nobody here says so."""
+    found: Purpose | None = capability(REQUESTS).purpose_in(plain)
+    assert found is not None, "requests say what a turn is for"
+    return found
 
 
 def kept_results(

@@ -22,7 +22,7 @@ from lemming.journal.lost import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.journal.verdicts import GateVerdict
 from lemming.mail.inbox import Inbox
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org.models import ModelEntry

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 from lemming.agents import Agent, Survey
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
+from lemming.mail.agenda import Agenda, NamedOnly, may_be_asked
 from lemming.mail.holds import Ends, EntriesOf, Read
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.mail.visibility import View
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.uses import Habits, habits_of, named_by
-from lemming.plugins.capabilities import capability, in_order
-from lemming.plugins.shipped import ASKED_FOR, REQUESTS, SHIPPED
+from lemming.plugins.capabilities import capability, capability_here, in_order
+from lemming.plugins.shipped import ASKED_FOR, ASKING, REQUESTS, SHIPPED
 from lemming.tools import Tool
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.moments import Moment, Showing
@@ -27,7 +28,7 @@ from lemming.turn.places import CallLookout, Shared, ToShow
 from lemming.turn.preparing import Preparation
 from lemming.turn.reply_schemas import Form
 from lemming.turn.seams import Capability
-from lemming.turn.values import TurnInputs
+from lemming.turn.values import Purpose, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.turn.prompt import Seen
@@ -106,9 +107,18 @@ class Prepared:
         """Return the tools that are of the agent's turns alone."""
         return [tool for it in self._all for tool in it.tools()]
 
-    def may_hand_on(self) -> bool:
-        """Return whether what is asked may be handed on."""
-        return any(it.may_hand_on() for it in self._all)
+    def agenda(self, view: View, habits: Habits) -> Agenda | None:
+        """Return what the agent has to do, by what it is asked; None where nobody says so."""
+        if not habits.is_asked:
+            return None
+        for it in self._all:
+            if (found := it.agenda(view, habits, self)) is not None:
+                return found
+        return NamedOnly(view.reader) if habits.wake == "addressed" else None
+
+    def purpose(self, task: Task) -> Purpose | None:
+        """Return what the turn is for, as its record has it."""
+        return next((found for it in self._all if (found := it.purpose(task))), None)
 
     def looks(self, offered: ToShow) -> ToShow:
         """Return what the turn may be shown."""
@@ -209,13 +219,19 @@ class Uses:
         return known[2:]
 
 
-def prepared_for(moment: Moment) -> Prepared:
+def prepared_for(moment: Moment, view: View) -> Prepared:
     """Return what the capabilities have prepared for a turn; raise `ConfigError` for one that is not here.
 
-    Those take part that resume and settings use, and those that ship of which the agent's ledger keeps
-    something: of one that does not, what it kept lies there until it is named again.
+    Those take part that resume and settings use, who is asked for something, and those that ship of which the
+    agent's ledger keeps something: of one that does not, what it kept lies there until it is named again.
     """
-    names, _ = moment.now.org.own(Uses).of(moment.agent, moment.now.config)
+    names, habits = moment.now.org.own(Uses).of(moment.agent, moment.now.config)
+    if habits.is_asked and (
+        may_be_asked(view, habits.take)
+        or not names.isdisjoint(ASKING)
+        or (habits.wake == "addressed" and capability_here(REQUESTS) is not None)
+    ):
+        names = names | {REQUESTS}
     if moment.state.kept:
         names = names | (moment.state.kept.keys() & SHIPPED.keys())
     for begun in moment.state.requests:

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
-from lemming.mail.holds import Ends, EntriesOf, Read
-from lemming.mail.tasks import Task
+from lemming.mail.agenda import Agenda
+from lemming.mail.holds import Ends, EntriesOf, Holds, Read
+from lemming.mail.task import Task
 from lemming.mail.visibility import View
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
+from lemming.org.uses import Habits
 from lemming.tools import Tool
 from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.moments import Moment, Showing
 from lemming.turn.places import LetsIn, ToShow
 from lemming.turn.reply_schemas import Form
+from lemming.turn.values import Purpose
 
 if TYPE_CHECKING:
     from lemming.turn.prompt import Seen
@@ -55,6 +58,17 @@ class Preparation:
         """Return the first tick in which what a request waits for is there; None: no tick says so."""
         return None
 
+    def agenda(self, view: View, habits: Habits, holds: Holds) -> Agenda | None:
+        """Return what the agent has to do, by what it is asked; None: it does not say. One part does.
+
+        `holds`: what all that take part say of what is asked.
+        """
+        return None
+
+    def purpose(self, task: Task) -> Purpose | None:
+        """Return what a turn is for, as its record has it; None: it does not say. Who says `agenda` does."""
+        return None
+
     def labels(self) -> Labels:
         """Return how the parts of the prompt are told apart; of several, the first counts that says so."""
         return PLAIN
@@ -76,7 +90,7 @@ class Preparation:
         return False
 
     def ends(self, begun: Begun, read: Read, entries_of: EntriesOf, is_heard: Callable[[str], bool]) -> Ends:
-        """Return how requests have ended that hold something of its, of what is open (`mail.tasks.Holds`)."""
+        """Return how requests have ended that hold something of its, of what is open (`mail.holds`)."""
         return {}
 
     def earlier_results(
@@ -100,10 +114,6 @@ class Preparation:
         these.
         """
         return ()
-
-    def may_hand_on(self) -> bool:
-        """Return whether what is asked may be handed on: then the turn has all of it."""
-        return False
 
     def sections(self) -> Sequence[str]:
         """Return sections of the prompt that stand after the agent's instructions."""

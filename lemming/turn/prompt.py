@@ -17,7 +17,7 @@ from lemming.base.jsontext import to_line
 from lemming.base.kinds import MessageKind
 from lemming.base.quoting import fenced, mark_for, mark_of, marks_of, quoted
 from lemming.mail.inbox import Inbox
-from lemming.mail.tasks import Ended, Task
+from lemming.mail.task import Ended, Task
 from lemming.messages import OutboxEntry
 from lemming.providers import Message
 from lemming.tools import Tool

@@ -26,6 +26,7 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.journal.report import End, Status, TurnReport
 from lemming.mail.capability_notes import CallNote, WaitingForPerson
+from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry
 from lemming.org.config import ORG_FILE, Config, Org
 from lemming.org.models import ModelEntry
@@ -33,7 +34,7 @@ from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.uses import Habits
 from lemming.providers import Message
 from lemming.tools import ToolResult
-from lemming.turn.moments import Drive, Fact, InUse, Keeps, Moment, No, NoSettings, Rest, Showing
+from lemming.turn.moments import Awaits, Drive, Fact, InUse, Keeps, Moment, No, NoSettings, Rest, Showing
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import (
     Asking,
@@ -49,7 +50,7 @@ from lemming.turn.places import (
     Words,
 )
 from lemming.turn.preparing import Preparation
-from lemming.turn.values import TurnInputs
+from lemming.turn.values import Purpose, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
@@ -160,6 +161,17 @@ class TurnPart:
     def amends(self, state: AgentState, status: Status, end: End) -> None:
         """Put down in the agent's state, in place, what the turn makes of it; "failed": nothing counts."""
 
+    def fills(self, new: NewEntry, *, alone: bool) -> NewEntry | No:
+        """Return an entry with what is known of it, before anybody looks at it; or why there can be none.
+
+        `alone`: it is apart from what the turn is for. Of the engine's entries, too.
+        """
+        return new
+
+    def is_answered(self) -> bool:
+        """Return whether what the turn is for has its answer, so that nothing more need be asked."""
+        return False
+
     def leaving(self, new: NewEntry, at: str) -> NewEntry | No:
         """Let an entry leave, changed or not; it is staged, not written. `at`: when its reply came."""
         return new
@@ -260,9 +272,22 @@ class Capability:
         """Return why a turn that a crash cut off may not go on as its record says it began; empty: it may."""
         return ""
 
-    def given_up(self, state: AgentState, records: Iterable[Record]) -> AgentState:
-        """Return the state of an agent whose turn is given up, by the records of that turn."""
+    def given_up(
+        self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
+    ) -> AgentState:
+        """Return the state of an agent whose turn is given up by an error, by the records of that turn."""
         return state
+
+    def purpose_in(self, plain: Json) -> Purpose | None:
+        """Return what a turn is for, as its record has it; raise `ValueError` for what is none. One does."""
+        return None
+
+    def awaits(self, mail: Mail) -> Awaits | None:
+        """Return who says of an entry past its retention that it is still waited for; None: nobody does.
+
+        Asked of those that say so in the table, whether anybody uses them or not.
+        """
+        return None
 
     def kept_results(
         self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +10,8 @@ from lemming.agents import Agent, AgentCredits
 from lemming.base.contract import ToolCall
 from lemming.base.errors import ProviderError
 from lemming.files.effects import FileEffect
+from lemming.files.fields import Json
+from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark
 from lemming.journal.report import TurnReport
@@ -17,10 +19,70 @@ from lemming.messages import OutboxEntry
 from lemming.org.models import ModelEntry
 from lemming.providers import Message
 from lemming.tools import ToolResult
-from lemming.turn.serving import Serving
 
 if TYPE_CHECKING:
+    from lemming.llm.credits import Most
     from lemming.turn.places import Found, Functions
+
+
+class Paid(Protocol):
+    """An answer of a model, with what it cost."""
+
+    @property
+    def input_tokens(self) -> int:
+        """What was read for it."""
+        ...
+
+    @property
+    def output_tokens(self) -> int:
+        """What was written."""
+        ...
+
+    @property
+    def credits(self) -> float:
+        """What that was worth."""
+        ...
+
+
+class Purpose(Protocol):
+    """What a turn is for, where that is one thing that was asked: as whoever says so has it, and records it.
+
+    `request`: the entry's identity, empty for what the agent asked on its own account; `asker`: to whom the
+    answer is owed; `id`: what it refers to.
+    """
+
+    @property
+    def request(self) -> str:
+        """The entry's identity."""
+        ...
+
+    @property
+    def asker(self) -> str:
+        """To whom the answer is owed."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """What the answer refers to."""
+        ...
+
+    @property
+    def begun(self) -> Begun:
+        """Where it stands."""
+        ...
+
+    @property
+    def answered(self) -> tuple[tuple[str, str], ...]:
+        """What calls asked for it, and has an answer: both entries, by identity."""
+        ...
+
+    def why_unpaid(self, answers: Iterable[Paid], worst: Most | None = None) -> str:
+        """Return why nothing more is asked for it after these answers, that could cost so much; or empty."""
+        ...
+
+    def as_json(self) -> Json:
+        """Return it as the turn's record has it."""
+        ...
 
 
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
@@ -41,8 +103,8 @@ class TurnInputs:
     fingerprint: dict[str, Any] | None = None
     damaged: frozenset[str] = frozenset()
     """Keys of memories whose files a person broke: they are not written over."""
-    task: Serving | None = None
-    """The request that the turn is for; None: for its inbox."""
+    task: Purpose | None = None
+    """What the turn is for; None: for its inbox."""
     open_requests: dict[str, str] = field(default_factory=dict)
     """Who asked, by the identity of the open requests that the prompt shows beside others."""
     images: list[dict[str, str]] = field(default_factory=list)

@@ -11,7 +11,7 @@ from lemming.base.json_schema import flaw_of
 from lemming.capabilities.answers.payloads import PayloadCheck, forms_of, payload_rules, schemas_of
 from lemming.capabilities.answers.settings import OUTPUT, output_of
 from lemming.files.fields import Json
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.resume import Agent

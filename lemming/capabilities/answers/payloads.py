@@ -19,10 +19,10 @@ from lemming.capabilities.answers.closed_schemas import closed_schema, why_not_c
 from lemming.capabilities.answers.fitting import fitted
 from lemming.capabilities.answers.settings import Output, output_of
 from lemming.files.fields import Json
+from lemming.mail.answers import MAY_ANSWER
 from lemming.messages import OutboxEntry
 from lemming.org import when
 from lemming.turn.reply_schemas import Form
-from lemming.turn.serving import MAY_ANSWER
 from lemming.turn.values import TurnInputs
 
 CHECKED_KINDS = ("report", "response")

@@ -23,7 +23,7 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.mail.capability_notes import CallNote, WaitingForPerson
 from lemming.mail.holds import Ends, EntriesOf, Read
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
@@ -61,7 +61,9 @@ class Approvals(Capability):
         """Return why a turn that was begun may not make the calls that its record says were approved."""
         return why_not_approved(inputs, now)
 
-    def given_up(self, state: AgentState, records: Iterable[Record]) -> AgentState:
+    def given_up(
+        self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
+    ) -> AgentState:
         """Return the state of an agent whose turn is given up: what was approved and made is used up."""
         return without_made(state, records)
 

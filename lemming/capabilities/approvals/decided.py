@@ -12,7 +12,7 @@ from lemming.base.contract import ToolCall
 from lemming.base.jsontext import parse, to_line
 from lemming.capabilities.approvals.waiting import NAME, Decision, decision_in, digest_of
 from lemming.journal.begun import end_text
-from lemming.mail.tasks import Ended, Task
+from lemming.mail.task import Ended, Task
 from lemming.providers import Message
 from lemming.tools import ToolResult
 from lemming.turn.results import as_shown

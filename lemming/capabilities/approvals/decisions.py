@@ -9,11 +9,11 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, decision_in
+from lemming.capabilities.requests.closing import cancels, is_in_time, is_past, refers_to
+from lemming.capabilities.requests.patience import patient
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.begun import Asked, Begun
-from lemming.mail.closing import cancels, is_in_time, is_past, refers_to
 from lemming.mail.holds import Ends, EntriesOf
-from lemming.mail.patience import patient
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
 

@@ -14,7 +14,7 @@ from lemming.capabilities.gates.gate import Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Looked, digest_of, look, rules_at
 from lemming.mail.inbox import Inbox
-from lemming.mail.tasks import Ended, Task
+from lemming.mail.task import Ended, Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry, read_outbox_entries
 from lemming.turn.opening import Surroundings

@@ -17,11 +17,12 @@ from lemming.capabilities.judges.checks import (
 from lemming.capabilities.judges.judge import entry_of_command, files_of_judges, judges_of
 from lemming.capabilities.judges.verified import verified
 from lemming.capabilities.judges.withdrawing import Own
+from lemming.capabilities.requests.serving import NOT_ANSWERED
 from lemming.capabilities.requests.team import team_tools
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.report import End
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
@@ -31,7 +32,6 @@ from lemming.plugins.shipped import JUDGES
 from lemming.tick.soundness.inventory import Inventory
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import Seen
-from lemming.turn.replies import NOT_ANSWERED
 from lemming.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
 from lemming.turn.strategy import Steps, Turn
 

@@ -32,7 +32,7 @@ from lemming.capabilities.judges.settings import (
 from lemming.capabilities.requests.settings import team_of
 from lemming.files.documents import value_of
 from lemming.journal.report import Judged, Judgement
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.org.models import FREE, ModelEntry
 from lemming.org.uses import habits_of
 from lemming.plugins.shipped import JUDGES

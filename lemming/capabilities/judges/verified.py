@@ -24,7 +24,7 @@ from lemming.capabilities.judges.judge import (
 )
 from lemming.capabilities.judges.settings import LEFT_UNPASSED, UNVERIFIED
 from lemming.capabilities.judges.withdrawing import Own
-from lemming.capabilities.requests.capability import given_up
+from lemming.capabilities.requests.capability import given_up, serving_in
 from lemming.files.fields import Json
 from lemming.journal.report import End
 from lemming.memory import decode_memory
@@ -130,7 +130,7 @@ class _Verified:
 
     def _concerns(self, judging: _Judging) -> bool:
         """Return whether a judge is to see this draft: one of who asked sees answers only."""
-        task, entries = self._draft.task, self._draft.entries
+        task, entries = serving_in(self._draft), self._draft.entries
         if not judging.judge.asker or task is None:
             return True
         return task.is_answered(entries) or not (task.is_at_work(entries) or self._draft.is_handed_on)

@@ -5,47 +5,73 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from lemming.base.contract import ToolCall
+from lemming.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.base.errors import (
     ContractError,
     LemmingError,
     Problem,
     ToolError,
+    TurnBroke,
     TurnTooLong,
     is_final,
     name_of,
 )
+from lemming.capabilities.requests.agenda import agenda_of
 from lemming.capabilities.requests.delegating import delegate
+from lemming.capabilities.requests.patience import is_awaited
 from lemming.capabilities.requests.reach import out_of_reach
+from lemming.capabilities.requests.serving import (
+    LEAST_TURNS,
+    MOST_FAILURES,
+    MOST_TURNS,
+    NOT_ANSWERED,
+    OWN_ACCOUNT,
+    Serving,
+    answering,
+    serving_of,
+)
 from lemming.capabilities.requests.settings import team_of
 from lemming.capabilities.requests.team import answered_results, team_tools
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
+from lemming.journal.records import ModelReplied, Record
 from lemming.journal.report import End, Status
+from lemming.mail.agenda import Agenda
+from lemming.mail.holds import Holds
 from lemming.mail.references import named_in
-from lemming.mail.tasks import Task
-from lemming.messages import OutboxEntry
+from lemming.mail.task import Task
+from lemming.mail.visibility import Mail, View
+from lemming.messages import OutboxEntry, targets_in
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.org.resume import Agent
+from lemming.org.uses import Habits
 from lemming.plugins.shipped import REQUESTS
 from lemming.tick.soundness.inventory import Inventory
 from lemming.tools import Tool
 from lemming.turn.draft import Draft
 from lemming.turn.ending import GOES_ROUND, is_applied, last_round
 from lemming.turn.labels import Labels
-from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
-from lemming.turn.serving import LEAST_TURNS, MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, Serving
+from lemming.turn.moments import Awaits
+from lemming.turn.seams import Capability, Moment, No, Preparation, Showing, TurnPart
+from lemming.turn.values import Purpose, TurnInputs
+
+
+def serving_in(draft: Draft) -> Serving | None:
+    """Return the request that a turn is for, or what the agent asked on its own account; None: neither."""
+    return draft.task if isinstance(draft.task, Serving) else None
 
 
 def given_up(draft: Draft, why: str, at: str = "") -> list[OutboxEntry]:
     """Return the turn's entries with one that says that its request has failed, `at` a moment if known."""
-    assert draft.task, "only a request is given up"
-    new = draft.task.failed(why)
-    at = at or (draft.answers[-1].at if draft.answers else draft.task.at)
+    serving = serving_in(draft)
+    assert serving, "only a request is given up"
+    new = serving.failed(why)
+    at = at or (draft.answers[-1].at if draft.answers else serving.at)
     draft.remarks.append(f"the request has failed: {why}"[:500])
     return [*draft.entries, draft.as_entry(new, draft.next_id(), at)]
 
@@ -62,6 +88,23 @@ class Requests(Capability):
     def prepare(self, moment: Moment) -> Preparation:
         """Return whom the turn may ask, and what came of what was asked."""
         return RequestsPreparation(moment)
+
+    def purpose_in(self, plain: Json) -> Purpose:
+        """Return the request that a turn is for, as its record has it."""
+        return Serving.from_json(plain)
+
+    def given_up(
+        self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
+    ) -> AgentState:
+        """Return the state of an agent whose turn broke: that it came to nothing counts for its request."""
+        if error == TurnBroke.__name__ and isinstance(inputs.task, Serving):
+            cost = inputs.task.cost_of(it for it in records if isinstance(it, ModelReplied))
+            state.requests = inputs.task.after_failure(state.requests, cost, counts=True)
+        return state
+
+    def awaits(self, mail: Mail) -> Awaits:
+        """Return who says of an entry that it is an open request, or an answer its asker has not seen."""
+        return partial(is_awaited, mail)
 
     def wrong_with(self, agent: Agent | None, known: Inventory) -> Iterator[tuple[str, str, str]]:
         """Yield those who can never be in a team."""
@@ -94,10 +137,16 @@ class RequestsPreparation(Preparation):
         """Return the tools with which the agent asks its team, and hands on."""
         return team_tools(self.moment.agent).values()
 
-    def may_hand_on(self) -> bool:
-        """Return whether there is anybody to hand on to."""
+    def agenda(self, view: View, habits: Habits, holds: Holds) -> Agenda | None:
+        """Return what is asked of the agent."""
+        state = self.moment.state
+        return agenda_of(view, self.moment.agent.name, state.requests, habits, holds)
+
+    def purpose(self, task: Task) -> Purpose:
+        """Return the request that a turn is for: with its payload where there is anybody to hand it on to."""
         team = team_of(self.moment.agent)
-        return team is not None and bool(team.hand_to)
+        may_hand_on = team is not None and bool(team.hand_to)
+        return serving_of(task, at=self.moment.now.at, may_hand_on=may_hand_on)
 
     def earlier_results(
         self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
@@ -124,24 +173,45 @@ class RequestsPart(TurnPart):
     def __init__(self, name: str, draft: Draft, given: Json) -> None:
         super().__init__(name, draft, given)
         self._team = team_tools(draft.inputs.agent)
+        self._serving = serving_in(draft)
 
     @property
     def _task(self) -> Serving | None:
         """The request, where the turn is for one, and not for what the agent asked on its own account."""
-        task = self.draft.task
-        return task if task and task.request else None
+        return self._serving if self._serving and self._serving.request else None
 
     def opens(self) -> End | None:
         """Give up a request before anybody is asked, where whatever a model says would change nothing."""
-        if self.draft.task and (why := self.draft.task.why_given_up):
+        if self._serving and (why := self._serving.why_given_up):
             self.draft.entries = given_up(self.draft, why)
             return "done"
         return None
 
+    def reads(self, reply: TurnReply) -> None:
+        """Refuse a reply that says nothing, where a request is to be answered."""
+        says_anything = reply.outbox_entries or reply.tool_calls or self.draft.entries
+        if self._task and not (says_anything or self.draft.may_rest):
+            raise ContractError(NOT_ANSWERED)
+
+    def fills(self, new: NewEntry, *, alone: bool) -> NewEntry | No:
+        """Return an entry with what it answers, or what it is asked for; or that it would go in a circle."""
+        inputs, is_handing_on = self.draft.inputs, "hands_on" in new.payload
+        if self._serving and not (is_handing_on or alone):
+            new = self._serving.fill_in(new, inputs.tick, inputs.agent.name)
+        new = answering(new, inputs.open_requests)
+        if self._serving is None or new.kind != "request" or is_handing_on:
+            return new
+        why = self._serving.why_not(inputs.agent.name, targets_in(new.payload))
+        return No(why) if why else new
+
+    def is_answered(self) -> bool:
+        """Return whether the request that the turn is for has its answer."""
+        return self._serving is not None and self._serving.is_answered(self.draft.entries)
+
     def takes(self, call: ToolCall, at: str) -> bool:
         """Ask one of the team, or hand the request on to it, where a call says so."""
         if (tool := self._team.get(call.tool)) is not None:
-            delegate(self.draft, tool, call, at, self.given.get("out_of_reach", {}))
+            delegate(self.draft, self._serving, tool, call, at, self.given.get("out_of_reach", {}))
         return tool is not None
 
     # --- how it ends --------------------------------------------------------------------------
@@ -216,21 +286,21 @@ class RequestsPart(TurnPart):
 
     def amends(self, state: AgentState, status: Status, end: End) -> None:
         """Put down which request the turn was for, and which are begun and open after it."""
-        draft = self.draft
+        draft, serving = self.draft, self._serving
         if is_applied(status):
             state.serving, state.requests = self._after(end)
-            if draft.task or draft.asked:  # the results stand with what is begun
+            if serving or draft.asked:  # the results stand with what is begun
                 state.results, state.in_vain = (), {}
             return
-        if draft.task and status == "failed":
-            counts, cost = self._gave_nothing, draft.task.cost_of(draft.answers)
-            state.requests = draft.task.after_failure(state.requests, cost, counts=counts)
-        if draft.task and draft.last_words:
-            state.requests = tuple(it for it in state.requests if it.key != draft.task.begun.key)
+        if serving and status == "failed":
+            counts, cost = self._gave_nothing, serving.cost_of(draft.answers)
+            state.requests = serving.after_failure(state.requests, cost, counts=counts)
+        if serving and draft.last_words:
+            state.requests = tuple(it for it in state.requests if it.key != serving.begun.key)
 
     def _after(self, end: End) -> tuple[str, tuple[Begun, ...]]:
         """Return the request that the turn was for, and those that are begun and open after it."""
-        draft, task = self.draft, self.draft.task
+        draft, task = self.draft, self._serving
         before = draft.inputs.state.requests
         calls = self._asked_now
         if task is None:

@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING
 
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import ToolError
+from lemming.capabilities.requests.serving import OWN_ACCOUNT, Serving
 from lemming.capabilities.requests.settings import team_of
 from lemming.capabilities.requests.team import TeamTool
 from lemming.tools import ToolResult
-from lemming.turn.serving import OWN_ACCOUNT
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
 
 
-def delegate(draft: Draft, tool: TeamTool, call: ToolCall, at: str, out_of_reach: Mapping[str, str]) -> None:
+def delegate(
+    draft: Draft,
+    serving: Serving | None,
+    tool: TeamTool,
+    call: ToolCall,
+    at: str,
+    out_of_reach: Mapping[str, str],
+) -> None:
     """Ask one of the team, or hand the request on to it: stage the entry, or tell the model why not.
 
     `out_of_reach`: why tools would reach nobody, by their names.
@@ -26,16 +33,16 @@ def delegate(draft: Draft, tool: TeamTool, call: ToolCall, at: str, out_of_reach
     except ToolError as error:
         draft.refuse(call, ToolResult(False, str(error), outcome=error.outcome))
         return
-    if why := out_of_reach.get(tool.name, "") or _why_not(draft, tool):
+    if why := out_of_reach.get(tool.name, "") or _why_not(draft, serving, tool):
         draft.refuse(call, ToolResult(False, why, outcome="refused"))
         return
     message = args.pop("message")
     if tool.hands_on:
-        assert draft.task, "only a request is handed on"
-        handed = draft.write(draft.task.hand_on(message, tool.target, draft.inputs.tick), at)
+        assert serving, "only a request is handed on"
+        handed = draft.write(serving.hand_on(message, tool.target, draft.inputs.tick), at)
         draft.is_handed_on = handed is not None
         return
-    path = None if draft.task else [draft.inputs.agent.name]
+    path = None if serving else [draft.inputs.agent.name]
     further = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
     payload = {key: value for key, value in further.items() if value is not None}
     entry = draft.write(NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at)
@@ -44,9 +51,9 @@ def delegate(draft: Draft, tool: TeamTool, call: ToolCall, at: str, out_of_reach
         draft.asked[entry.identity] = len(draft.results)
 
 
-def _why_not(draft: Draft, tool: TeamTool) -> str:
+def _why_not(draft: Draft, serving: Serving | None, tool: TeamTool) -> str:
     """Return why one of the team cannot be asked now, or handed the request; empty when it can."""
-    team, task, name = team_of(draft.inputs.agent), draft.task or OWN_ACCOUNT, draft.inputs.agent.name
+    team, task, name = team_of(draft.inputs.agent), serving or OWN_ACCOUNT, draft.inputs.agent.name
     assert team, "its tools follow from it"
     if not draft.room:
         return f"the turn may write no more than {draft.inputs.agent.turn.max_entries} entries"

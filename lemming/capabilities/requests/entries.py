@@ -12,12 +12,12 @@ from lemming.base.json_schema import misfits
 from lemming.base.jsontext import pretty
 from lemming.base.kinds import MessageKind
 from lemming.base.times.spoken import Expires, until_in
+from lemming.capabilities.requests.budgets import amount_of
 from lemming.capabilities.requests.fields import properties_of, schema_for
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import holders_of, person_for, require_reach
 from lemming.capabilities.requests.view import RequestView
 from lemming.mail.answers import KEYS_OF_REQUESTS, answer_in
-from lemming.mail.budgets import amount_of
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import made_by

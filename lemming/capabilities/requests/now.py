@@ -14,10 +14,10 @@ from lemming.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.requests.costs import RequestCosts
 from lemming.capabilities.requests.index import RequestEntries
+from lemming.capabilities.requests.patience import last_tick_for
 from lemming.capabilities.requests.rules import requests_of
 from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.mail.answers import answer_in
-from lemming.mail.patience import last_tick_for
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lemming.agents import Agent
 from lemming.capabilities.requests.team import team_tools
 from lemming.mail.references import name_in
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.turn.opening import Surroundings
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from lemming.capabilities.requests.closing import enough_in, is_in_time, last_tick, not_after_in
 from lemming.capabilities.requests.view import End, Hop, Requests, RequestView, Share
-from lemming.mail.closing import enough_in, is_in_time, last_tick, not_after_in
 from lemming.mail.references import name_in, named_in
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.resume import Agent

@@ -14,7 +14,7 @@ from lemming.base.jsontext import to_line
 from lemming.capabilities.requests.settings import team_of
 from lemming.journal.begun import end_text
 from lemming.mail.answers import ENVELOPE
-from lemming.mail.tasks import Ended
+from lemming.mail.task import Ended
 from lemming.org.resume import Agent
 from lemming.tools import Tool, ToolResult
 from lemming.turn.labels import PLAIN, Labels

@@ -31,7 +31,7 @@ from lemming.capabilities.trust.vouches import Vouches
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.records import Record, ToolFinished
-from lemming.mail.tasks import Ended
+from lemming.mail.task import Ended
 from lemming.memory import decode_record, read_memories
 from lemming.memory import trust_in as word_in
 from lemming.messages import OutboxEntry

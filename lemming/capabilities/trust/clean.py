@@ -17,7 +17,7 @@ from lemming.capabilities.trust.marks import Marks
 from lemming.capabilities.trust.order import AGENT, Part
 from lemming.capabilities.trust.single_values import values_in
 from lemming.files.fields import Json
-from lemming.mail.tasks import Ended, Task
+from lemming.mail.task import Ended, Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.turn.places import ToShow

@@ -17,7 +17,7 @@ from lemming.base.paths import MEMORY_KEY
 from lemming.base.quoting import fenced, mark_for, quoted
 from lemming.llm.tokens import tokens_in
 from lemming.mail.inbox import Inbox
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.messages import OutboxEntry
 from lemming.providers import Message
 from lemming.turn.labels import Labels

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from lemming.mail.closing import answers, cancels, is_for_any, is_past_deadline, refers_to
+from lemming.capabilities.requests.closing import answers, cancels, is_for_any, is_past_deadline, refers_to
 from lemming.mail.references import name_in, named_in
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry

@@ -10,12 +10,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, NamedTuple
 
-from lemming.agents import Agent
-from lemming.journal.begun import Asked, Begun
-from lemming.journal.read_mark import ReadMark
-from lemming.mail.closing import (
+from lemming.capabilities.requests.closing import (
     answers,
     count_in,
     is_for_any,
@@ -23,12 +19,17 @@ from lemming.mail.closing import (
     is_past,
     refers_to,
 )
+from lemming.capabilities.requests.patience import patient
+from lemming.capabilities.requests.request_end import is_cancelled, is_over
+from lemming.journal.begun import Asked, Begun
+from lemming.mail.agenda import Agenda, may_be_asked
 from lemming.mail.holds import Ends, Holds
-from lemming.mail.patience import patient
 from lemming.mail.references import name_in, named_in
-from lemming.mail.request_end import is_cancelled, is_over
+from lemming.mail.task import Ended, Task
 from lemming.mail.visibility import View
 from lemming.messages import EntryName, OutboxEntry, names_of
+from lemming.org.resume import Take
+from lemming.org.uses import Habits
 from lemming.plugins.capabilities import made_by
 
 TICKS_EACH = 10
@@ -37,61 +38,16 @@ THREAD_ENTRIES = 200
 """So many entries of each side are looked through for those of a conversation."""
 
 
-class Ended(NamedTuple):
-    """Something that was asked for a request, and how it stands: the entry that asked, and the answer."""
-
-    asked: Asked
-    entry: OutboxEntry | None
-    answer: OutboxEntry | None
-
-    @property
-    def payload(self) -> dict[str, Any] | None:
-        """What the answer says; the default of a request that nobody answered in time."""
-        if self.answer is not None:
-            return self.answer.payload
-        default = self.entry.payload.get("default") if self.entry else None
-        if self.asked.end != "expired" or default is None:
-            return None
-        return default if isinstance(default, dict) else {"text": default}
-
-
-class Task(NamedTuple):
-    """What a turn is for. `request` is None when it goes on with what the agent asked on its own account.
-
-    `begun` is where it stands, `asked` what came of what was asked for it, `thread` what was said before in
-    the same conversation, the oldest first. `mark` holds once the turn is committed. `path`: the agents that
-    wait for it, each for the next one; people are not among them.
-    """
-
-    request: OutboxEntry | None
-    begun: Begun
-    asked: Sequence[Ended]
-    thread: Sequence[OutboxEntry]
-    mark: ReadMark
-    path: Sequence[str] = ()
-
-
-def tasks_of(
-    view: View,
-    agent: Agent,
-    begun: Sequence[Begun],
-    wake: str,
-    *,
-    holds: Holds | None = None,
-) -> Tasks | None:
+def agenda_of(view: View, name: str, begun: Sequence[Begun], habits: Habits, holds: Holds) -> Agenda | None:
     """Return what is asked of an agent; None when nothing is, and nobody's requests would be taken."""
-    callers = view.mail.callers_of(agent.name)
-    is_asked = agent.turn.take is None and any(
-        next(view.fresh_of(author), None) is not None for author in callers if view.sees(author)
-    )
-    if begun or agent.turn.take or is_asked or wake == "addressed" or (holds and holds.may_withhold):
-        is_quiet = wake == "addressed"
-        return Tasks(view, agent, begun, only_addressed=is_quiet, holds=holds)
+    is_quiet = habits.wake == "addressed"
+    if begun or is_quiet or holds.may_withhold or may_be_asked(view, habits.take):
+        return RequestAgenda(view, name, begun, habits.take, only_addressed=is_quiet, holds=holds)
     return None
 
 
-class Tasks:
-    """What is asked of one agent as it stands in a tick, and which entries belong to it.
+class RequestAgenda:
+    """What is asked of one agent as it stands in a tick, and which entries belong to it: an `Agenda`.
 
     `only_addressed`: entries that do not name the agent are nothing new to it. `holds`: which entries wait,
     which requests go on, and how what capabilities asked has ended.
@@ -100,15 +56,16 @@ class Tasks:
     def __init__(
         self,
         view: View,
-        agent: Agent,
+        name: str,
         begun: Sequence[Begun],
+        take: Take,
         *,
         only_addressed: bool,
-        holds: Holds | None = None,
+        holds: Holds,
     ) -> None:
-        self._view, self._mail, self._name, self._agent = view, view.mail, agent.name, agent
+        self._view, self._mail, self._name, self._take = view, view.mail, name, take
         self._begun, self.only_addressed = begun, only_addressed
-        self._callers = view.mail.callers_of(agent.name)
+        self._callers = view.mail.callers_of(name)
         self._holds = holds
         self._moving: dict[str, tuple[int, list[OutboxEntry]]] = {}
 
@@ -117,10 +74,7 @@ class Tasks:
         asker = begun.request.partition("/")[0]
         if asker in self._mail.named and asker not in self._mail.resumes:
             return False
-        holds = self._holds
-        if not holds:
-            return begun.goes_on
-        return (begun.goes_on or holds.is_led(begun)) and not holds.rests(begun)
+        return (begun.goes_on or self._holds.is_led(begun)) and not self._holds.rests(begun)
 
     def next(self, last: str) -> Task | None:
         """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
@@ -145,18 +99,17 @@ class Tasks:
         """Return whether an entry is no news for the inbox, though the agent was not shown it."""
         return self.is_nothing_new(entry) or self.is_kept(entry)
 
-    def shown_before(self) -> list[OutboxEntry]:
-        """Return the requests that were part of an inbox and are still open, the oldest first."""
-        found = [self._read(begun.request) for begun in self._begun if begun.is_only_shown]
-        return [entry for entry in found if entry is not None and not self._is_over(entry)]
-
-    def asks(self, entry: OutboxEntry) -> bool:
-        """Return whether an entry is a request to the agent that is open."""
-        return entry.kind == "request" and self._name in entry.targets and not self._is_over(entry)
+    def beside(self, unread: Iterable[OutboxEntry]) -> Sequence[OutboxEntry]:
+        """Return the requests that a turn for the inbox may answer: those shown before, and new ones."""
+        if self._take != "all":
+            return ()
+        before = (self._read(begun.request) for begun in self._begun if begun.is_only_shown)
+        new = (it for it in unread if it.kind == "request" and self._name in it.targets)
+        return [entry for entry in (*before, *new) if entry is not None and not self._is_over(entry)]
 
     def is_kept(self, entry: OutboxEntry) -> bool:
         """Return whether an entry waits: for a turn of its own, or for a person to let it in."""
-        if self._holds and self._holds.withholds(entry):
+        if self._holds.withholds(entry):
             return True
         if entry.kind == "request":
             return self._takes(entry) and not self._is_over(entry)
@@ -164,7 +117,7 @@ class Tasks:
 
     def is_nothing_new(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is passed over: it is not to be shown as new, now or later."""
-        if self._holds and self._holds.is_refused(entry):
+        if self._holds.is_refused(entry):
             return True
         if self.only_addressed and self._name not in entry.targets:
             return True
@@ -179,11 +132,10 @@ class Tasks:
         """Return whether a request is one that a turn is taken for."""
         if self._name not in entry.targets:
             return False
-        take = self._agent.turn.take
-        if take is None and entry.agent in self._callers:
+        if self._take is None and entry.agent in self._callers:
             is_said = entry.agent in self._mail.persons and "conversation" not in entry.payload
             return not is_said  # a person who did not ask and wait only says something
-        return take == "one"
+        return self._take == "one"
 
     def _is_assigned(self, request: OutboxEntry) -> bool:
         """Return whether a request to several, of whom the first answer is enough, is for the agent now.
@@ -200,7 +152,7 @@ class Tasks:
 
     def _requests(self) -> Iterator[tuple[EntryName, OutboxEntry]]:
         """Yield the requests that no turn was taken for, the oldest first."""
-        if self._agent.turn.take == "one":
+        if self._take == "one":
             names: Iterable[EntryName] = self._view.fresh()
         else:
             authors = sorted(filter(self._view.sees, self._callers))
@@ -217,7 +169,7 @@ class Tasks:
 
     def _is_reviewed(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is not to be shown: it waits for a person, or one did not let it in."""
-        return self._holds is not None and (self._holds.withholds(entry) or self._holds.is_refused(entry))
+        return self._holds.withholds(entry) or self._holds.is_refused(entry)
 
     @cached_property
     def _standing(self) -> list[Begun]:
@@ -236,7 +188,7 @@ class Tasks:
             self._mail.changing.add(self._name)
         begun = patient(self._mail, begun)
         ends = {it.key: end for it in begun.open if not it.held and (end := self._end_of(it))}
-        if self._holds and any(it.held for it in begun.open):
+        if any(it.held for it in begun.open):
             ends |= self._holds.ends(begun, self._read, self._entries_of, self._is_heard)
         return ends
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from lemming.base.contract import NewEntry
 from lemming.base.kinds import MessageKind
+from lemming.capabilities.requests.budgets import BudgetAmount, Unit, amount_of, budget_in
+from lemming.capabilities.requests.closing import count_in, enough_in, last_tick, not_after_in
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
-from lemming.mail.budgets import BudgetAmount, Unit, amount_of, budget_in
-from lemming.mail.closing import count_in, enough_in, last_tick, not_after_in
+from lemming.llm.credits import Most
+from lemming.mail.answers import MAY_ANSWER
 from lemming.mail.references import name_in, named_in
-from lemming.mail.tasks import Task
+from lemming.mail.task import Task
 from lemming.messages import OutboxEntry
+from lemming.turn.values import Paid
 
 MOST_TURNS = 50
 """So many turns are taken for one request; then it has failed."""
@@ -24,27 +27,9 @@ MOST_FAILURES = 3
 """So many turns in a row may come to nothing for it."""
 NO_CALLS: Mapping[str, int] = {}
 NONE_HELD: Mapping[str, dict[str, Any]] = {}
-MAY_ANSWER = ("message", "report")
-"""Kinds whose entry is taken for the answer where none is of kind response: a small model's."""
-
-
-class Paid(Protocol):
-    """An answer of a model, with what it cost."""
-
-    @property
-    def input_tokens(self) -> int:
-        """What was read for it."""
-        ...
-
-    @property
-    def output_tokens(self) -> int:
-        """What was written."""
-        ...
-
-    @property
-    def credits(self) -> float:
-        """What that was worth."""
-        ...
+TOLERANCE = 1e-6
+"""Shares of a budget are rounded to so much."""
+NOT_ANSWERED = "the request is not answered: write one entry of kind response"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +77,22 @@ class Serving:
         if self.unit == "tokens":
             return float(sum(it.input_tokens + it.output_tokens for it in answers))
         return sum(it.credits for it in answers)
+
+    def why_unpaid(self, answers: Iterable[Paid], worst: Most | None = None) -> str:
+        """Return why nothing more is asked after these answers: what it may cost is never exceeded.
+
+        A question is asked if the most that it can cost is left.
+        """
+        if self.budget is None:
+            return ""
+        spent, budget = self.spent + self.cost_of(answers), self.amount(self.budget)
+        if worst is None:
+            return f"the request's budget of {budget} is used up" if spent >= self.budget else ""
+        most = float(worst.tokens if self.unit == "tokens" else worst.credits)
+        if spent + most <= self.budget + TOLERANCE:
+            return ""
+        paid, next_one = self.amount(spent).digits, self.amount(most).digits
+        return f"{paid} of the request's {budget} are spent, and a call can cost {next_one}"
 
     @property
     def answered(self) -> tuple[tuple[str, str], ...]:
