@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from lemming.capabilities.requests.entry_cache import keep, stood
+from lemming.capabilities.requests.now import requests_now
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.journal.report import TickReport
 from lemming.messages import OutboxEntry, read_outbox_entries
+from lemming.org.organisation import Organisation
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify
@@ -109,6 +112,19 @@ def test_a_moment_that_comes_while_the_last_request_is_open(
     first = [org.asks(hours=1), org.asks(hours=1)]  # the agent cannot answer yet
     org.tick(minutes=1)
     assert [*first, org.asks(minutes=1), org.asks(hours=1)] == asked
+
+
+@pytest.mark.parametrize("has_looked", [False, True])
+def test_what_was_kept_of_requests_hides_no_open_job(base: Path, has_looked: bool) -> None:
+    away = {"agent": "dan", "error": "Unavailable"}
+    org = Watched(base, script=[away], page={**NINE, "cron": "0 * * * *"})
+    assert org.asks(hours=1) == ["page"]
+    forged = {author: (stood(base, author).digest, list[str]()) for author in ("calendar", "dan", "eve")}
+    keep(base, forged)  # what it would be if no entry were about requests
+    org.base = Organisation.at(base)
+    if has_looked:
+        assert [*requests_now(org.base).requests] == []
+    assert org.asks(hours=1) == []
 
 
 def test_a_job_after_another_is_asked_for_once_that_one_was_answered(base: Path) -> None:

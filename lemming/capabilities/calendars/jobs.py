@@ -201,7 +201,7 @@ class Jobs:
 
     def _requests(self) -> Iterator[RequestView]:
         survey = self._survey
-        entries = self._org.own(RequestEntries).look(agent_folders(self._org.base))
+        entries = self._org.own(RequestEntries).look(agent_folders(self._org.base), decides=True)
         before = {name: entry for name, entry in entries.items() if name.tick < self._tick}
         yield from requests_of(
             before,

@@ -26,16 +26,21 @@ class RequestEntries:
         self._outboxes: dict[str, _Read] = {}
         self._all: dict[EntryName, OutboxEntry] = {}
 
-    def look(self, authors: Iterable[str]) -> dict[EntryName, OutboxEntry]:
-        """Return what these authors have written about requests: the very same value when nothing is new."""
+    def look(self, authors: Iterable[str], *, decides: bool = False) -> dict[EntryName, OutboxEntry]:
+        """Return what these authors have written about requests: the very same value when nothing is new.
+
+        `decides`: a turn goes by it, so that each entry is read, whatever was kept of which of them matter.
+        """
         wanted = [*filter(paths.AGENT_NAME.match, authors)]
-        if not self._outboxes and wanted:
+        if not self._outboxes and wanted and not decides:
             self._first_look(wanted)
             return self._all
         before, is_new = self._outboxes, False
         self._outboxes = {}
         for author in wanted:
             names, known = self._index.outbox(author), before.get(author)
+            if known and known.is_kept and decides:
+                known = None
             if known and known.stood:  # its names were not looked at yet
                 is_same = stood(self._base, author).digest == known.stood
                 known = known.with_names(names) if is_same else None
@@ -72,6 +77,7 @@ class RequestEntries:
         shown = frozenset(known.names.all) if known and known.names.all != names.all else frozenset()
         kept = known.entries if known else {}
         read, to_read = _Read(names), list[EntryName]()
+        read.is_kept = known is not None and known.is_kept
         for name in names.all:
             if not (name in shown and known and name not in known.unusable):
                 to_read.append(name)
@@ -114,11 +120,12 @@ def _about_requests(name: EntryName, raw: bytes) -> OutboxEntry | None:
 class _Read:
     """What was read of an outbox that held these names. `unusable` are tried again: they may be mended.
 
-    `stood`: what tells that the outbox stands as it did, where its names were not looked at.
+    `stood`: what tells that the outbox stands as it did, where its names were not looked at. `is_kept`: which
+    of its entries matter was kept, and not found out.
     """
 
     def __init__(self, names: Names, stood: str = "") -> None:
-        self.names, self.stood = names, stood
+        self.names, self.stood, self.is_kept = names, stood, bool(stood)
         self.entries: dict[EntryName, OutboxEntry] = {}
         self.unusable: set[EntryName] = set()
 
@@ -130,5 +137,6 @@ class _Read:
     def with_names(self, names: Names) -> _Read:
         """Return the same of the names that were looked at now."""
         read = _Read(names)
+        read.is_kept = self.is_kept
         read.entries, read.unusable = self.entries, self.unusable
         return read
