@@ -49,6 +49,8 @@ MOVED = {
     "skills": "AGENT_GUIDE.html#guides-and-skills",
 }
 """Pages that stand in others now. Their headings went with them, so an anchor that was asked for is kept."""
+NOT_SOUGHT = ("CHANGELOG", "docs/README", "docs/architecture-guide", "docs/decisions", "examples/compared")
+"""Pages that the search leaves out: whoever looks for a thing wants to be told how it is now."""
 TICKS = 6
 GITHUB_ANCHORS = "pymdownx.slugs.slugify"
 """Makes the anchors of headings as GitHub does, so that one link holds in both places."""
@@ -64,7 +66,9 @@ def build(site: Path) -> None:
         (pages / "docs/gallery.md").write_text(_gallery(pages / "docs/gallery"), "utf-8")
         (pages / "docs/python.md").write_text("\n\n".join(["# Python", *_python()]) + "\n", "utf-8")
         for page in pages.rglob("*.md"):
-            page.write_text(as_the_generator_reads_it(page.read_text("utf-8")), "utf-8")
+            is_sought = not str(page.relative_to(pages)).startswith(NOT_SOUGHT)
+            text = ("" if is_sought else "---\nsearch:\n  exclude: true\n---\n\n") + page.read_text("utf-8")
+            page.write_text(as_the_generator_reads_it(text), "utf-8")
         index = (pages / "docs/README.md").read_text("utf-8")
         (work / "mkdocs.yml").write_text(json.dumps(_settings(index)), "utf-8")
         command = (sys.executable, "-m", "zensical", "build", "--strict")
