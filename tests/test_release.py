@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -81,6 +83,18 @@ def test_it_holds_what_it_says_and_nothing_of_ours(installed: Path, source: Path
     }
     assert not list(source.rglob("__pycache__"))
     assert {"README.md", "LICENSE", "tests", "docs", "Makefile"} <= {path.name for path in source.iterdir()}
+
+
+def test_the_container_copies_all_that_a_wheel_is_made_of(source: Path, tmp_path: Path) -> None:
+    recipe = (source / "Containerfile").read_text()
+    for copied, place in re.findall(r"^COPY (.+) /src/(\S*)$", recipe, re.MULTILINE):
+        for name in copied.split():
+            if (source / name).is_dir():
+                shutil.copytree(source / name, tmp_path / place)
+            else:
+                (tmp_path / place).mkdir(exist_ok=True)
+                shutil.copy(source / name, tmp_path / place)
+    assert built("wheel", tmp_path, tmp_path).exists()
 
 
 def test_the_manual_page_is_installed_and_up_to_date(installed: Path) -> None:

@@ -14,6 +14,7 @@ import typer
 
 from lemming.agents import survey_agents
 from lemming.base.errors import UsageError
+from lemming.base.extras import install_line
 from lemming.commands.backup import size_in_words
 from lemming.commands.events import Ticks
 from lemming.commands.options import AsJson, AsPerson, find_org, option, require_folder
@@ -24,7 +25,7 @@ from lemming.org.organisation import OrgPath
 from lemming.tick.plan import people_in
 
 NEEDED = ("starlette", "uvicorn")
-INSTALL = "pip install 'lemming-engine[dash]'"
+INSTALL = install_line("dash")
 
 
 def dash(

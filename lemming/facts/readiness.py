@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.errors import LemmingError
+from lemming.base.extras import install_line
 from lemming.base.model_servers import SERVERS
 from lemming.base.redaction import without_userinfo
 from lemming.facts.reach import is_this_machine
@@ -83,7 +84,7 @@ def seen_on_the_way(entry: ModelEntry) -> str:
 
 def _local(entry: ModelEntry) -> Readiness:
     if find_spec("xllamacpp") is None:
-        return Readiness(False, "xllamacpp is not installed", "pip install 'lemming-engine[local]'")
+        return Readiness(False, "xllamacpp is not installed", install_line("local"))
     if path := entry.options.get("path"):
         is_there = Path(path).expanduser().is_file()
         return Readiness(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lemming.base.errors import UsageError
+from lemming.base.extras import install_line
 from lemming.base.redaction import redact_json
 from lemming.base.version import __version__
 from lemming.telemetry import semconv as names
@@ -51,7 +52,7 @@ def as_protobuf(request: Json) -> bytes:
         from google.protobuf.json_format import ParseDict
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError as error:
-        hint = "pip install 'lemming-engine[otel]'"
+        hint = install_line("otel")
         raise UsageError(
             "this collector takes protobuf only, and the package for it is missing", hint=hint
         ) from error

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lemming.base.errors import LemmingError, ProviderError, Unavailable, Unusable
+from lemming.base.extras import install_line
 from lemming.base.jsontext import compact, parse
 from lemming.base.version import __version__
 from lemming.llm.calls import ask, timed_out
@@ -174,7 +175,7 @@ class DaskCalls:
         try:
             connection.set_result(_new_client(self.address, within_s))
         except ImportError:
-            hint = "pip install 'lemming-engine[dask]'"
+            hint = install_line("dask")
             connection.set_exception(Unusable("distributed is not installed", hint=hint))
         except OSError as error:
             connection.set_exception(self._unavailable(f"no scheduler answers: {error}"))

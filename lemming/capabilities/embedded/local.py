@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
+from lemming.base.extras import install_line
 from lemming.base.redaction import excerpt
 from lemming.capabilities.embedded.weights import checked_weights
 from lemming.llm import calls
@@ -177,7 +178,7 @@ def _load(file: Path, n_ctx: int) -> Server:
     try:
         import xllamacpp
     except ImportError as error:
-        hint = "pip install 'lemming-engine[local]'"
+        hint = install_line("local")
         raise Unusable("embedded models need xllamacpp", where="local", hint=hint) from error
     settings = xllamacpp.CommonParams()
     settings.model.path = str(file)

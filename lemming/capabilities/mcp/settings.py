@@ -15,6 +15,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from lemming.base.errors import ConfigError, Problem, ToolError
+from lemming.base.extras import install_line
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.base.patterns import is_named
 from lemming.base.redaction import holds_secret, is_secret_name, name_variables
@@ -317,7 +318,7 @@ def require_sdk() -> None:
     from importlib.util import find_spec
 
     if find_spec("mcp") is None:
-        raise ToolError("the MCP SDK is not installed", hint="pip install 'lemming-engine[mcp]'")
+        raise ToolError("the MCP SDK is not installed", hint=install_line("mcp"))
 
 
 def _value(name: str, default: str | None) -> str:

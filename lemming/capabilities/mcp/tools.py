@@ -12,6 +12,7 @@ from typing import Any
 
 from lemming.agents import Agent, survey_agents
 from lemming.base.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
+from lemming.base.extras import install_line
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import compact, nearest, to_line
 from lemming.base.kinds import ToolClass
@@ -223,7 +224,7 @@ def problems_of_servers(base: OrgPath) -> Iterator[Problem]:
     config = mcp_config(base)
     yield from config.problems
     if config.servers and find_spec("mcp") is None:
-        hint = "pip install 'lemming-engine[mcp]'"
+        hint = install_line("mcp")
         yield Problem("the MCP SDK is not installed", MCP_FILE, hint=hint, severity="warning", code="LMG-307")
     try:
         known_servers(base)

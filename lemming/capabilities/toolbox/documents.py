@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from lemming.access.grants import resolve
 from lemming.access.open import read_raw
 from lemming.base.errors import ToolError
+from lemming.base.extras import install_line
 from lemming.capabilities.toolbox.files import Path, ReadsFile
 from lemming.files.fitting import about
 from lemming.tools import ToolContext, ToolResult
@@ -92,7 +93,7 @@ def text_of(raw: bytes, kind: Kind, part: int = 1) -> tuple[str, bool]:
         raise ToolError(why)
     answer = json.loads(ran.stdout)
     if "missing" in answer:
-        hint = "pip install 'lemming-engine[documents]'"
+        hint = install_line("documents")
         raise NotInstalled(f"to read it, a person has to install {answer['missing']}: {hint}")
     if "error" in answer:
         raise ToolError(answer["error"])
