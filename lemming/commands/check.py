@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from lemming.base.errors import Problem
+from lemming.base.errors import NotAnOrg, Problem
 from lemming.commands import doctor as machine
 from lemming.commands import validate as files
 from lemming.commands import verify as records
@@ -51,10 +51,10 @@ def check(
       lemming check --list
       lemming check --json | jq 'select(.type == "checked")'
     """
+    if listed:
+        return _show_list(ctx, as_json=as_json)
     with bar("checking") as steps:
         scope = CheckScope(find_org(ctx), load_settings, every=every, newest=newest, steps=steps)
-        if listed:
-            return _show_list(scope, as_json=as_json)
         found = _named(names, scope) if names else _all(scope)
     for label, rows in found.items():
         for row in rows:
@@ -79,7 +79,12 @@ class _Row(NamedTuple):
     problem: Problem
 
 
-def _show_list(scope: CheckScope, *, as_json: bool) -> None:
+def _show_list(ctx: typer.Context, *, as_json: bool) -> None:
+    """Show all checks; those that capabilities bring are known where there is an organisation."""
+    try:
+        scope = CheckScope(find_org(ctx), load_settings)
+    except NotAnOrg as error:
+        scope = CheckScope(error)
     rows = [
         {"name": it.name, "cost": it.cost, "looks_at": it.looks_at, "commands": commands}
         for it, commands in all_checks(scope).items()
