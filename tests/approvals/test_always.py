@@ -11,17 +11,10 @@ from leave_org import ASK, Ring, edit, finished, lemming, make, requests, ring, 
 from lemming.base.jsontext import parse
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
-from lemming.tools import ToolRegistry
 
 RINGS = {"at": "call", "tool": "ring"}
 ASKS = {**RINGS, "then": "ask", "because": "it is loud"}
 LOUD = {**RINGS, "deny": ["LOUD"], "then": "block", "because": "nobody shouts"}
-
-
-@pytest.fixture(autouse=True)
-def _bell() -> None:
-    Ring.rung.clear()
-    ToolRegistry.register(Ring())
 
 
 def rings_always(base: Path, *texts: str, **more: Any) -> Path:

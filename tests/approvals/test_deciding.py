@@ -12,13 +12,6 @@ from leave_org import ASK, LINE, Ring, edit, finished, lemming, make, requests, 
 from lemming.base.jsontext import parse
 from lemming.capabilities.requests.waiting import waiting
 from lemming.testing import say
-from lemming.tools import ToolRegistry
-
-
-@pytest.fixture(autouse=True)
-def _bell() -> None:
-    Ring.rung.clear()
-    ToolRegistry.register(Ring())
 
 
 def gates(base: Path) -> list[dict[str, Any]]:

@@ -11,13 +11,6 @@ from lemming.capabilities.requests.waiting import waiting
 from lemming.messages import DECISIONS_FROM, entry_id, send
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
-from lemming.tools import ToolRegistry
-
-
-@pytest.fixture(autouse=True)
-def _bell() -> None:
-    Ring.rung.clear()
-    ToolRegistry.register(Ring())
 
 
 def test_one_turn_asks_a_handful_and_the_rest_is_refused(tmp_path: Path) -> None:

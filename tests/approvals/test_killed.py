@@ -15,15 +15,8 @@ from leave_org import Ring, by_hand, edit, finished, kept_calls, lemming, make, 
 from lemming.capabilities.approvals.waiting import digest_of
 from lemming.journal.lines import close_line
 from lemming.testing import Crash, crash_at, say
-from lemming.tools import ToolRegistry
 
 pytestmark = pytest.mark.crash
-
-
-@pytest.fixture(autouse=True)
-def _bell() -> None:
-    Ring.rung.clear()
-    ToolRegistry.register(Ring())
 
 
 def killed(base: Path, folder: Path) -> Iterator[Path]:

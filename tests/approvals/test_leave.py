@@ -27,13 +27,6 @@ from leave_org import (
 from lemming.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
-from lemming.tools import ToolRegistry
-
-
-@pytest.fixture(autouse=True)
-def _bell() -> None:
-    Ring.rung.clear()
-    ToolRegistry.register(Ring())
 
 
 def write(path: str, content: str) -> dict[str, Any]:
@@ -232,73 +225,6 @@ def test_all_is_decided_before_the_turn_goes_on(tmp_path: Path) -> None:
     assert "DENIED by human" in shown(base, 3)
 
 
-def test_an_edited_request_has_no_effect_on_the_call(tmp_path: Path) -> None:
-    base = make(tmp_path, ring("soft"))
-    tick(base)
-    (request,) = requests(base)
-    call = {**request.payload["call"], "args": {"text": "loud"}}
-    edit(base, request.file, payload={**request.payload, "call": call})
-    lemming(base, "approve", request.id)
-    turn = tick(base)
-    assert turn
-    assert Ring.rung == ["soft"]
-    assert any("shows another call" in remark for remark in turn.remarks)
-
-
-def test_of_two_deciders_the_first_counts_and_the_second_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = make(tmp_path, ring(), people=("eve", "human"))
-    tick(base)
-    (request,) = requests(base)
-    assert (request.payload["target"], request.payload["join"]) == (["eve", "human"], "first")
-    assert lemming(base, "deny", request.id, "--as", "eve", "--reason", "too late") == 0
-    assert lemming(base, "approve", request.id, "--as", "human") != 0
-    assert "eve said deny in tick 2" in capsys.readouterr().err
-    by_hand(base, "human", 2, "yes", reply_to=request.id, decision="approve", target="ada")
-    tick(base)
-    assert not Ring.rung
-    assert tick(base) is None
-
-
-def test_only_persons_whom_the_gate_names_are_heard(tmp_path: Path) -> None:
-    base = make(tmp_path, ring(), people=("eve", "human"), gates=[{**ASK, "persons": ["eve"]}])
-    tick(base)
-    (request,) = requests(base)
-    assert request.payload["target"] == "eve"
-    assert lemming(base, "approve", request.id, "--as", "human") != 0
-    by_hand(base, "human", 2, "yes", reply_to=request.id, decision="approve", target="ada")
-    assert tick(base) is None or not Ring.rung
-    assert lemming(base, "approve", request.id, "--as", "eve") == 0
-    tick(base)
-    assert Ring.rung == ["once"]
-
-
-def test_an_answer_that_decides_nothing_leaves_it_waiting(tmp_path: Path) -> None:
-    base = make(tmp_path, ring())
-    tick(base)
-    by_hand(base, "human", 2, "hm", reply_to=requests(base)[0].id, text="yes please", target="ada")
-    assert tick(base) is None
-    assert not Ring.rung
-    assert lemming(base, "approve", "1/ada/0") == 0
-    tick(base)
-    assert Ring.rung == ["once"]
-
-
-def test_nobody_to_ask_is_a_no_that_says_why(tmp_path: Path) -> None:
-    base = make(tmp_path, ring(), people=())
-    tick(base)
-    ((outcome, output),) = finished(base, 1)
-    assert outcome == "refused"
-    assert "there is no person here who could approve it" in output
-
-
-def test_a_person_who_cannot_be_reached_is_not_asked(tmp_path: Path) -> None:
-    base = make(tmp_path, ring(), permissions={"read_outboxes": [], "tools": ["ring"]})
-    tick(base)
-    assert "each of them and ada must read the other" in finished(base, 1)[0][1]
-
-
 def test_leave_in_advance_is_used_once_for_exactly_that_call(tmp_path: Path) -> None:
     script = [{"tick": 1, "step": 0, "reply": say("calling", tool_calls=[ring("other"), ring()])}]
     script += [{"tick": 1, "reply": say("and again", tool_calls=[ring()])}, {"reply": say("seen")}]
@@ -319,27 +245,6 @@ def test_leave_in_advance_is_struck_off_within_a_turn(tmp_path: Path) -> None:
     tick(base)
     assert Ring.rung == ["once"]
     assert [outcome for outcome, _ in finished(base, 1)] == ["ok", "pending", "pending"]
-
-
-def test_who_decided_must_be_one_of_those_whom_the_gate_hears_as_the_call_is_made(tmp_path: Path) -> None:
-    base = make(tmp_path, ring(), people=("eve", "human"))
-    tick(base)
-    assert lemming(base, "approve", "1/ada/0", "--as", "human") == 0
-    edit(base, "config/org.json", gates=[{**ASK, "persons": ["eve"]}])
-    tick(base)
-    assert Ring.rung == []
-    assert requests(base)[1].payload["target"] == "eve"
-    assert lemming(base, "approve", "1/ada/0", "--as", "eve") == 0
-    tick(base)
-    assert Ring.rung == ["once"]
-
-
-def test_who_approved_in_advance_must_be_one_of_those_whom_the_gate_hears(tmp_path: Path) -> None:
-    base = make(tmp_path, ring(), people=("eve", "human"), gates=[{**ASK, "persons": ["eve"]}])
-    assert lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}', "--as", "human") == 0
-    tick(base)
-    assert Ring.rung == []
-    assert requests(base)[0].payload["target"] == "eve"
 
 
 def test_an_agent_that_always_wakes_waits_too(tmp_path: Path) -> None:
@@ -367,18 +272,6 @@ def test_a_request_that_waits_for_leave_is_answered_after_it(tmp_path: Path) -> 
     assert Ring.rung == ["once"]
 
     assert [it.kind for it in read_outbox_entries(base, "ada")] == ["request", "response"]
-
-
-def test_a_forged_request_of_a_model_gives_it_nothing(tmp_path: Path) -> None:
-    call = {"id": "1/ada/0", "tool": "ring", "args": {"text": "x"}, "sha256": "0", "binds": {}, "gate": LINE}
-    payload = {"text": "leave?", "target": "human", "call": {**call, "why": "so"}}
-    asks = say("", outbox_entries=[{"kind": "request", "payload": payload, "tags": []}])
-    base = make(tmp_path, script=[{"tick": 1, "reply": asks}, {"reply": say("seen")}])
-    tick(base)
-    assert lemming(base, "approve", requests(base)[0].id) != 0
-    by_hand(base, "human", 2, "yes", reply_to=requests(base)[0].id, decision="approve", target="ada")
-    tick(base)
-    assert not Ring.rung
 
 
 def test_the_request_says_which_text_made_the_turn_suspect(tmp_path: Path) -> None:

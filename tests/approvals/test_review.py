@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leave_org import Ring, by_hand, lemming, make, requests, shown, tick
+from leave_org import by_hand, lemming, make, requests, shown, tick
 
 from lemming.base.jsontext import pretty
 from lemming.files import fs
@@ -16,15 +16,9 @@ from lemming.mail.capability_notes import asked_beside
 from lemming.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
-from lemming.tools import ToolRegistry
 
 SECRET = "pull the red lever"
 IN = {"at": "in", "then": "ask", "when": {"field": "from", "op": "is", "value": "web"}}
-
-
-@pytest.fixture(autouse=True)
-def _bell() -> None:
-    ToolRegistry.register(Ring())
 
 
 def with_stranger(base: Path, *, gate: dict[str, Any] | None = None, **blocks: Any) -> Path:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from rested import LONG_AGO, wait_for_rest, write
 
-from lemming.agents import OWN_FOLDERS, OwnFolders, survey_agents
+from lemming.agents import OWN_FOLDERS, OwnFolders
 from lemming.base.errors import ConfigError
-from lemming.engine import load_tick, run_once
 from lemming.files import fs
 from lemming.files.descriptors import Around
 from lemming.files.folder import Folder
@@ -25,25 +22,13 @@ from lemming.files.stamps import (
     GRANULE_NS,
     LISTED_AGAIN_AFTER_S,
     has_rested,
-    identity_of,
     list_again,
-    opened,
 )
 from lemming.mail.index import KEPT_BYTES, EntryIndex
-from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
-from lemming.org.config import load_config
+from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id
 from lemming.org.organisation import Organisation
-from lemming.testing import make_org, resume, say
-from lemming.tick.idle import IdleAgents
 
 pytestmark = pytest.mark.usefixtures("stamps")
-CHANGED = {"wake": "changed"}
-LONG_AGO = 1_600_000_000
-
-
-def write(base: Path, author: str, tick: int, identity: str, text: str = "x") -> Path:
-    entry = OutboxEntry(identity, tick, author, "message", {"text": text}, [], "")
-    return write_outbox_entry(base, author, entry)
 
 
 def ids(index: EntryIndex, author: str) -> list[str]:
@@ -242,167 +227,3 @@ def test_a_link_in_the_place_of_a_folder_that_was_sound_is_seen(tmp_path: Path, 
     (above / folder).symlink_to(tmp_path)
     with pytest.raises(ConfigError, match="a symbolic link stands where the agent's"):
         own_folders.require("ada")
-
-
-# --- idle agents -------------------------------------------------------------------------------
-
-
-def resting(base: Path) -> Organisation:
-    """An organisation whose agent has nothing new, which the engine has found out and may remember."""
-    script: list[dict[str, Any]] = [{"reply": say("x")}]
-    make_org(
-        base,
-        resume("human", model={"key": "human"}),
-        resume("zoe", model={"key": "human"}),
-        resume(
-            "ada",
-            schedule=CHANGED,
-            context=[{"file": "./shared/facts/today.txt"}],
-            permissions={
-                "read_outboxes": ["human"],
-                "file_access": {"allow_read": ["./shared"], "allow_write": []},
-            },
-        ),
-        script=script,
-    )
-    fs.publish(base, "shared/facts/today.txt", b"sunny")
-    fs.publish(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
-    org = Organisation(base)
-    run_once(org)
-    while not _has_come_to_rest(base):  # by the file system's clock, which no test can turn
-        os.sched_yield()
-    for _ in range(2):
-        assert run_once(org).is_quiet
-    idle = org.own(IdleAgents).under(survey_agents(org), load_config(org), load_tick(base))
-    assert idle.remembered == {"ada"}
-    return org
-
-
-def _has_come_to_rest(base: Path) -> bool:
-    latest = max(path.stat().st_ctime_ns for path in (base / "agents/ada").rglob("*"))
-    return time.time_ns() - latest > 2 * FINE_GRANULE_NS
-
-
-def say_something(base: Path) -> None:
-    tick = load_tick(base)
-    send(base, "human", tick=tick, kind="message", payload={}, tags=[], created_at="x")
-
-
-def change_the_resume(base: Path) -> None:
-    file = base / "agents/ada/resume.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "title": "another"}))
-
-
-def link_the_folder(base: Path) -> None:
-    (base / "shared/facts").rename(base / "shared/elsewhere")
-    (base / "shared/facts").symlink_to(base / "shared/elsewhere")
-
-
-CHANGES: dict[str, Callable[[Path], object]] = {
-    "an entry": say_something,
-    "an entry of an earlier tick": lambda base: write(base, "human", 1, "late"),
-    "a memory": lambda base: fs.publish(base, "agents/ada/memory/new.json", b'{"key": "new", "value": 1}'),
-    "a memory edited": lambda base: (base / "agents/ada/memory/note.json").write_bytes(
-        b'{"key": "note", "value": 2}'
-    ),
-    "a memory gone": lambda base: (base / "agents/ada/memory/note.json").unlink(),
-    "the memory gone": lambda base: shutil.rmtree(base / "agents/ada/memory"),
-    "a context file": lambda base: (base / "shared/facts/today.txt").write_text("rainy"),
-    "a link in the place of a folder": link_the_folder,
-    "the resume": change_the_resume,
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_an_agent_at_rest_wakes_when_anything_it_reads_changes(base: Path, change: str) -> None:
-    org = resting(base)
-    CHANGES[change](base)
-    assert [turn.status for turn in run_once(org).turns if turn.agent == "ada"] != ["skipped"]
-
-
-def test_a_memory_wakes_one_that_had_none(base: Path) -> None:
-    org = resting(base)
-    shutil.rmtree(base / "agents/ada/memory")
-    run_once(org)
-    assert [run_once(org).is_quiet for _ in range(3)] == [True] * 3
-    fs.publish(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
-    assert not run_once(org).is_quiet
-
-
-def test_agents_that_are_due_in_turns_are_woken_each_in_its_own_tick(base: Path) -> None:
-    make_org(
-        base,
-        resume("human", model={"key": "human"}),
-        *(
-            resume(
-                name,
-                schedule={**CHANGED, "run_every_n_ticks": 2, "phase_offset": phase},
-                permissions={"read_outboxes": ["human"]},
-            )
-            for phase, name in enumerate(("ada", "bob"))
-        ),
-        script=[{"reply": say("x")}],
-    )
-    org = Organisation(base)
-    for _ in range(2):
-        run_once(org)
-    assert [run_once(org).is_quiet for _ in range(6)] == [True] * 6
-    say_something(base)
-    assert [run_once(org).is_quiet for _ in range(4)] == [False, False, True, True]
-
-
-def test_an_outbox_is_told_by_its_folder_and_one_that_is_not_there_by_the_folder_above(
-    tmp_path: Path,
-) -> None:
-    index = EntryIndex(Organisation(tmp_path))
-    for author in ("ada", "bob", "zoe"):
-        (tmp_path / "agents" / author).mkdir(parents=True)
-    write(tmp_path, "ada", 1, "a")
-    wait_for_rest(tmp_path)
-    (tmp_path / "agents/zoe/outbox").symlink_to(tmp_path / "agents/ada/outbox")
-    assert [told_by(index, tmp_path, author) for author in ("ada", "bob", "zoe")] == [
-        "agents/ada/outbox",
-        "agents/bob/.",
-        None,
-    ]
-    before = index.outbox("ada")
-    write(tmp_path, "ada", 2, "b")
-    index.outbox("ada")
-    with opened(tmp_path) as root:
-        assert index.look("ada", before, root) is None
-
-
-def wait_for_rest(folder: Path) -> None:
-    """Wait until nothing below a folder has changed a moment ago, by the file system's clock."""
-    while not all(has_rested(identity_of(str(path)), time.time_ns()) for path in folder.rglob("*")):
-        os.sched_yield()
-
-
-def told_by(index: EntryIndex, base: Path, author: str) -> str | None:
-    with opened(base) as root:
-        look = index.look(author, index.outbox(author), root)
-    return look[0] if look else None
-
-
-def test_an_agent_at_rest_is_not_woken_by_what_it_may_not_read(base: Path) -> None:
-    org = resting(base)
-    write(base, "zoe", 1, "aside")
-    assert run_once(org).is_quiet
-
-
-def test_an_entry_of_a_tick_to_come_wakes_when_its_tick_comes(base: Path) -> None:
-    org = resting(base)
-    tick = load_tick(base)
-    write(base, "human", tick + 2, "ahead")
-    assert [run_once(org).is_quiet for _ in range(3)] == [True, True, False]
-
-
-def test_an_entry_that_was_unusable_wakes_when_it_is_mended(base: Path) -> None:
-    org = resting(base)
-    path = write(base, "human", 1, "broken")
-    whole = path.read_bytes()
-    path.write_bytes(b"{")
-    run_once(org)
-    assert run_once(org).is_quiet
-    path.write_bytes(whole)
-    assert not run_once(org).is_quiet

@@ -7,56 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judged import (
+    BAD,
+    BETTER,
+    DRAFT,
+    GOOD,
+    JUDGED,
+    SENT_BACK,
+    entries,
+    program,
+    replays,
+    texts,
+    turn_of,
+    verdict,
+)
 
 from lemming.cli import run
-from lemming.engine import run_once
 from lemming.journal.ledger import read_state
-from lemming.journal.report import TurnReport
 from lemming.memory import load_memory
-from lemming.messages import send
-from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
-
-JUDGED = "Judge the draft"
-SENT_BACK = "It did not pass"
-
-
-def verdict(*, passes: bool, reason: str = "too short", **how: Any) -> dict[str, Any]:
-    return {"contains": JUDGED, "reply": {"passes": passes, "reason": reason}, **how}
-
-
-BAD, GOOD = verdict(passes=False), verdict(passes=True, reason="")
-BETTER = {"contains": SENT_BACK, "reply": say("a longer one")}
-DRAFT = {"reply": say("short")}
-CRITIC = resume("critic", instructions="Only poems pass.", schedule={"wake": "addressed"})
-
-
-def turn_of(
-    base: Path,
-    *script: dict[str, Any],
-    agents: tuple[dict[str, Any], ...] = (CRITIC,),
-    verify: Any = None,
-    models: dict[str, Any] | None = None,
-    **blocks: Any,
-) -> TurnReport:
-    """Take one turn of ada, whose work is judged, and return its report."""
-    blocks = {"permissions": {"read_outboxes": ["*"], "tools": ["file_write", "file_list"]}, **blocks}
-    ada = resume("ada", verify=verify or {"by": "critic"}, **blocks)
-    make_org(base, ada, *agents, script=[*script], models=models or {})
-    return next(it for it in run_once(base, clock=FrozenClock()).turns if it.agent == "ada")
-
-
-def entries(base: Path, name: str = "ada") -> list[dict[str, Any]]:
-    return [json.loads(file.read_text()) for file in sorted(base.glob(f"agents/{name}/outbox/*.json"))]
-
-
-def texts(base: Path, name: str = "ada") -> list[str]:
-    return [entry["payload"]["text"] for entry in entries(base, name)]
-
-
-def replays(base: Path) -> bool:
-    before = tree(base)
-    same = run(["-C", str(base), "replay"]) == 0 and run(["-C", str(base), "verify"]) == 0
-    return same and tree(base) == before
+from lemming.testing import SCRIPT_FILE, journal_lines, say
 
 
 def test_a_draft_that_passes_leaves_as_it_is(base: Path) -> None:
@@ -305,26 +274,6 @@ def test_nobody_to_judge_is_no_turn(base: Path, by: Any, said: str) -> None:
     assert said in turn.reason
 
 
-def test_a_policy_is_a_text_or_a_file(base: Path) -> None:
-    (base / "shared").mkdir(parents=True)
-    (base / "shared/policy.md").write_text("Nothing about the weather.")
-    access = {"file_access": {"allow_read": ["./shared"], "allow_write": []}, "read_outboxes": ["*"]}
-    verify = {"by": {"model": "scripted"}, "policy": "./shared/policy.md"}
-    turn_of(base, GOOD, DRAFT, verify=verify, permissions=access)
-    assert entries(base)[0]["tags"] == []
-    started = next(line for line in journal_lines(base, 1) if line["type"] == "turn_started")
-    assert started["given"]["judges"]["by"][0]["policy"] == "Nothing about the weather."
-    (base / "shared/policy.md").unlink()
-    (turn,) = (turn for turn in run_once(base, clock=FrozenClock()).turns if turn.agent == "ada")
-    assert (turn.status, turn.calls) == ("failed", 0)
-
-
-def program(base: Path, code: str) -> list[str]:
-    base.mkdir(parents=True, exist_ok=True)
-    (base / "check.py").write_text(f"import json, sys\nasked = json.load(sys.stdin)\n{code}\n")
-    return ["python3", "./check.py"]
-
-
 def test_a_program_judges_what_it_is_given_on_its_standard_input(base: Path) -> None:
     code = (
         "text = asked['entries'][0]['payload']['text']\n"
@@ -344,174 +293,6 @@ def test_a_program_that_gives_no_verdict_has_not_passed_it(base: Path, code: str
     turn = turn_of(base, DRAFT, verify={"by": {"command": program(base, code)}})
     assert (texts(base), entries(base)[0]["tags"]) == (["short"], ["unverified"])
     assert turn.calls in (1, 2)
-
-
-# --- of who asks ---------------------------------------------------------------------------------
-
-
-QUIET = {"wake": "addressed"}
-ASKS = {
-    "agent": "ada",
-    "reply": say("busy", kind="status", tool_calls=[{"tool": "ask_bob", "args": {"message": "Why?"}}]),
-}
-TOLD = {"agent": "ada", "contains": '"output": "', "reply": say("thanks", kind="response")}
-HUMAN = resume("human", model={"key": "human"})
-
-
-def asked(base: Path, target: str) -> None:
-    send(
-        base,
-        "human",
-        tick=1,
-        kind="request",
-        payload={"text": "Why?", "target": target},
-        tags=[],
-        created_at="",
-    )
-
-
-def team_of(
-    base: Path, verify: dict[str, Any], *script: dict[str, Any], bob: dict[str, Any] | None = None
-) -> None:
-    """Ada, who was asked, asks bob, whose answers she has judged."""
-    team = {"ask": [{"agent": "bob", "verify": verify}]}
-    make_org(
-        base,
-        resume("ada", team=team, schedule=QUIET),
-        resume("bob", schedule=QUIET, **(bob or {})),
-        resume("cyd", schedule=QUIET),
-        CRITIC,
-        HUMAN,
-        script=[TOLD, *script, ASKS],
-    )
-    asked(base, "ada")
-
-
-def answer(text: str, **how: Any) -> dict[str, Any]:
-    return {"agent": "bob", "reply": say(text, kind="response"), **how}
-
-
-def run_ticks(base: Path, count: int) -> list[TurnReport]:
-    return [turn for _ in range(count) for turn in run_once(base, clock=FrozenClock()).turns]
-
-
-def test_an_answer_that_was_asked_for_is_judged_for_who_asked(base: Path) -> None:
-    passes = verdict(passes=True, reason="", step=3)
-    better = answer("because of the tide", contains=SENT_BACK)
-    team_of(base, {"by": "critic", "policy": "Give a reason."}, passes, BAD, better, answer("because"))
-    turns = run_ticks(base, 2)
-    (bob,) = (turn for turn in turns if turn.agent == "bob" and turn.calls)
-    assert (bob.calls, texts(base, "bob")) == (4, ["because of the tide"])
-    started = [line for line in journal_lines(base, bob_tick(base)) if line["type"] == "turn_started"]
-    judge = next(line["given"]["judges"]["by"][0] for line in started if line["agent"] == "bob")
-    assert (judge["asker"], judge["policy"]) == ("ada", "Give a reason.")
-    assert all("given" not in line for line in started if line["agent"] != "bob")
-    assert replays(base)
-
-
-def bob_tick(base: Path) -> int:
-    return int(entries(base, "bob")[0]["tick"])
-
-
-@pytest.mark.parametrize(("then", "tags"), [("flag", ["unverified"]), ("pass", []), ("fail", [])])
-def test_a_request_ends_as_who_asked_wants_it(base: Path, then: str, tags: list[str]) -> None:
-    team_of(base, {"by": "critic", "max": 1, "then": then}, BAD, answer("because"))
-    run_ticks(base, 3)
-    (entry,) = entries(base, "bob")
-    assert (entry["kind"], entry["tags"]) == ("response", tags)
-    assert entry["payload"].get("status") == ("failed" if then == "fail" else None)
-    assert ("too short" in entry["payload"]["text"]) == (then == "fail")
-    assert "thanks" in texts(base, "ada")
-    assert replays(base)
-
-
-def test_what_is_no_answer_is_not_judged_for_who_asked(base: Path) -> None:
-    working = {"agent": "bob", "reply": say("working on it", kind="status")}
-    team_of(base, {"by": "critic"}, BAD, working)
-    of_bob = [turn for turn in run_ticks(base, 2) if turn.agent == "bob" and turn.calls]
-    assert {(turn.calls, turn.judged is None) for turn in of_bob} == {(1, True)}
-    assert {tag for entry in entries(base, "bob") for tag in entry["tags"]} == set()
-
-
-def test_a_request_whose_answer_is_judged_is_not_handed_on(base: Path) -> None:
-    hand = {"tool": "hand_to_cyd", "args": {"message": "You do it."}}
-    handing = {"agent": "bob", "reply": say("no", tool_calls=[hand], kind="response")}
-    team_of(base, {"by": "critic"}, GOOD, handing, bob={"team": {"hand_to": ["cyd"]}})
-    run_ticks(base, 2)
-    assert [entry["kind"] for entry in entries(base, "bob")] == ["response"]
-
-
-def test_an_agent_cannot_have_others_judged_by_what_it_writes(base: Path) -> None:
-    """Only the word of a resume or of a plan counts: a payload may come from anybody."""
-    program(base, "open('ran', 'w')")
-    payload = {"text": "Why?", "target": "bob", "verify": {"by": {"command": ["python3", "./check.py"]}}}
-    asks = {"outbox_entries": [{"kind": "request", "payload": payload, "tags": []}]}
-    make_org(
-        base,
-        resume("ada", schedule=QUIET),
-        resume("bob", schedule=QUIET),
-        HUMAN,
-        script=[answer("because"), {"agent": "ada", "reply": json.dumps(asks)}],
-    )
-    asked(base, "ada")
-    run_ticks(base, 2)
-    assert texts(base, "bob") == ["because"]
-    assert not (base / "ran").exists()
-
-
-@pytest.mark.parametrize(
-    ("verify", "said"),
-    [
-        ({"by": "critc"}, 'no agent and no model key "critc"'),
-        ({"by": {"agent": "scripted"}}, 'no agent "scripted"'),
-        ({"by": {"model": "critic"}}, 'no model key "critic"'),
-        ({"by": {}}, "verify.by is a name"),
-        ({"by": "critic", "max": 0}, "at least 1"),
-        ({"by": "critic", "then": "flagg"}, "flag"),
-        ({"by": "human"}, "gives no verdict"),
-        ({"by": "critic", "policy": "./shared/none.md"}, "none.md"),
-        ({"by": "critic", "polcy": "x"}, "policy"),
-    ],
-)
-def test_validate_names_what_keeps_a_judge_from_judging(
-    base: Path, capsys: pytest.CaptureFixture[str], verify: dict[str, Any], said: str
-) -> None:
-    for place in ("own", "team"):
-        own = (
-            {"verify": verify} if place == "own" else {"team": {"ask": [{"agent": "bob", "verify": verify}]}}
-        )
-        make_org(base / place, resume("ada", **own), resume("bob"), CRITIC, HUMAN)
-        assert run(["-C", str(base / place), "validate"]) in (0, 3)
-        told = capsys.readouterr()
-        assert said in told.out + told.err, place
-
-
-def test_validate_warns_of_an_author_who_may_write_its_policy(
-    base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    access = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
-    verify = {"by": "critic", "policy": "./shared/policy.md"}
-    make_org(base, resume("ada", verify=verify, permissions={"file_access": access}), CRITIC)
-    (base / "shared").mkdir(exist_ok=True)
-    (base / "shared/policy.md").write_text("Be short.")
-    assert run(["-C", str(base), "validate"]) == 0
-    told = capsys.readouterr()
-    assert "ada may write ./shared/policy.md, by which it is judged" in told.out + told.err
-
-
-def test_a_program_that_judges_is_agreed_to_before_it_runs(base: Path) -> None:
-    from lemming.agents import survey_agents
-    from lemming.facts.reach import reaches
-    from lemming.org.config import load_config
-
-    verify = {"by": {"command": ["./check.sh", "-q"]}}
-    make_org(base, resume("ada", verify=verify))
-    (base / "check.sh").write_text("exit 1")
-    reached = reaches(base, load_config(base), survey_agents(base).agents.values())
-    (reach,) = (it for it in reached if "which judges what ada writes" in it.does)
-    assert reach.does.startswith("runs the program: ./check.sh -q,")
-    assert reach.needs_leave
-    assert list(reach.bound_to) == ["agents/ada/resume.json#/verify/by", "check.sh"]
 
 
 def test_what_was_taken_back_may_be_written_again(base: Path) -> None:

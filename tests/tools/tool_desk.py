@@ -10,11 +10,22 @@ from lemming.agents import load_agent
 from lemming.files.effects import apply_effect
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
-from lemming.tools import ToolContext, ToolResult, toolset_of
+from lemming.tools import Tool, ToolContext, ToolResult, toolset_of
 from lemming.tools.calls import call_tool
 
 NOW = "2026-01-01T00:00:00.000Z"
 ALL_TOOLS = ["file_read", "file_write", "file_list", "shell", "create_agent"]
+
+
+class CustomTool(Tool):
+    """The custom tool of the architecture guide, as printed there."""
+
+    name = "custom_tool"
+    description = "Does something custom"
+
+    def execute(self, agent_name: str, base_path: Path, **kwargs: Any) -> ToolResult:
+        """Return the guide's result."""
+        return ToolResult(True, "Success")
 
 
 class Desk:

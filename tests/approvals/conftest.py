@@ -1,0 +1,14 @@
+"""Fixtures for the tests of approvals."""
+
+from __future__ import annotations
+
+import pytest
+from leave_org import Ring
+
+from lemming.tools import ToolRegistry
+
+
+@pytest.fixture(autouse=True)
+def _bell() -> None:
+    Ring.rung.clear()
+    ToolRegistry.register(Ring())

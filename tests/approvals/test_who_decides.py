@@ -1,0 +1,122 @@
+"""Whose decision counts, and what nobody's decision does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from leave_org import (
+    ASK,
+    LINE,
+    Ring,
+    by_hand,
+    edit,
+    finished,
+    lemming,
+    make,
+    requests,
+    ring,
+    tick,
+)
+
+from lemming.testing import say
+
+
+def test_an_edited_request_has_no_effect_on_the_call(tmp_path: Path) -> None:
+    base = make(tmp_path, ring("soft"))
+    tick(base)
+    (request,) = requests(base)
+    call = {**request.payload["call"], "args": {"text": "loud"}}
+    edit(base, request.file, payload={**request.payload, "call": call})
+    lemming(base, "approve", request.id)
+    turn = tick(base)
+    assert turn
+    assert Ring.rung == ["soft"]
+    assert any("shows another call" in remark for remark in turn.remarks)
+
+
+def test_of_two_deciders_the_first_counts_and_the_second_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"))
+    tick(base)
+    (request,) = requests(base)
+    assert (request.payload["target"], request.payload["join"]) == (["eve", "human"], "first")
+    assert lemming(base, "deny", request.id, "--as", "eve", "--reason", "too late") == 0
+    assert lemming(base, "approve", request.id, "--as", "human") != 0
+    assert "eve said deny in tick 2" in capsys.readouterr().err
+    by_hand(base, "human", 2, "yes", reply_to=request.id, decision="approve", target="ada")
+    tick(base)
+    assert not Ring.rung
+    assert tick(base) is None
+
+
+def test_only_persons_whom_the_gate_names_are_heard(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"), gates=[{**ASK, "persons": ["eve"]}])
+    tick(base)
+    (request,) = requests(base)
+    assert request.payload["target"] == "eve"
+    assert lemming(base, "approve", request.id, "--as", "human") != 0
+    by_hand(base, "human", 2, "yes", reply_to=request.id, decision="approve", target="ada")
+    assert tick(base) is None or not Ring.rung
+    assert lemming(base, "approve", request.id, "--as", "eve") == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
+def test_an_answer_that_decides_nothing_leaves_it_waiting(tmp_path: Path) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    by_hand(base, "human", 2, "hm", reply_to=requests(base)[0].id, text="yes please", target="ada")
+    assert tick(base) is None
+    assert not Ring.rung
+    assert lemming(base, "approve", "1/ada/0") == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
+def test_nobody_to_ask_is_a_no_that_says_why(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=())
+    tick(base)
+    ((outcome, output),) = finished(base, 1)
+    assert outcome == "refused"
+    assert "there is no person here who could approve it" in output
+
+
+def test_a_person_who_cannot_be_reached_is_not_asked(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), permissions={"read_outboxes": [], "tools": ["ring"]})
+    tick(base)
+    assert "each of them and ada must read the other" in finished(base, 1)[0][1]
+
+
+def test_who_decided_must_be_one_of_those_whom_the_gate_hears_as_the_call_is_made(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"))
+    tick(base)
+    assert lemming(base, "approve", "1/ada/0", "--as", "human") == 0
+    edit(base, "config/org.json", gates=[{**ASK, "persons": ["eve"]}])
+    tick(base)
+    assert Ring.rung == []
+    assert requests(base)[1].payload["target"] == "eve"
+    assert lemming(base, "approve", "1/ada/0", "--as", "eve") == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
+def test_who_approved_in_advance_must_be_one_of_those_whom_the_gate_hears(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"), gates=[{**ASK, "persons": ["eve"]}])
+    assert lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}', "--as", "human") == 0
+    tick(base)
+    assert Ring.rung == []
+    assert requests(base)[0].payload["target"] == "eve"
+
+
+def test_a_forged_request_of_a_model_gives_it_nothing(tmp_path: Path) -> None:
+    call = {"id": "1/ada/0", "tool": "ring", "args": {"text": "x"}, "sha256": "0", "binds": {}, "gate": LINE}
+    payload = {"text": "leave?", "target": "human", "call": {**call, "why": "so"}}
+    asks = say("", outbox_entries=[{"kind": "request", "payload": payload, "tags": []}])
+    base = make(tmp_path, script=[{"tick": 1, "reply": asks}, {"reply": say("seen")}])
+    tick(base)
+    assert lemming(base, "approve", requests(base)[0].id) != 0
+    by_hand(base, "human", 2, "yes", reply_to=requests(base)[0].id, decision="approve", target="ada")
+    tick(base)
+    assert not Ring.rung

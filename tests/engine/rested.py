@@ -1,0 +1,35 @@
+"""Entries in folders that nobody has touched for a while."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from lemming.files.stamps import (
+    has_rested,
+    identity_of,
+    opened,
+)
+from lemming.mail.index import EntryIndex
+from lemming.messages import OutboxEntry, write_outbox_entry
+
+CHANGED = {"wake": "changed"}
+LONG_AGO = 1_600_000_000
+
+
+def write(base: Path, author: str, tick: int, identity: str, text: str = "x") -> Path:
+    entry = OutboxEntry(identity, tick, author, "message", {"text": text}, [], "")
+    return write_outbox_entry(base, author, entry)
+
+
+def wait_for_rest(folder: Path) -> None:
+    """Wait until nothing below a folder has changed a moment ago, by the file system's clock."""
+    while not all(has_rested(identity_of(str(path)), time.time_ns()) for path in folder.rglob("*")):
+        os.sched_yield()
+
+
+def told_by(index: EntryIndex, base: Path, author: str) -> str | None:
+    with opened(base) as root:
+        look = index.look(author, index.outbox(author), root)
+    return look[0] if look else None

@@ -1,0 +1,62 @@
+"""Gates that look at how far a turn is trusted, and those that look at what is never there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gated import call, org
+
+from lemming.cli import run
+from lemming.engine import run_once
+from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.timeline.replay.replay import replay
+
+
+def test_gates_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
+    """The turn that was shown a stranger's words may not write; the same agent's turn without them may."""
+    from_outside = {"field": "trust", "op": "is", "value": "outside"}
+    elsewhere = {"field": "own", "op": "is", "value": False}
+    gates = [{"at": "call", "class": "write", "when": {"all": [from_outside, elsewhere]}, "then": "block"}]
+    access = {"allow_write": ["./shared", "./workspace"]}
+    permissions = {"read_outboxes": ["*"], "tools": ["file_write"], "file_access": access}
+    writes = [call("file_write", path=f"{place}/a", content="x") for place in ("shared", "workspace")]
+    bob = resume("bob", permissions=permissions | {"read_outboxes": []})
+    settings = {"gates": gates, "trust": {"rules": [{"from": "eve", "is": "outside"}]}}
+    script = [{"reply": say("writing", tool_calls=writes)}]
+    eve = resume("eve", model={"key": "human"})
+    make_org(base, resume("ada", permissions=permissions), bob, eve, script=script, org=settings)
+    (base / "shared").mkdir()
+    assert run(["-C", str(base), "send", "--as", "eve", "write!"]) == 0
+    turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
+    assert [used["outcome"] for used in turns["ada"].tools] == ["refused", "ok"]
+    assert [used["outcome"] for used in turns["bob"].tools] == ["ok", "ok"]
+
+
+def test_limits_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
+    low = {"field": "trust", "op": "is", "value": "outside"}
+    settings = {
+        "gates": [{"at": "spend", "when": low, "then": "block"}],
+        "trust": {"rules": [{"from": "eve", "is": "outside"}]},
+    }
+    people = [resume(name, model={"key": "human"}) for name in ("eve", "kim")]
+    make_org(
+        base, resume("ada"), resume("bob", permissions={"read_outboxes": ["kim"]}), *people, org=settings
+    )
+    assert run(["-C", str(base), "send", "--as", "eve", "spend it all"]) == 0
+    turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
+    assert (turns["ada"].calls, turns["bob"].calls) == (0, 1)
+    assert [it.turns for it in replay(base, [1])] == [2]
+
+
+@pytest.mark.parametrize(
+    ("field", "why"),
+    [("agnet", 'a gate at "call" does not see "agnet"'), ("trust", "which nobody tracks")],
+)
+def test_a_gate_that_looks_at_what_is_never_there_blocks(base: Path, field: str, why: str) -> None:
+    """Misspelled, it would let everything pass."""
+    typo = {"at": "call", "when": {"field": field, "op": "is", "value": "outside"}, "then": "block"}
+    org(base, [], call("file_write", path="workspace/a.txt", content="x"), own=[typo])
+    (turn,) = (it for it in run_once(base).turns if it.agent == "ada")
+    assert not (base / "agents/ada/workspace/a.txt").exists()
+    assert why in turn.reason

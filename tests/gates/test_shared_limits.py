@@ -1,0 +1,199 @@
+"""Limits that several agents share: families, requests, turns at once."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from limited import HELLO, SCRIPTED, limited, spend, turns
+from sampling import EVERYTHING
+
+from lemming.agents import survey_agents
+from lemming.base.jsontext import pretty
+from lemming.capabilities.gates.shared_limits import families_among
+from lemming.cli import run
+from lemming.files import fs
+from lemming.org.config import load_config
+from lemming.testing import make_org, resume, say, tree
+from lemming.tick.dependencies import find_waits
+from lemming.timeline.replay.replay import replay
+from lemming.tools import toolset_of
+from lemming.turn.prepared import shared_by
+
+
+def test_a_request_is_limited_with_all_that_was_asked_for_it(base: Path) -> None:
+    quiet = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}
+    asks = [{"tool": f"ask_{name}", "args": {"message": "?"}} for name in ("bob", "cyd")]
+    script = [
+        {"agent": "ada", "contains": '"output": "', "reply": say("both", kind="response")},
+        {"agent": "ada", "reply": {**say("asking"), "outbox_entries": [], "tool_calls": asks}},
+        {"reply": say("seven", kind="response")},
+    ]
+    agents = [
+        resume("ada", team={"ask": ["bob", "cyd"]}, **quiet),
+        resume("bob", **quiet),
+        resume("cyd", **quiet),
+        resume("human", model={"key": "human"}),
+    ]
+    for limit, made in ((1, 1), (2, 2), (3, 3), (4, 4), (9, 4)):
+        org = limited(base / str(limit), spend(calls=limit, per="request"), agents=agents, script=script)
+        by_hand = {"kind": "request", "payload": {"text": "?", "target": "ada"}, "tags": []}
+        entry = {
+            "id": "first",
+            "tick": 0,
+            "agent": "human",
+            "created_at": "2026-01-01T00:00:00.000Z",
+            **by_hand,
+        }
+        fs.publish(org, "agents/human/outbox/00000000_first.json", pretty(entry))
+        ran = [turn for _ in range(6) for turn in turns(org).values()]
+        assert sum(turn.calls for turn in ran) == made
+
+
+def test_agents_that_one_created_share_its_limits(base: Path) -> None:
+    new = {"tool": "create_agent", "args": {"name": "eve", "title": "Eve", "instructions": "Work."}}
+    hr = resume("hr", permissions={"tools": ["create_agent"]}, gates=[spend(calls=4, per="agent")])
+    script = [{"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[new])}, *HELLO]
+    limited(base, agents=[hr, "bob"], script=script)
+    written = None
+    made = []
+    for _ in range(5):
+        ran = turns(base)
+        made.append({name: ran[name].calls for name in ("hr", "eve") if name in ran})
+        written = json.loads((base / "agents/eve/resume.json").read_bytes())
+        assert ran["bob"].calls == 1
+    assert sum(sum(it.values()) for it in made) == 4
+    assert (written["created_by"], written["gates"]) == ("hr", [spend(calls=4, per="agent")])
+
+
+def test_agents_share_limits_still_when_their_creator_is_renamed_or_removed(base: Path) -> None:
+    def of(base: Path) -> frozenset[str]:
+        return families_among(survey_agents(base).agents)["eve"]
+
+    made = [resume(name, created_by=by) for name, by in (("eve", "mid"), ("fay", "hr"), ("mid", "hr"))]
+    limited(base, agents=["hr", *made, "bob"])
+    assert of(base) == {"hr", "eve", "fay", "mid"}
+    assert run(["-C", str(base), "agents", "rm", "mid"]) == 0
+    assert of(base) == {"hr", "eve", "fay"}
+    assert run(["-C", str(base), "agents", "rename", "hr", "boss"]) == 0
+    assert of(base) == {"boss", "eve", "fay"}
+    assert run(["-C", str(base), "agents", "rm", "boss"]) == 0
+    assert of(base) >= {"eve", "fay"}
+
+
+def test_how_deep_agents_create_agents_is_limited(base: Path) -> None:
+    new = {"tool": "create_agent", "args": {"name": "eve", "title": "Eve", "instructions": "Work."}}
+    hr = resume("hr", permissions={"tools": ["create_agent"]}, created_by="boss")
+    org = {"create_agent_allowed": ["hr"], "create_agent_max_depth": 1}
+    limited(base, agents=[hr, "boss"], script=[{"reply": say("hiring", tool_calls=[new])}], **org)
+    turns(base)
+    assert not (base / "agents/eve").exists()
+    fs.publish(base, "config/org.json", pretty({**org, "create_agent_max_depth": 2}))
+    turns(base)
+    assert (base / "agents/eve").exists()
+
+
+NAMES = [f"a{number}" for number in range(8)]
+
+
+def random_org(
+    base: Path, seed: int, max_parallel: int, durability: str
+) -> tuple[Path, list[dict[str, Any]]]:
+    chance = random.Random(seed)
+    gates = [
+        spend(
+            chance.choice(["block", "block", "warn"]),
+            **{chance.choice(["credits", "calls"]): chance.choice([3, 5, 8, 13, 40, 200])},
+            per=chance.choice(["organisation", "organisation", "agent", "turn", "request"]),
+        )
+        for _ in range(3)
+    ]
+    for gate in gates:
+        if gate["per"] != "turn" and chance.random() < 0.5:
+            gate["window"] = {"ticks": chance.choice([1, 2, 3])}
+    agents = [
+        resume(
+            name,
+            permissions={"read_outboxes": chance.choice([[], [], ["*"], chance.sample(NAMES, 2)])},
+            model={"key": chance.choice(["scripted", "dear"])},
+            turn={"max_steps": chance.choice([1, 2, 3]), "repairs": chance.choice([0, 1])},
+            created_by=chance.choice(["", "", "a0", "a1"]) if name not in ("a0", "a1") else "",
+        )
+        for name in NAMES
+    ]
+    look = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
+    slow = random.Random()
+    script = [
+        {"agent": name, "tick": tick, "step": step, "reply": chance.choice([say("done"), look, look, "no"]),
+         "delay_s": slow.choice([0, 0, 0.002, 0.01])}
+        for name in NAMES for tick in range(1, 5) for step in range(8)
+    ]  # fmt: skip
+    models = {"dear": {**SCRIPTED, "model": "dear", "per_call": 1.7, "per_1k_output_tokens": 0.4}}
+    org = {"gates": gates, "max_parallel": max_parallel, "durability": durability, "history": "off"}
+    return make_org(base, *agents, script=script, models=models, org=org), gates
+
+
+@pytest.mark.sample(3)
+@pytest.mark.crash
+@pytest.mark.parametrize("durability", ["off", "tick"])
+@pytest.mark.parametrize("seed", range(8 if EVERYTHING else 3))
+def test_turns_at_once_write_what_turns_one_after_another_do(
+    tmp_path: Path, seed: int, durability: str
+) -> None:
+    found = []
+    for at_once in (1, 2, 8):
+        base, gates = random_org(tmp_path / str(at_once), seed, at_once, durability)
+        for _ in range(4):
+            reports = turns(base)
+            for gate in gates:
+                if (
+                    gate["then"] == "block"
+                    and gate["per"] == "organisation"
+                    and gate.get("window") == {"ticks": 1}
+                ):
+                    key = "calls" if "calls" in gate else "credits"
+                    spent = sum(getattr(turn, key) for turn in reports.values())
+                    assert round(spent, 6) <= gate[key]
+        found.append(tree(base, without=("logs", ".lemming", "config")))
+        assert [replayed.tick for replayed in replay(base, [1, 2, 3, 4])] == [1, 2, 3, 4]
+    assert found[1:] == found[:1] * 2
+
+
+@pytest.mark.parametrize(
+    ("gates", "waits"),
+    [
+        ({"org": spend(credits=9, per="organisation")}, {"bob": ["ada"], "cyd": ["bob"]}),
+        ({"org": spend("warn", credits=9, per="request")}, {"bob": ["ada"], "cyd": ["bob"]}),
+        ({"org": spend(credits=9, per="agent")}, {"cyd": ["ada"]}),
+        ({"org": spend(credits=9, per="turn")}, {}),
+        ({"org": spend(models=["scripted"])}, {}),
+        ({"bob": spend(credits=9, per="organisation")}, {"bob": ["ada"], "cyd": ["bob"]}),
+        ({"cyd": spend(credits=9, per="organisation")}, {"cyd": ["ada", "bob"]}),
+        ({"cyd": spend(credits=9, per="agent")}, {"cyd": ["ada"]}),
+        ({"bob": spend(credits=9, per="agent")}, {}),
+    ],
+)
+def test_turns_that_share_a_limit_wait_for_each_other_and_no_others_do(
+    base: Path, gates: dict[str, Any], waits: dict[str, list[str]]
+) -> None:
+    """Cyd is of ada's family."""
+    agents = [
+        resume(
+            name,
+            permissions={"read_outboxes": []},
+            gates=[gates[name]] if name in gates else [],
+            created_by="ada" if name == "cyd" else "",
+        )
+        for name in ("ada", "bob", "cyd")
+    ]
+    limited(base, *([gates["org"]] if "org" in gates else []), agents=agents)
+    config, survey = load_config(base), survey_agents(base)
+    shared = shared_by(config, survey)
+    found = find_waits(
+        [*survey.agents], survey.agents, config.org, toolset_of(config.org), base, shared=shared
+    )
+    assert {name: sorted(it.names) for name, it in found.items() if it.names} == waits
+    assert not any(it.everyone for it in found.values())

@@ -1,0 +1,118 @@
+"""What is done the same way turn after turn comes to an end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from asked import ask, person
+from waited import ADDRESSED, NOTHING, Json, called, calling, clocked, paid, run
+
+from lemming.asking import ask as put
+from lemming.base.contract import ToolCall
+from lemming.capabilities.requests.now import requests_now
+from lemming.files import fs
+from lemming.journal.file import journal_ticks
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
+from lemming.tick.counter import load_tick
+from lemming.tools import ToolResult
+from lemming.turn.repeats import Repeats
+
+
+def holding_on(base: Path, *script: Json) -> Path:
+    """Make an organisation in which bob says that it will come, unless the script has something else."""
+    soon = {"outbox_entries": [{"kind": "status", "payload": {"text": "soon"}, "tags": []}]}
+    return make_org(
+        base,
+        person(),
+        resume("bob", schedule=ADDRESSED, permissions={"read_outboxes": ["*"], "tools": ["file_read"]}),
+        resume("helper", schedule=ADDRESSED),
+        script=[
+            {"agent": "helper", "reply": say("here it is", kind="response")},
+            *script,
+            {"reply": {**NOTHING, **soon}},
+        ],
+        models={"human": {"provider": "human"}},
+    )
+
+
+def test_who_comes_no_further_is_asked_again_by_the_clock_only(base: Path) -> None:
+    holding_on(base, {"contains": "urgent", "reply": say("yes", kind="response")})
+    outcome = put(base, "bob", "when?", clock=FrozenClock())
+    assert (outcome.why, load_tick(base)) == ("nothing_to_do", 2)
+    assert outcome.reason.startswith("bob came no further in its last turn")
+    assert put(base, "helper", "well?", clock=FrozenClock()).answer == "here it is"
+    assert [called(base, tick, "bob") for tick in journal_ticks(base)] == [True, False]
+    assert paid([*clocked(base, 3)]) == ["bob"] * 3
+    assert put(base, "bob", "urgent?", clock=FrozenClock()).answer == "yes"  # not after what stands still
+    assert not called(base, load_tick(base) - 1, "helper")
+    ask(base, "bob", "by the way", kind="message")
+    assert paid(run(base)) == ["bob", "bob"]  # for the message, and for what it may help with
+    assert len(requests_now(base).requests.open) == 1
+
+
+def test_what_gives_the_same_turn_after_turn_is_over_at_the_fourth_time(base: Path) -> None:
+    holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
+    fs.publish(base, "agents/bob/workspace/list.txt", b"nothing yet")
+    outcome = put(base, "bob", "watch it", clock=FrozenClock())
+    assert (outcome.end, load_tick(base)) == ("failed", 5)
+    assert outcome.reason == "the same call was made again and again, and gave the same"
+
+
+@pytest.mark.parametrize(("native", "steps", "calls"), [(True, None, 48), (False, 3, 48), (False, 20, 60)])
+def test_a_question_costs_some_fifty_calls_at_most_however_many_steps_a_turn_has(
+    base: Path, native: bool, steps: int | None, calls: int
+) -> None:
+    looks = [
+        {"tick": tick, "step": step, "reply": calling("file_read", path=f"./shared/{tick}-{step}.txt")}
+        for tick in range(1, 20)
+        for step in range(20)
+    ]
+    model = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}}
+    may = {"read_outboxes": ["human"], "tools": ["file_read"], "file_access": {"allow_read": ["./shared"]}}
+    make_org(
+        base,
+        person(),
+        resume("bob", model={"key": "own"}, permissions=may, turn={"max_steps": steps} if steps else {}),
+        script=looks,
+        models={"human": {"provider": "human"}, "own": {**model, **({"tools": "native"} if native else {})}},
+    )
+    outcome = put(base, "bob", "what?", clock=FrozenClock())
+    assert outcome.end == "failed"
+    assert "no answer was given" in outcome.reason
+    replies = [it for n in range(1, load_tick(base)) for it in journal_lines(base, n)]
+    assert sum(it["type"] == "model_replied" for it in replies) == calls
+
+
+def test_a_message_too_is_no_reason_to_make_the_same_call_for_ever(base: Path) -> None:
+    holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
+    fs.publish(base, "agents/bob/workspace/list.txt", b"nothing yet")
+    ask(base, "bob", "watch it", kind="message")
+    reports = run(base)
+    assert paid(reports) == ["bob"] * 4
+    assert reports[-1].turns[0].end == "repeats"
+    ask(base, "bob", "again", kind="message")
+    assert paid(run(base)) == ["bob"] * 4
+
+
+def test_polling_what_changes_is_no_repeat(base: Path) -> None:
+    holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
+    request = ask(base, "bob", "watch it")
+    for number in range(6):
+        fs.publish(base, "agents/bob/workspace/list.txt", b"%d" % number)
+        assert paid([*clocked(base, 1)]) == ["bob"]
+    assert requests_now(base).requests.named(request.id)[0].is_open
+
+
+def test_who_goes_on_with_its_work_may_look_at_the_same_file_in_each_turn() -> None:
+    look, result, before = ToolCall("file_read", {"path": "notes.md"}), ToolResult(True, "plan"), {}
+    for number in range(6):
+        turn = Repeats(before)
+        turn.is_stuck(0, look, result)
+        turn.remember("step", number)
+        assert not turn.is_round
+        before = turn.in_vain
+    turn = Repeats(before)
+    turn.is_stuck(0, look, result)
+    turn.remember("step", 5)
+    assert turn.is_round
