@@ -39,6 +39,13 @@ def nodes(name: str) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(TREES[name]))
 
 
+@cache
+def calls(name: str) -> tuple[tuple[str, ast.Call], ...]:
+    """Return every call in a file with the text of what is called."""
+    found = (node for node in nodes(name) if isinstance(node, ast.Call))
+    return tuple((ast.unparse(node.func), node) for node in found)
+
+
 def module_of(name: str) -> str:
     """Return `a.b` for `a/b.py`, `a` for `a/__init__.py`, and an empty string for the package itself."""
     return name.removesuffix(".py").removesuffix("__init__").strip("/").replace("/", ".")

@@ -10,14 +10,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from package import FILES, MODULES, PACKAGE, TREES, imports, module_of, nodes, own_imports, room_of
+from package import FILES, MODULES, PACKAGE, TREES, calls, imports, module_of, nodes, own_imports, room_of
 
 LONGEST_FILE = 400
+LONG_TESTS = {
+    "conformance/tiny_engine.py": "a second engine in one file, which is what it shows",
+    "crash/corpus.py": "one table: what each kind of turn writes",
+}
 
 # From the ground up. A room is a folder, or a module beside the folders; it imports from floors below only.
 FLOORS = (
@@ -108,79 +111,6 @@ STARTS_PROCESSES = {
     "llm/backends/cli.py", "capabilities/embedded/weights.py", "commands/chaos.py",
     "capabilities/sandbox/run.py", "history/git.py", "history/bisect.py", "service/command.py",
     "capabilities/toolbox/functions/workers.py", "capabilities/toolbox/documents.py",
-}  # fmt: skip
-
-# What a module keeps for the whole process, and why no organisation sees another's through it. What is known
-# of an organisation's folder is kept by its `Organisation` (lemming/org/organisation.py).
-OF_THE_PROCESS = {
-    ("files/disk.py", "_in_place"): "the disk that tests put in the place of the real one, for a block",
-    ("files/disk.py", "_observers"): "who is told of changes while a block runs; each may name a root",
-    ("files/stamps.py", "_exact"): "what was learned of devices, which is so for all that is on them",
-    (
-        "logging_config.py",
-        "_levels",
-    ): "what a caller set by setup_logging, which shares but a path with run_tick",
-    (
-        "base/redaction/__init__.py",
-        "_known",
-    ): "a secret is kept out of every file, whoever named it",
-    ("base/redaction/__init__.py", "_named"): "as _known",
-    (
-        "capabilities/toolbox/functions/workers.py",
-        "_LOADED",
-    ): "to load files of tools takes half a second, for each tick",
-    ("base/redaction/__init__.py", "_written"): "as _known",
-    ("plugins/registry.py", "_registrations"): "a module registers as it is imported, once in a process",
-    ("plugins/registry.py", "_installed"): "as _registrations",
-    ("plugins/registry.py", "_offered"): "made of _registrations",
-    ("llm/backends/background.py", "_current"): "the loop on which the clients of SDKs live",
-    ("capabilities/embedded/local.py", "_models"): "loaded weights, hundreds of megabytes that all may use",
-}
-# Functions that remember what they returned for a path, which is no organisation's.
-REMEMBERS_A_PATH = {
-    ("history/git.py", "_version_on"): "the programs on a PATH",
-}
-
-WRITERS = {"files/fs.py", "files/folder.py", "files/disk.py", "files/temporary.py"}
-# What else looks like writing, and why it is none of the organisation's files.
-NOT_WRITING = {
-    ("llm/backends/cli.py", "os.write"): "the pipe to a program",
-    ("llm/backends/cli.py", "tempfile.TemporaryDirectory"): "where a program runs that needs no files",
-    ("capabilities/embedded/weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
-    ("commands/stopping.py", "os.write"): "a line to standard error, from a thread that must not wait",
-    ("capabilities/sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
-    ("capabilities/sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",
-    ("processes/keeper.py", "os.write"): "a pipe to the engine",
-    ("capabilities/mcp/launcher.py", "os.write"): "pipes between a server and the engine",
-    ("capabilities/toolbox/functions/workers.py", "os.write"): "the pipe to a process that runs functions",
-    ("capabilities/sandbox/walls.py", "os.write"): "the kernel's files about a process, in /proc",
-    ("files/lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
-    ("history/git.py", "os.mkdir"): "a folder for git in a temporary one",
-    ("history/git.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
-    ("history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
-    ("evals/suite.py", "tempfile.TemporaryDirectory"): "where a case runs, in a copy",
-    ("commands/rehearse.py", "tempfile.TemporaryDirectory"): "where a fork is that nobody keeps",
-    ("dashboard/trying.py", "tempfile.TemporaryDirectory"): "the same, of a resume that is tried on the page",
-}
-CHANGES_THE_DISK = {
-    "os": {
-        "chmod", "chown", "copy_file_range", "fchmod", "fchown", "fdatasync", "fsync", "ftruncate", "lchown",
-        "link", "makedirs", "mkdir", "mkfifo", "mknod", "posix_fallocate", "pwrite", "remove", "removedirs",
-        "removexattr", "rename", "renames", "replace", "rmdir", "sendfile", "setxattr", "symlink", "sync",
-        "truncate", "unlink", "utime", "write", "writev",
-    },
-    "shutil": {"chown", "copy", "copy2", "copyfile", "copymode", "copystat", "copytree", "make_archive",
-               "move", "rmtree", "unpack_archive"},
-    "tempfile": {"NamedTemporaryFile", "SpooledTemporaryFile", "TemporaryDirectory", "TemporaryFile",
-                 "mkdtemp", "mkstemp"},
-}  # fmt: skip
-CHANGES_A_VALUE = {
-    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove",
-    "setdefault", "update",
-}  # fmt: skip
-PATH_METHODS = {
-    "chmod", "hardlink_to", "lchmod", "link_to", "mkdir", "rename", "rmdir", "symlink_to", "touch", "unlink",
-    "write_bytes", "write_text",
 }  # fmt: skip
 
 MAY_PRINT = {"commands", "reference"}
@@ -299,102 +229,6 @@ def test_the_command_line_and_the_engine_import_no_sdk() -> None:
     assert set(SDKS) & set(ran.stdout.split()) == set()
 
 
-@cache
-def calls(name: str) -> tuple[tuple[str, ast.Call], ...]:
-    """Return every call in a file with the text of what is called."""
-    found = (node for node in nodes(name) if isinstance(node, ast.Call))
-    return tuple((ast.unparse(node.func), node) for node in found)
-
-
-def opens_for_writing(called: str, node: ast.Call) -> bool:
-    """Whether the call is an `open` with a mode that changes the file, or that cannot be told from here."""
-    if called == "open":
-        modes = [*node.args[1:2], *(word.value for word in node.keywords if word.arg == "mode")]
-        return any(not isinstance(mode, ast.Constant) or is_writing_mode(mode.value) for mode in modes)
-    is_method = called.endswith(".open") and called != "os.open"
-    return is_method and any(
-        isinstance(arg, ast.Constant) and is_writing_mode(arg.value) for arg in node.args
-    )
-
-
-def is_writing_mode(mode: object) -> bool:
-    return re.fullmatch(r"[rwaxbt+]*[wax+][rwaxbt+]*", str(mode)) is not None
-
-
-def writing(name: str) -> Iterator[str]:
-    """Yield what in a file looks like a change of the disk."""
-    for called, node in calls(name):
-        owner, _, method = called.rpartition(".")
-        of_a_path = method in PATH_METHODS and owner not in ("", "os")
-        if method in CHANGES_THE_DISK.get(owner, ()) or of_a_path or opens_for_writing(called, node):
-            yield called
-
-
-def test_only_fs_changes_the_disk() -> None:
-    found = {(name, called) for name in TREES for called in writing(name) if name not in WRITERS}
-    assert found - NOT_WRITING.keys() == set(), "write through lemming/files/fs.py, or say here why not"
-    assert NOT_WRITING.keys() - found == set(), "these exceptions are not needed any more"
-    assert all(list(writing(name)) for name in WRITERS)
-
-
-def test_only_fs_uses_the_system_calls_that_write() -> None:
-    users = [name for name in TREES if "files.disk" in own_imports(name) and not name.startswith("testing")]
-    assert users == ["files/folder.py", "files/fs.py"]
-
-
-def assigned(node: ast.AST) -> list[ast.expr]:
-    """Return what a statement gives a value, or takes one from."""
-    if isinstance(node, ast.AnnAssign | ast.AugAssign):
-        return [node.target]
-    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
-    return [each for it in targets for each in (it.elts if isinstance(it, ast.Tuple) else [it])]
-
-
-def kept_by(name: str) -> Iterator[str]:
-    """Yield the variables of a module that its functions change."""
-    tree = TREES[name]
-    variables = {target.id for node in tree.body for target in assigned(node) if isinstance(target, ast.Name)}
-    for function in (node for node in nodes(name) if isinstance(node, ast.FunctionDef)):
-        for node in ast.walk(function):
-            changed = [it.value for it in assigned(node) if isinstance(it, ast.Subscript)]
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                changed += [node.func.value] if node.func.attr in CHANGES_A_VALUE else []
-            found = {it.id for it in changed if isinstance(it, ast.Name)}
-            found |= set(node.names) if isinstance(node, ast.Global) else set()
-            if found & variables:
-                yield from found & variables - local_names(function)
-
-
-def local_names(function: ast.FunctionDef) -> set[str]:
-    """Return the names that a function gives a value itself, which are not the module's."""
-    shared = {name for node in ast.walk(function) if isinstance(node, ast.Global) for name in node.names}
-    own = {it.id for node in ast.walk(function) for it in assigned(node) if isinstance(it, ast.Name)}
-    return own - shared
-
-
-def test_what_a_module_keeps_for_the_whole_process_has_a_reason() -> None:
-    found = {(name, variable) for name in TREES for variable in kept_by(name)}
-    assert found - OF_THE_PROCESS.keys() == set(), "keep it in a class: `org.own(...)`, or say here why not"
-    assert OF_THE_PROCESS.keys() - found == set(), "these exceptions are not needed any more"
-
-
-def test_no_function_remembers_what_it_found_at_a_path() -> None:
-    found = {
-        (name, function.name)
-        for name in TREES
-        for function in nodes(name)
-        if isinstance(function, ast.FunctionDef)
-        and any("cache" in ast.unparse(it).rpartition(".")[2] for it in function.decorator_list)
-        and any(is_about_a_path(argument) for argument in function.args.args)
-    }
-    assert found == REMEMBERS_A_PATH.keys()
-
-
-def is_about_a_path(argument: ast.arg) -> bool:
-    kind = ast.unparse(argument.annotation) if argument.annotation else ""
-    return argument.arg in ("base", "path", "org", "root", "folder", "file") or "Path" in kind
-
-
 def test_few_files_start_processes() -> None:
     assert {name for name in TREES if "subprocess" in imports(name)} == STARTS_PROCESSES
 
@@ -468,8 +302,17 @@ def test_everything_is_caught_at_the_edges_only() -> None:
 
 
 def test_no_file_has_outgrown_itself() -> None:
-    lines = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
-    assert {name: count for name, count in lines.items() if count > LONGEST_FILE} == {}
+    assert [name for name, path in FILES.items() if lines_of(path) > LONGEST_FILE] == []
+
+
+def test_no_file_of_tests_has_outgrown_itself_without_a_reason() -> None:
+    tests = Path(__file__).parent
+    long = {str(it.relative_to(tests)) for it in tests.rglob("*.py") if lines_of(it) > LONGEST_FILE}
+    assert sorted(long - LONG_TESTS.keys()) == []
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text().splitlines())
 
 
 def test_every_module_says_what_lives_in_it() -> None:
