@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from lemming.base.errors import UsageError
 from lemming.base.version import __version__
 from lemming.commands.failures import guarded
-from lemming.commands.options import Session
+from lemming.commands.options import Here, Session, verb
 from lemming.commands.screen import show, show_text
 from lemming.plugins.capabilities import missing_for_command
 
@@ -252,9 +252,7 @@ class Contents(TyperGroup):
 
 def _is_an_agent(ctx: Any, word: str) -> bool:
     """Return whether an agent has the name of a command, and so is what stands behind another."""
-    from lemming.commands.options import find_org_if_any
-
-    org = find_org_if_any(ctx)
+    org = Here(ctx, as_json=False).org_if_any
     return org is not None and (org.base / "agents" / word).is_dir()
 
 
@@ -292,9 +290,9 @@ def load_command(name: str) -> Any:
     module = import_module(f"lemming.commands.{place}")
     found = getattr(module, attribute or own, None) or module.app
     if not isinstance(found, typer.Typer):
-        verb = typer.Typer(rich_markup_mode=None, add_completion=False)
-        verb.command(name, cls=Verb)(found)
-        found = verb
+        alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+        alone.command(name, cls=Verb)(verb(found))
+        found = alone
     command = typer.main.get_command(found)
     if inner := WITHIN.get(name):
         width = max(map(len, inner))

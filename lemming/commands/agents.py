@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import UsageError
@@ -14,11 +12,10 @@ from lemming.base.times.cron import explained
 from lemming.commands.new_agent import create, new_agent, plain_of
 from lemming.commands.options import (
     AgentName,
-    AsJson,
+    Here,
     OrAnAgent,
     argument,
     find_agent,
-    find_org,
     has_been_interrupted,
     noun,
     path_of_agent,
@@ -51,12 +48,12 @@ from lemming.timeline.renaming import creator_replaced, rename
 app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 
 
-@app.command("list")
-def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
+@app.verb("list")
+def list_agents(here: Here) -> None:
     """List all agents."""
-    base = find_org(ctx)
+    base = here.org
     survey, config = sound_survey(base), load_config(base)
-    if as_json:
+    if here.as_json:
         for name, agent in survey.agents.items():
             show_json("agent", {"agent": name, "resume": agent.plain, "problem": ""})
         for name, error in survey.broken.items():
@@ -76,14 +73,13 @@ def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
     show_table(["AGENT", "MODEL", "FIRES", "READS", "TITLE"], rows)
 
 
-@app.command("show")
-def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> None:
+@app.verb("show")
+def show_agent(here: Here, name: AgentName) -> None:
     """Show one agent: what its resume means, and where it stands."""
-    base = find_org(ctx)
+    base = here.org
     config = load_config(base)
     found = agent_shown(base, find_agent(base, name), config)
-    if as_json:
-        show_json("agent", found.as_json())
+    if here.shows("agent", found.as_json()):
         return
     show(painted(one_line(f"{name}  {found.agent.title}"), "bold"))
     for label, value in _facts(found, config):
@@ -140,24 +136,24 @@ def _rhythm(schedule: AgentSchedule) -> str:
 NewName = Annotated[str, argument("NEW", f"{paths.AGENT_NAME_RULE.capitalize()}.")]
 
 
-app.command("new")(new_agent)
+app.verb("new")(new_agent)
 
 
-@app.command("copy")
-def copy_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJson = False) -> None:
+@app.verb("copy")
+def copy_agent(here: Here, name: AgentName, new: NewName) -> None:
     """Make an agent with the resume of another. Memory, entries and credits spent are not copied.
 
     \b
     Example:
       lemming agents copy editor night-editor
     """
-    base = find_org(ctx)
+    base = here.org
     plain = plain_of(base, name)
-    create(base, new, {**plain, "name": new}, as_json=as_json)
+    create(base, new, {**plain, "name": new}, as_json=here.as_json)
 
 
-@app.command("rename")
-def rename_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJson = False) -> None:
+@app.verb("rename")
+def rename_agent(here: Here, name: AgentName, new: NewName) -> None:
     """Give an agent another name. It keeps its memory, its entries, what it has read and what it has spent.
 
     Whoever reads it goes on reading it: read_outboxes of the others, config/credits.json and
@@ -168,7 +164,7 @@ def rename_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJ
     Example:
       lemming agents rename editor chief
     """
-    base = find_org(ctx)
+    base = here.org
     path_of_agent(new)
     with open_org(base, command="agents rename"):
         begun = rename_begun(base)
@@ -178,23 +174,22 @@ def rename_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJ
         elif begun != (name, new):
             require_no_rename(base)
         changed = rename(base, name, new)
-    if as_json:
-        show_json("renamed", {"agent": new, "before": name, "files": changed})
+    if here.shows("renamed", {"agent": new, "before": name, "files": changed}):
         return
     for file in changed:
         show(file)
     tell(f"{name} is {new} now; `lemming validate` checks the rest")
 
 
-@app.command("rm")
-def remove_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> None:
+@app.verb("rm")
+def remove_agent(here: Here, name: AgentName) -> None:
     """Take an agent out of the organisation: its folder is moved to aside/, from where it can be put back.
 
     \b
     Example:
       lemming agents rm critic
     """
-    base = find_org(ctx)
+    base = here.org
     require_folder(base, name)
     with open_org(base, command="agents rm") as runtime:
         _require_no_open_tick(base)
@@ -205,8 +200,7 @@ def remove_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -
                 creator_replaced(base, file, name, creator)
         fs.move(Path(base), paths.agent_folder(name), place)
     readers = [a.name for a in survey_agents(base).agents.values() if name in a.permissions.read_outboxes]
-    if as_json:
-        show_json("removed", {"agent": name, "aside": place, "readers": readers})
+    if here.shows("removed", {"agent": name, "aside": place, "readers": readers}):
         return
     show(place)
     for reader in readers:

@@ -14,7 +14,7 @@ from lemming.capabilities.approvals.waiting import Word
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.capabilities.requests.waiting import waiting as what_waits
-from lemming.commands.options import AsJson, AsPerson, argument, find_org, object_typed, option
+from lemming.commands.options import AsPerson, Here, argument, object_typed, option
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.waiting import show_call, show_folded
 from lemming.messages import OutboxEntry
@@ -58,7 +58,7 @@ def tell_what_else(base: OrgPath, identity: str) -> None:
 
 
 def approve(
-    ctx: typer.Context,
+    here: Here,
     reference: Annotated[
         str | None, argument("ID", "A request's id, the beginning of it, or its call's.")
     ] = None,
@@ -77,7 +77,6 @@ def approve(
         option("--ahead AGENT TOOL ARGS", "In advance, once; ARGS is a JSON object."),
     ] = None,
     person: AsPerson = None,
-    as_json: AsJson = False,
 ) -> None:
     """Approve a call that waits for it, or a plan. Prints the path of the entry that says so.
 
@@ -92,7 +91,7 @@ def approve(
       lemming approve --all --tool file_write
       lemming approve --ahead ada shell '{"command": "git push"}'
     """
-    base = find_org(ctx)
+    base = here.org
     chosen = [it for it, is_given in (("ID", reference), ("--all", every), ("--ahead", ahead)) if is_given]
     if len(chosen) != 1:
         hint = "lemming approve ID, or --all --tool TOOL, or --ahead AGENT TOOL ARGS"
@@ -105,11 +104,11 @@ def approve(
         entry = approve_ahead(
             base, ahead[0], ahead[1], object_typed(ahead[2], "ARGS", '{"command": "git push"}'), person=person
         )
-        tell_decided(entry, as_json=as_json)
+        tell_decided(entry, as_json=here.as_json)
     elif every:
-        _approve_all(base, tool, agent, person, yes=yes, as_json=as_json)
+        _approve_all(base, tool, agent, person, yes=yes, as_json=here.as_json)
     elif reference:
-        _approve_one(base, reference, person, edit or [], is_for_tool=for_ == "tool", as_json=as_json)
+        _approve_one(base, reference, person, edit or [], is_for_tool=for_ == "tool", as_json=here.as_json)
 
 
 def _approve_one(
@@ -142,7 +141,7 @@ def _approve_all(
 
 
 def deny(
-    ctx: typer.Context,
+    here: Here,
     reference: Annotated[
         str | None, argument("ID", "A request's id, the beginning of it, or its call's.")
     ] = None,
@@ -152,7 +151,6 @@ def deny(
     agent: Annotated[str | None, option("--agent AGENT", "With --all: of this agent.")] = None,
     yes: Annotated[bool, option("--yes", "With --all: do not list and ask first.")] = False,
     person: AsPerson = None,
-    as_json: AsJson = False,
 ) -> None:
     """Say no to a call that waits for approval, or to a plan. Prints the path of the entry that says so.
 
@@ -161,7 +159,7 @@ def deny(
       lemming deny 3fa9c1 --reason "not on a Friday"
       lemming deny --all --agent ada
     """
-    base = find_org(ctx)
+    base = here.org
     if every == bool(reference):
         raise UsageError(
             "what is to be denied?", hint="lemming deny ID, or --all [--tool TOOL] [--agent AGENT]"
@@ -169,10 +167,10 @@ def deny(
     if (tool or agent) and not every:
         raise UsageError("--tool and --agent are for --all", hint="lemming deny --all --tool TOOL")
     if reference:
-        tell_decided(decide(base, reference, "deny", person=person, text=reason), as_json=as_json)
+        tell_decided(decide(base, reference, "deny", person=person, text=reason), as_json=here.as_json)
         return
     items = that_wait(base, tool=tool, agent=agent, person=person)
-    for item in items if not as_json else ():
+    for item in items if not here.as_json else ():
         show_folded(item.id, item.line)
     for entry in decide_all(base, items, "deny", person, text=reason, yes=yes):
-        tell_decided(entry, as_json=as_json)
+        tell_decided(entry, as_json=here.as_json)

@@ -24,14 +24,13 @@ from lemming.commands.failures import guarded
 from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE
 from lemming.commands.options import (
     AgentName,
-    AsJson,
     AsPerson,
+    Here,
     Quiet,
     Session,
     Trust,
     argument,
     duration,
-    find_org,
     option,
     require_folder,
     text_typed,
@@ -153,7 +152,7 @@ Deadline = Annotated[
 
 
 def ask(
-    ctx: typer.Context,
+    here: Here,
     agent: AgentName,
     text: Annotated[list[str], argument("TEXT", 'What to ask; "-" reads it from standard input.')],
     person: AsPerson = None,
@@ -170,7 +169,6 @@ def ask(
         ),
     ] = None,
     trust: Trust = False,
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Ask an agent something, as a person, and print the answer.
@@ -187,13 +185,13 @@ def ask(
       lemming ask editor --timeout 5m --conversation ferry "And tomorrow?"
       lemming ask editor --schema verdict.json --json "Is it true?" | jq .answer
     """
-    base = find_org(ctx)
+    base = here.org
     require_folder(base, agent)
     said = " ".join(text)
     options: dict[str, Any] = {"schema": _schema_in(schema)} if schema else {}
     options["budget"] = _amount(budget)
     if not trust:
-        agree_to_run(base, can_ask=not as_json and said != "-")
+        agree_to_run(base, can_ask=not here.as_json and said != "-")
     outcome, status = put(
         base,
         agent,
@@ -205,7 +203,7 @@ def ask(
         deadline=deadline,
         **options,
     )
-    if as_json:
+    if here.as_json:
         now = requests_now(base)
         facts = facts_of(
             outcome.request, now, costs_of(base, [it for _, it in now.requests.tree(outcome.request)])
@@ -250,7 +248,7 @@ def _schema_in(file: Path) -> dict[str, Any]:
 
 
 def chat(
-    ctx: typer.Context,
+    here: Here,
     agent: AgentName,
     person: AsPerson = None,
     conversation: Annotated[
@@ -258,7 +256,6 @@ def chat(
     ] = "",
     timeout: Timeout = None,
     trust: Trust = False,
-    as_json: Annotated[bool, option("--json", "Print JSON, one object an answer.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Talk with an agent: each line is a question, and the next one is read when it is answered.
@@ -273,13 +270,13 @@ def chat(
       lemming chat editor
       printf 'Who leads?\\nWhy?\\n' | lemming chat editor --conversation ferry
     """
-    base = find_org(ctx)
+    base = here.org
     require_folder(base, agent)
     now = requests_now(base)
     person = person_for(now, person)
     require_reach(now, person, agent)
     if not trust:
-        agree_to_run(base, can_ask=not as_json and sys.stdin.isatty())
+        agree_to_run(base, can_ask=not here.as_json and sys.stdin.isatty())
     name = conversation or SystemClock().now().strftime("chat-%Y%m%d-%H%M%S")
     if not quiet:
         tell(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")
@@ -288,17 +285,15 @@ def chat(
         if _is_typed() and text in ("/quit", "/exit"):
             break
         if _is_typed() and text.startswith("/") and not text.startswith("//"):
-            _run_command(ctx, text[1:])
+            _run_command(here.context, text[1:])
             continue
         text = text.removeprefix("/") if _is_typed() and text.startswith("//") else text
         outcome, ended = put(
             base, agent, text, quiet=quiet, person=person, conversation=name, timeout_s=timeout
         )
-        if as_json:
-            show_json(
-                "answer", {"id": outcome.id, "end": outcome.end, "answer": outcome.answer, "why": outcome.why}
-            )
-        else:
+        if not here.shows(
+            "answer", {"id": outcome.id, "end": outcome.end, "answer": outcome.answer, "why": outcome.why}
+        ):
             show_answer(outcome)
         status = ended or status
         if outcome.why == "stopped":

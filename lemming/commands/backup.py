@@ -6,9 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from lemming.commands.options import AsJson, argument, duration, find_org, option
+from lemming.commands.options import Here, argument, duration, option
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.service.backup import back_up, place_for
 from lemming.service.restore import restore as put_in_place
@@ -18,7 +16,7 @@ WAIT_S = 60.0
 
 
 def backup(
-    ctx: typer.Context,
+    here: Here,
     file: Annotated[
         Path,
         argument("FILE", "A name that ends in .tar.gz, or a folder to put it into."),
@@ -32,7 +30,6 @@ def backup(
             parser=duration,
         ),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write the whole organisation into one file: agents, entries, memories, settings, journals, logs.
 
@@ -46,11 +43,11 @@ def backup(
       lemming backup ~/backups/
       lemming backup /mnt/news.tar.gz --force
     """
-    base = find_org(ctx)
+    base = here.org
     place = place_for(base, Path(os.path.abspath(file.expanduser())))
     made = back_up(base, place, wait_s=WAIT_S if wait is None else wait, replace=force)
     manifest = made.manifest
-    if as_json:
+    if here.as_json:
         facts = {"file": str(made.file), "bytes": made.archive_bytes, "tick": manifest.tick}
         held = {"agents": manifest.agents, "files": manifest.files, "content_bytes": manifest.content_bytes}
         show_json("backup", {**facts, **held, "left_out": made.left_out})
@@ -78,11 +75,11 @@ def size_in_words(number: int) -> str:
 
 
 def restore(
+    here: Here,
     file: Annotated[Path, argument("FILE", "What `lemming backup` wrote.")],
     folder: Annotated[
         Path, argument("[DIR]", "Empty, or made if need be. Default: the current folder.")
     ] = Path(),
-    as_json: AsJson = False,
 ) -> None:
     """Put the organisation that a backup holds into a folder.
 
@@ -97,7 +94,7 @@ def restore(
     """
     place = Path(os.path.abspath(folder.expanduser()))
     done = put_in_place(Path(os.path.abspath(file.expanduser())), place)
-    if as_json:
+    if here.as_json:
         facts = {"org": str(done.folder), "tick": done.tick, "agents": done.manifest.agents}
         show_json("restored", {**facts, "files": done.manifest.files, "broken": done.broken})
         return

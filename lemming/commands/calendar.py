@@ -8,8 +8,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock
 from lemming.base.errors import UsageError
@@ -25,7 +23,7 @@ from lemming.capabilities.calendars.calendar import (
     problems_of_calendar,
 )
 from lemming.capabilities.calendars.coming import jobs_now
-from lemming.commands.options import AsJson, find_org
+from lemming.commands.options import Here
 from lemming.commands.screen import show, show_list, tell
 from lemming.files import fs
 from lemming.org.config import load_config
@@ -39,7 +37,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def calendar(ctx: typer.Context, as_json: AsJson = False) -> None:
+def calendar(here: Here) -> None:
     """Show the jobs of config/calendar.json: who is asked, when, when next, and what came of it last.
 
     A job is a request of the agent whose model key is clock; `lemming requests --of` that agent lists them.
@@ -49,12 +47,12 @@ def calendar(ctx: typer.Context, as_json: AsJson = False) -> None:
     Example:
       lemming calendar
     """
-    org = Organisation.at(find_org(ctx))
+    org = Organisation.at(here.org)
     config = load_config(org)
     jobs = jobs_now(org, config)
     nothing = f"no jobs; {CALENDAR_FILE} holds them, and `lemming send --every` writes one"
-    show_list("job", jobs, COLUMNS, as_json=as_json, nothing=nothing)
-    if jobs and not as_json and asker_in(survey_agents(org).agents, config) is None:
+    show_list("job", jobs, COLUMNS, as_json=here.as_json, nothing=nothing)
+    if jobs and not here.as_json and asker_in(survey_agents(org).agents, config) is None:
         tell(f"warning: nobody asks for them: {MAKE_ONE}", style="yellow")
 
 

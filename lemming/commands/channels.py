@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from lemming.agents import survey_agents
 from lemming.capabilities.channels.states import ChannelState, channel_states
-from lemming.commands.options import AsJson, find_org
+from lemming.commands.options import Here
 from lemming.commands.screen import one_line, show_list, tell
 from lemming.commands.trust import load_settings
 
@@ -18,7 +16,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def channels(ctx: typer.Context, as_json: AsJson = False) -> None:
+def channels(here: Here) -> None:
     """List the agents that channels speak for: what arrived, what went out, what failed.
 
     A channel is an agent whose model key has the provider folder, http, mail or command. The engine sees to
@@ -30,10 +28,10 @@ def channels(ctx: typer.Context, as_json: AsJson = False) -> None:
       lemming channels
       lemming channels --json | jq 'select(.waiting > 0) | .agent'
     """
-    base = find_org(ctx)
+    base = here.org
     found = channel_states(base, survey_agents(base), load_settings(base))
-    show_list("channel", found, COLUMNS, as_json=as_json, nothing=NONE)
-    for channel in found if not as_json else ():
+    show_list("channel", found, COLUMNS, as_json=here.as_json, nothing=NONE)
+    for channel in found if not here.as_json else ():
         _tell_wrong(channel)
 
 

@@ -23,8 +23,8 @@ from lemming.base import paths
 from lemming.base.errors import LemmingError, UsageError
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.commands.narration import Narrator
-from lemming.commands.options import AsJson, find_org, option
-from lemming.commands.screen import counted, show, show_json, tell
+from lemming.commands.options import Here, option
+from lemming.commands.screen import counted, show, tell
 from lemming.commands.trust import require_agreement
 from lemming.files import fs
 from lemming.history.copy_org import BILL_FILE, copy_org
@@ -68,14 +68,13 @@ class Tally:
 
 
 def chaos(
-    ctx: typer.Context,
+    here: Here,
     kills: Annotated[int, option("--kills", "How often to kill.", min=1, max=10_000)] = 20,
     seed: Annotated[int, option("--seed", "Chooses the moments.")] = 0,
-    here: Annotated[
+    answers: Annotated[
         int | None,
         option("--here N", "No copy: begin a tick of this organisation, and kill it after N answers.", min=1),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Kill the engine on a copy of the organisation, and compare with a run in peace.
 
@@ -95,15 +94,13 @@ def chaos(
       lemming chaos --here 1 || lemming run-once
       lemming chaos --json | jq .calls_repeated
     """
-    base = find_org(ctx)
-    require_agreement(base, can_ask=not as_json)
-    if here is not None:
-        _kill_here(base, here, as_json=as_json)
+    base = here.org
+    require_agreement(base, can_ask=not here.as_json)
+    if answers is not None:
+        _kill_here(base, answers, as_json=here.as_json)
     with TemporaryDirectory(prefix="lemming-chaos-") as folder:
-        tally = _count_damage(Path(base), Path(folder), kills, seed, quiet=as_json)
-    if as_json:
-        show_json("chaos", {**asdict(tally), "is_as_promised": tally.is_as_promised})
-    else:
+        tally = _count_damage(Path(base), Path(folder), kills, seed, quiet=here.as_json)
+    if not here.shows("chaos", {**asdict(tally), "is_as_promised": tally.is_as_promised}):
         _show(tally)
     if not tally.is_as_promised:
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from lemming.commands import doctor as machine
 from lemming.commands import validate as files
 from lemming.commands import verify as records
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AsJson, Newest, Quiet, argument, find_org, option
+from lemming.commands.options import Here, Newest, Quiet, argument, option
 from lemming.commands.screen import bar, counted, painted, show, show_json, show_list
 from lemming.commands.trust import load_settings
 from lemming.facts.checklist.check import EXIT_STATUS, CheckScope, all_checks, checks_of, named_checks, run
@@ -21,7 +21,7 @@ Counts = dict[str, Any]
 
 
 def check(
-    ctx: typer.Context,
+    here: Here,
     names: Annotated[
         list[str] | None, argument("NAME...", "Checks by their names. Default: all of the three.")
     ] = None,
@@ -30,7 +30,6 @@ def check(
     ] = False,
     every: Annotated[bool, option("--all", "Look at all entries and journals.")] = False,
     newest: Newest = None,
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Check everything: the files people write, the machine, and every file against the journals.
@@ -52,16 +51,16 @@ def check(
       lemming check --json | jq 'select(.type == "checked")'
     """
     if listed:
-        return _show_list(ctx, as_json=as_json)
+        return _show_list(here)
     with bar("checking") as steps:
-        scope = CheckScope(find_org(ctx), load_settings, every=every, newest=newest, steps=steps)
+        scope = CheckScope(here.org, load_settings, every=every, newest=newest, steps=steps)
         found = _named(names, scope) if names else _all(scope)
     for label, rows in found.items():
         for row in rows:
-            if as_json or names or row.problem.severity != "note":
-                _show(label, row, scope, as_json=as_json)
+            if here.as_json or names or row.problem.severity != "note":
+                _show(label, row, scope, as_json=here.as_json)
     counts = {label: _counts(label, rows, scope) for label, rows in found.items()}
-    if as_json:
+    if here.as_json:
         show_json("checked", counts)
     elif not quiet:
         for label, each in counts.items():
@@ -79,10 +78,10 @@ class _Row(NamedTuple):
     problem: Problem
 
 
-def _show_list(ctx: typer.Context, *, as_json: bool) -> None:
+def _show_list(here: Here) -> None:
     """Show all checks; those that capabilities bring are known where there is an organisation."""
     try:
-        scope = CheckScope(find_org(ctx), load_settings)
+        scope = CheckScope(here.org, load_settings)
     except NotAnOrg as error:
         scope = CheckScope(error)
     rows = [
@@ -91,7 +90,7 @@ def _show_list(ctx: typer.Context, *, as_json: bool) -> None:
     ]
     asked_by = {"ASKED BY": lambda row: ", ".join(row["commands"])}
     columns = {"CHECK": "name", "READS": "cost", **asked_by, "LOOKS AT": "looks_at"}
-    show_list("check", rows, columns, as_json=as_json)
+    show_list("check", rows, columns, as_json=here.as_json)
 
 
 def _named(names: list[str], scope: CheckScope) -> dict[str, list[_Row]]:

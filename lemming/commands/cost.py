@@ -16,11 +16,10 @@ from lemming.commands.failures import tell_error
 from lemming.commands.options import (
     AgentName,
     AnyAgentName,
-    AsJson,
+    Here,
     OrAnAgent,
     argument,
     find_agent,
-    find_org,
     noun,
     option,
     require_folder,
@@ -51,11 +50,10 @@ COLUMNS = (
 
 
 def cost(
-    ctx: typer.Context,
+    here: Here,
     by: Annotated[str, option("--by GROUP", f"One of {', '.join(GROUPS)}.")] = "agent",
     since: Annotated[int, option("--since TICK", "Only turns of this tick and later ones.", min=0)] = 0,
     as_csv: Annotated[bool, option("--csv", "Print CSV: every row, no total.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show what was spent: credits, dollars, tokens and calls, by agent or by something else.
 
@@ -75,11 +73,11 @@ def cost(
         raise UsageError(
             f'--by "{by}" is none of {", ".join(GROUPS)}', hint=nearest(by, GROUPS) or "--by agent"
         )
-    if as_csv and as_json:
+    if as_csv and here.as_json:
         raise UsageError("--csv and --json are two forms of the same", hint="give one of them")
     with told_as_it_goes("adding up") as progress:
-        found = costs_by(find_org(ctx), by, since=since, progress=progress)  # type: ignore[arg-type]
-    if as_json:
+        found = costs_by(here.org, by, since=since, progress=progress)  # type: ignore[arg-type]
+    if here.as_json:
         _show_json(found)
     elif as_csv:
         _show_csv(found)
@@ -187,16 +185,18 @@ def _tell_what_is_missing(found: Costs) -> None:
 app = noun("See and raise what agents may spend.", cls=OrAnAgent)
 
 
-@app.command("show")
-def show_credits(ctx: typer.Context, name: AnyAgentName = None, as_json: AsJson = False) -> None:
+@app.verb("show")
+def show_credits(here: Here, name: AnyAgentName = None) -> None:
     """Show what agents have spent, and what they may spend."""
-    base = find_org(ctx)
+    base = here.org
     if name is not None:
         require_folder(base, name)
     found, damaged = accounts(base, survey_agents(base), load_config(base), only=name)
     passed_on = {"PASSED ON": "passed_on"} if any(each.passed_on for each in found) else {}
-    show_list("credits", found, {"AGENT": "agent", "SPENT": "spent", **passed_on, **_LIMITS}, as_json=as_json)
-    for each in found if not as_json else ():
+    show_list(
+        "credits", found, {"AGENT": "agent", "SPENT": "spent", **passed_on, **_LIMITS}, as_json=here.as_json
+    )
+    for each in found if not here.as_json else ():
         if each.overrides is not None:
             tell(
                 f"{each.agent}: {CREDITS_FILE} says {_number(each.max_credits)}, not the "
@@ -218,15 +218,14 @@ _LIMITS = {
 }
 
 
-@app.command("grant", context_settings={"ignore_unknown_options": True})  # -5 is an amount
+@app.verb("grant", context_settings={"ignore_unknown_options": True})  # -5 is an amount
 def grant_credits(
-    ctx: typer.Context,
+    here: Here,
     name: AgentName,
     amount: Annotated[
         float,
         argument("AMOUNT", "Credits to add to what it may spend; below 0: to take back."),
     ],
-    as_json: AsJson = False,
 ) -> None:
     """Raise what an agent may spend. Writes max_credits in config/credits.json and leaves the rest of it.
 
@@ -234,7 +233,7 @@ def grant_credits(
     Example:
       lemming credits grant editor 500
     """
-    base = find_org(ctx)
+    base = here.org
     agent, config = find_agent(base, name), load_config(base)
     if credits_of(config, name, agent.credits).max_credits is None:
         raise UsageError(
@@ -250,8 +249,7 @@ def grant_credits(
             raise UsageError(f"{name} may spend {before:g}; that cannot change by {amount:g}", hint=hint)
         _write(base, name, int(after) if after == int(after) else after)
     now = account_of(base, agent, load_config(base))
-    if as_json:
-        show_json("credits", now.as_json())
+    if here.shows("credits", now.as_json()):
         return
     tell(f"{name} may spend {after:g} credits (before: {before:g}); {_number(now.left)} left")
     tell(f"{CREDITS_FILE} says so from now on, whatever max_credits in agents/{name}/resume.json says")

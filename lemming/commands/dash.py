@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-import typer
-
 from lemming.agents import survey_agents
 from lemming.base.errors import UsageError
 from lemming.base.extras import install_line
 from lemming.commands.backup import size_in_words
 from lemming.commands.events import Ticks
-from lemming.commands.options import AsJson, AsPerson, find_org, option, require_folder
+from lemming.commands.options import AsPerson, Here, option, require_folder
 from lemming.commands.screen import counted, one_line, show, show_json, tell, told_as_it_goes
 from lemming.commands.stopping import stop_on_signals
 from lemming.org.config import load_config
@@ -29,7 +27,7 @@ INSTALL = install_line("dash")
 
 
 def dash(
-    ctx: typer.Context,
+    here: Here,
     port: Annotated[int | None, option("--port PORT", "Where to listen; 0: any.", min=0, max=65535)] = None,
     read_only: Annotated[bool, option("--read-only", "Look only.")] = False,
     no_open: Annotated[bool, option("--no-open", "Do not open a browser.")] = False,
@@ -37,7 +35,6 @@ def dash(
         bool, option("--keep-token", "Let in who was let in before: tabs come back after a restart.")
     ] = False,
     person: AsPerson = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show the organisation on a page in the browser, live: what waits for you, who does what, what was said.
 
@@ -50,7 +47,7 @@ def dash(
       lemming dash --read-only
       lemming dash --port 0 --no-open
     """
-    base = find_org(ctx)
+    base = here.org
     if not is_installed():
         raise UsageError(f"the page needs {' and '.join(NEEDED)}, which are not installed", hint=INSTALL)
     if person is not None:
@@ -74,9 +71,7 @@ def dash(
     ):
         if keep_token:
             keep(base.base, KeptToken(kept.token, urlsplit(address).port or 0))
-        if as_json:
-            show_json("page", {"address": address, "org": str(base)})
-        else:
+        if not here.shows("page", {"address": address, "org": str(base)}):
             show(address)
             tell("Ctrl-C ends it; who has the address may look and answer for you, as long as it runs")
         sys.stdout.flush()
@@ -99,13 +94,12 @@ def is_installed() -> bool:
 
 
 def report(
-    ctx: typer.Context,
+    here: Here,
     html: Annotated[
         Path,
         option("--html DIR", "Where to write it: a new folder, or an earlier report."),
     ],
     ticks: Ticks = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write what `lemming dash` shows as files that open from disk, without a server, to keep or to send.
 
@@ -122,9 +116,9 @@ def report(
     from lemming.dashboard.report import write_report
 
     with told_as_it_goes("writing") as progress:
-        made = write_report(find_org(ctx), html, ticks, progress=progress)
+        made = write_report(here.org, html, ticks, progress=progress)
     page = made.folder / "index.html"
-    if as_json:
+    if here.as_json:
         facts = {"folder": str(made.folder), "page": str(page), "files": made.files}
         size = {"bytes": made.total_bytes, "ticks": made.ticks}
         show_json("report", {**facts, **size, "left_out": made.left_out})

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from lemming.base.errors import NotAnOrg, Problem
-from lemming.commands.options import AsJson, find_org, option
-from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
+from lemming.commands.options import Here, option
+from lemming.commands.screen import Style, counted, one_line, painted, show
 from lemming.commands.trust import load_settings
 from lemming.facts.checklist.check import CheckScope, checks_of, run
 from lemming.facts.checklist.standing import Trouble
@@ -18,11 +18,10 @@ _COLOURS: dict[str, Style] = {"note": "green", "warning": "yellow", "error": "re
 
 
 def doctor(
-    ctx: typer.Context,
+    here: Here,
     connect: Annotated[
         bool, option("--connect", "Connect to the cluster at executor_address, which may run code here.")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Check this machine and this organisation, and say how to fix what is not well.
 
@@ -34,19 +33,17 @@ def doctor(
       lemming doctor --json | jq -r 'select(.level != "ok") | .about + ": " + .fix'
     """
     try:
-        scope = CheckScope(find_org(ctx), load_settings, connect=connect)
+        scope = CheckScope(here.org, load_settings, connect=connect)
     except NotAnOrg as error:
         scope = CheckScope(error)
     levels = []
     for check, problems in run(checks_of("doctor", scope), scope, has_errors_told=True):
         for problem in problems:
             levels.append(problem.severity)
-            if as_json:
-                show_json("finding", as_finding(check.name, problem))
-            else:
+            if not here.shows("finding", as_finding(check.name, problem)):
                 show_finding(check.name, problem)
     failed = levels.count("error")
-    if not as_json:
+    if not here.as_json:
         warned = counted(levels.count("warning"), "warning")
         show(f"{counted(len(levels), 'check')}: {failed} failed, {warned}")
     if failed:

@@ -13,7 +13,7 @@ from lemming.access import bound
 from lemming.access.trust import Reach
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import compact
-from lemming.commands.options import AsJson, Quiet, Trust, argument, find_org, option
+from lemming.commands.options import Here, Quiet, Trust, argument, find_org, option
 from lemming.commands.screen import (
     counted,
     in_dollars,
@@ -41,8 +41,8 @@ def _cases(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in case_names(find_org(ctx)) if name.startswith(incomplete)]
 
 
-def eval(  # the command's name
-    ctx: typer.Context,
+def eval(
+    here: Here,
     names: Annotated[
         list[str] | None, argument("[NAME]...", "Which cases; all without one.", autocompletion=_cases)
     ] = None,
@@ -72,7 +72,6 @@ def eval(  # the command's name
     out: Annotated[Path | None, option("--out FILE", "Write the runs here, a JSON object a line.")] = None,
     junit_file: Annotated[Path | None, option("--junit FILE", "Write the runs here as JUnit XML.")] = None,
     trust: Trust = False,
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Run the cases in evals/, each in a throw-away copy, and say what came out right.
@@ -95,14 +94,14 @@ def eval(  # the command's name
     from lemming.evals.results import junit
     from lemming.evals.suite import Manner, arms_of, run_suite
 
-    base = find_org(ctx)
+    base = here.org
     places = _written_to(out, junit_file)
     if keep is not None and keep.expanduser().resolve().is_relative_to(Path(base).resolve()):
         raise UsageError(
             "copies cannot be kept inside the organisation", where=str(keep), hint="name a folder elsewhere"
         )
     spending = Spending(budget)
-    agree = partial(_agree, base, asks=record, can_ask=not as_json)
+    agree = partial(_agree, base, asks=record, can_ask=not here.as_json)
     manner = Manner(
         spending=spending,
         records=record,
@@ -115,11 +114,11 @@ def eval(  # the command's name
     results: list[Result] = []
     for result in run_suite(base, chosen(base, names or []), arms, manner):
         results.append(result)
-        if as_json:
+        if here.as_json:
             show_json("eval_run", result.as_json())
         elif not quiet:
             _tell_run(result)
-    if as_json:
+    if here.as_json:
         _show_counts(results)
     else:
         _show(results, quiet=quiet)

@@ -7,13 +7,11 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lemming.agents import agent_folders
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.commands.narration import facts_of, type_of
-from lemming.commands.options import AsJson, find_org, option
+from lemming.commands.options import Here, option
 from lemming.commands.screen import show_json, show_text, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.journal.events import Event, TickBegins, TickEnds
@@ -55,7 +53,7 @@ TYPES = sorted({*map(type_of, _KINDS)} - {""})
 
 
 def events(
-    ctx: typer.Context,
+    here: Here,
     ticks: Ticks = None,
     follow: Follow = False,
     types: Annotated[
@@ -64,7 +62,6 @@ def events(
     agent: Annotated[
         str | None, option("--agent AGENT", "Only what is about this agent's turns.", of_agents=True)
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show what happened, from the journals: one JSON object a line, as `lemming run-once --json` has them.
 
@@ -82,7 +79,7 @@ def events(
         if name not in TYPES:
             hint = nearest(name, TYPES) or f"one of {', '.join(TYPES)}"
             raise UsageError(f'no journal has events of the type "{name}"', hint=hint)
-    base, wanted = find_org(ctx), frozenset(types or TYPES)
+    base, wanted = here.org, frozenset(types or TYPES)
     if agent is not None and agent not in (names := agent_folders(base)):
         meant = nearest(agent, names)
         tell(f'there is no agent "{agent}" now{f": {meant}" if meant else ""}', style="yellow")
@@ -105,7 +102,7 @@ def _show(event: Event, tick: int, wanted: frozenset[str], agent: str | None) ->
         show_json(kind, facts_of(event, tick))
 
 
-def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:
+def metrics(here: Here) -> None:
     """Print metrics as Prometheus reads them: totals of ledgers, where agents stand, how long things take.
 
     Totals survive restarts and the removal of journals. For a file that node_exporter's textfile collector
@@ -117,8 +114,8 @@ def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:
       lemming metrics > /var/lib/prometheus/node-exporter/news.prom
       lemming metrics --json | jq 'select(.name == "lemming_credits_total")'
     """
-    families = families_of(find_org(ctx))
-    if not as_json:
+    families = families_of(here.org)
+    if not here.as_json:
         show_text(text_of(families).rstrip("\n"))
         return
     for family in families:

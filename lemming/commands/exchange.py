@@ -16,7 +16,7 @@ from lemming.agents import Agent, survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AsJson, argument, find_org, find_org_if_any, is_org, noun, option
+from lemming.commands.options import Here, argument, is_org, noun, option
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.exchange.applying import Change, changes_of, new, there
@@ -43,7 +43,7 @@ _SENTENCE_WIDTH = 300
 
 
 def apply(
-    ctx: typer.Context,
+    here: Here,
     file: Annotated[Path, argument("FILE", "YAML, .toml or .json; docs/AGENT_GUIDE.md.")],
     folder: Annotated[
         Path | None,
@@ -56,7 +56,6 @@ def apply(
         bool, option("--yes -y", "Change files that are there, and take the code it brings.")
     ] = False,
     dry_run: Annotated[bool, option("--dry-run", "Say what would be written, and write nothing.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Make an organisation, or change one, as one file says: its agents, models, settings and files.
 
@@ -69,7 +68,7 @@ def apply(
       lemming apply idea.yaml changelog
       lemming apply org.yaml --dry-run
     """
-    there_already = find_org_if_any(ctx) if folder is None else None
+    there_already = here.org_if_any if folder is None else None
     base, template = (there_already.base, {}) if there_already else made_at(folder or Path())
     document = document_of(_content(file), file.name)
     org = Organisation(base)
@@ -77,7 +76,7 @@ def apply(
     wanted = wanted_of(document, str(file), known, around)
     changes = changes_of(base, wanted, template)
     brings = _brings(wanted) if changes else []
-    if as_json:
+    if here.as_json:
         files = {change.path: change.kind for change in changes}
         show_json("applied", {"org": str(base), "files": files, "is_dry_run": dry_run,
                               "does": [reach.does for reach in brings]})  # fmt: skip
@@ -94,7 +93,7 @@ def apply(
     if template:
         with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
             Agreement(base).note_maker()
-    if not as_json:
+    if not here.as_json:
         _tell_applied(base, wanted, file)
 
 
@@ -176,10 +175,8 @@ Into = Annotated[
 DryRun = Annotated[bool, option("--dry-run", "Say what would be written, and write nothing.")]
 
 
-@app.command("claude")
-def import_claude(
-    ctx: typer.Context, folder: Folder, into: Into = None, dry_run: DryRun = False, as_json: AsJson = False
-) -> None:
+@app.verb("claude")
+def import_claude(here: Here, folder: Folder, into: Into = None, dry_run: DryRun = False) -> None:
     """Take over the subagents of a Claude Code project: .claude/agents/*.md, its skills, its CLAUDE.md.
 
     \b
@@ -187,13 +184,11 @@ def import_claude(
       lemming import claude ~/project --dry-run
       lemming import claude ~/project --into team
     """
-    _import(ctx, folder, into, take_claude, is_dry=dry_run, as_json=as_json)
+    _import(here, folder, into, take_claude, is_dry=dry_run)
 
 
-@app.command("openclaw")
-def import_openclaw(
-    ctx: typer.Context, folder: Folder, into: Into = None, dry_run: DryRun = False, as_json: AsJson = False
-) -> None:
+@app.verb("openclaw")
+def import_openclaw(here: Here, folder: Folder, into: Into = None, dry_run: DryRun = False) -> None:
     """Take over an OpenClaw workspace, or all those in a folder such as ~/.openclaw.
 
     \b
@@ -205,28 +200,24 @@ def import_openclaw(
     def take(source: Source, known: Destination, taken: Taken) -> None:
         take_openclaw(source, known, taken, now)
 
-    _import(ctx, folder, into, take, is_dry=dry_run, as_json=as_json)
+    _import(here, folder, into, take, is_dry=dry_run)
 
 
-@app.command("company")
-def import_company(
-    ctx: typer.Context, folder: Folder, into: Into = None, dry_run: DryRun = False, as_json: AsJson = False
-) -> None:
+@app.verb("company")
+def import_company(here: Here, folder: Folder, into: Into = None, dry_run: DryRun = False) -> None:
     """Take over an agent company: COMPANY.md, agents/*/AGENTS.md, teams, tasks, .paperclip.yaml.
 
     \b
     Example:
       lemming import company ~/lean-dev-shop --into shop
     """
-    _import(ctx, folder, into, take_company, is_dry=dry_run, as_json=as_json)
+    _import(here, folder, into, take_company, is_dry=dry_run)
 
 
-def _import(
-    ctx: typer.Context, folder: Path, into: Path | None, take: Take, *, is_dry: bool, as_json: bool
-) -> None:
+def _import(here: Here, folder: Path, into: Path | None, take: Take, *, is_dry: bool) -> None:
     taken = Taken()
     source = open_source(folder, taken.remarks)
-    base, template = (find_org(ctx).base, {}) if into is None else made_at(into)
+    base, template = (here.org.base, {}) if into is None else made_at(into)
     take(source, _known(base, source, is_new=bool(template)), taken)
     put = put_together(base, taken, template)
     if not taken.resumes:
@@ -240,8 +231,7 @@ def _import(
         *sorted(put.files),
         *([MODELS_FILE] if put.models and MODELS_FILE not in template else []),
     ]
-    if as_json:
-        show_json("import", _as_json(base, taken, written, problems, is_dry=is_dry))
+    if here.shows("import", _as_json(base, taken, written, problems, is_dry=is_dry)):
         return
     for file in written:
         show(str(base / file))

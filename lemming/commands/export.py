@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from lemming.agents import RESUME_LIMIT_BYTES, survey_agents
 from lemming.base.errors import NotSent, UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.base.paths import resume_file
 from lemming.base.redaction import without_userinfo
 from lemming.commands.events import Follow, Ticks, journals_meant
-from lemming.commands.options import AnyAgentName, AsJson, find_agent, find_org, noun, option
+from lemming.commands.options import AnyAgentName, Here, find_agent, noun, option
 from lemming.commands.screen import (
     counted,
     one_line,
@@ -44,11 +42,10 @@ NO_SERVER = "https://localhost/agents"
 app = noun("Tell of agents, and of what they did, in the form of other programs.")
 
 
-@app.command("org")
+@app.verb("org")
 def export_org(
-    ctx: typer.Context,
+    here: Here,
     output: Annotated[Path | None, option("--output FILE", "Write it there; not over a file.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Print the organisation as one file, in YAML, which `lemming apply` takes: an idea to send to somebody.
 
@@ -61,8 +58,8 @@ def export_org(
     """
     from lemming.exchange.whole_org import yaml_of
 
-    document, left = document_of_org(find_org(ctx), template_files("empty"))
-    text = pretty(document).decode() if as_json else yaml_of(document)
+    document, left = document_of_org(here.org, template_files("empty"))
+    text = pretty(document).decode() if here.as_json else yaml_of(document)
     if output is None:
         show_text(text.rstrip("\n"))
     elif not fs.create(output.expanduser().absolute().parent, output.name, text.encode()):
@@ -71,9 +68,9 @@ def export_org(
         tell(f"left out, no text or too long: {path}", style="yellow")
 
 
-@app.command("a2a")
+@app.verb("a2a")
 def export_a2a(
-    ctx: typer.Context,
+    here: Here,
     agent: AnyAgentName = None,
     url: Annotated[
         str, option("--url URL", "Where an A2A server answers; /NAME is added for each of several.")
@@ -84,7 +81,6 @@ def export_a2a(
     output: Annotated[
         Path | None, option("--output DIR", f"Write NAME/{CARD_FILE} for each into this folder.")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Print the A2A agent card (version 1.0) of an agent, or of all: name, title, description, skills.
 
@@ -96,7 +92,7 @@ def export_a2a(
       lemming export a2a editor --url https://agents.example.org/editor
       lemming export a2a --output public
     """
-    base = find_org(ctx)
+    base = here.org
     config = load_settings(base)
     found = survey_agents(base).agents
     names = (
@@ -108,7 +104,7 @@ def export_a2a(
     cards = {name: _card(base, name, root if agent and url else f"{root}/{name}", binding) for name in names}
     if not url:
         tell(f"nothing answers at {NO_SERVER}: name your server with --url", style="yellow")
-    if as_json and output is None:
+    if here.as_json and output is None:
         for name, card in cards.items():
             show_json("agent_card", {"agent": name, "card": card})
         return
@@ -120,9 +116,7 @@ def export_a2a(
     for name, card in cards.items():
         fs.publish(folder, f"{name}/{CARD_FILE}", pretty(card), is_org=False)
         file = str(folder / name / CARD_FILE)
-        if as_json:
-            show_json("agent_card", {"agent": name, "card": card, "file": file})
-        else:
+        if not here.shows("agent_card", {"agent": name, "card": card, "file": file}):
             show(file)
 
 
@@ -145,14 +139,13 @@ def _card(base: Organisation, name: str, url: str, binding: str) -> dict[str, An
     )
 
 
-@app.command("otel")
+@app.verb("otel")
 def export_otel(
-    ctx: typer.Context,
+    here: Here,
     ticks: Ticks = None,
     follow: Follow = False,
     post: Annotated[str, option("--post URL", "Send them to this collector, OTLP over HTTP.")] = "",
     content: Annotated[bool, option("--content", "With prompts, answers, arguments and results.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Print ticks as traces of OpenTelemetry, or send them to a collector: the tick, its turns, and what each
     asked its model and called.
@@ -175,7 +168,7 @@ def export_otel(
     from lemming.telemetry.spans import Spans
     from lemming.timeline.record import recorded_in
 
-    base = find_org(ctx)
+    base = here.org
     service = service_name(base.base.name)
     spans_of = Spans(Sources(base), workflow=service, content=content).of
     with journals_meant(base, ticks, follow=follow) as (journals, stop):
@@ -193,7 +186,7 @@ def export_otel(
                     show_as_it_is(request)
                 else:
                     _send(collector, request, tick, post)
-            sent.note(tick, len(spans), as_json=as_json and collector is not None)
+            sent.note(tick, len(spans), as_json=here.as_json and collector is not None)
     sent.tell(collector.address if collector else "", follow=follow)
 
 

@@ -9,8 +9,8 @@ import typer
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.base.kinds import FindingKind
-from lemming.commands.options import AnyAgentName, AsJson, find_org, option, require_folder
-from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
+from lemming.commands.options import AnyAgentName, Here, option, require_folder
+from lemming.commands.screen import counted, one_line, painted, show, tell
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at
 from lemming.facts.findings.rules import RULES, findings_in
@@ -21,7 +21,7 @@ _TITLES = {rule.kind: rule.title for rule in RULES}
 
 
 def findings(
-    ctx: typer.Context,
+    here: Here,
     agent: AnyAgentName = None,
     kind: Annotated[str | None, option("--kind KIND", f"Only one of {', '.join(KINDS)}.")] = None,
     ticks: Annotated[
@@ -30,7 +30,6 @@ def findings(
     check: Annotated[
         bool, option("--check", "End with exit status 1 when there are any: for monitors.")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show what goes wrong in what the agents do: who goes round in circles, what is asked and dropped.
 
@@ -45,7 +44,7 @@ def findings(
       lemming findings --ticks 100..200 --json | jq -r '.kind + " " + .text'
       lemming findings --check || mail -s "lemmings" me
     """
-    base = find_org(ctx)
+    base = here.org
     if agent is not None:
         require_folder(base, agent)
     if kind is not None and kind not in KINDS:
@@ -58,11 +57,9 @@ def findings(
         it for it in findings_in(look) if kind in (None, it.kind) and (agent is None or agent in it.agents)
     ]
     for finding in found:
-        if as_json:
-            show_json("finding", finding.as_json())
-        else:
+        if not here.shows("finding", finding.as_json()):
             _show(finding)
-    if not as_json:
+    if not here.as_json:
         _tell_what_was_looked_at(look, len(found))
     raise typer.Exit(1 if check and found else 0)
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from lemming.agents import Survey, survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import UsageError
@@ -16,7 +14,7 @@ from lemming.capabilities.gates.foresee import Foreseen, outcomes
 from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
 from lemming.capabilities.gates.standard import standard
-from lemming.commands.options import AsJson, argument, find_org, option
+from lemming.commands.options import Here, argument, noun, option
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_pretty, tell
 from lemming.commands.tools import arguments_from
 from lemming.commands.trust import load_settings
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from lemming.capabilities.gates.explained import AskedGate, Explained
     from lemming.capabilities.gates.reach import AgentReach, ToolReach
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 DOES: dict[Then, str] = {
     "pass": "lets it pass",
@@ -54,21 +51,9 @@ SENTENCE = 300
 AgentName = Annotated[str, argument("AGENT", "Whose.", of_agents=True)]
 
 
-@app.callback(
-    help="See the gates there are, what they would say of a call, and what an agent could cause.",
-    invoke_without_command=True,
-)
-def list_all(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List the gates, as `list` does."""
-    if ctx.invoked_subcommand is None:
-        list_gates(ctx, as_json=as_json)
-
-
-@app.command("list")
 def list_gates(
-    ctx: typer.Context,
+    here: Here,
     agent: Annotated[str | None, option("--agent AGENT", "Only those it passes.", of_agents=True)] = None,
-    as_json: AsJson = False,
 ) -> None:
     """List the gates in the order in which they are asked, each with its line.
 
@@ -79,23 +64,29 @@ def list_gates(
       lemming gates list
       lemming gates list --agent ada
     """
-    base = find_org(ctx)
+    base = here.org
     settings, survey = load_config(base).org, survey_agents(base)
     rows = []
     for rule, whose in _listed(settings, survey, agent):
-        if as_json:
+        if here.as_json:
             show_json("gate", {**rule.as_json(), "agent": whose})
         rows.append([rule.line, rule.gate.at, _concerns(rule.gate), rule.gate.then, rule.gate.because])
-    if as_json:
+    if here.as_json:
         return
     show_columns(rows)
     if not rows:
         tell("no gates: everything passes. `lemming gates standard` prints a table to begin with")
 
 
-@app.command("explain")
+app = noun(
+    "See the gates there are, what they would say of a call, and what an agent could cause.", alone=list_gates
+)
+app.verb("list")(list_gates)
+
+
+@app.verb("explain")
 def explain(
-    ctx: typer.Context,
+    here: Here,
     agent: AgentName,
     tool: Annotated[str, argument("TOOL", "The tool that it would call.")],
     given: Annotated[
@@ -104,7 +95,6 @@ def explain(
     trust: Annotated[
         str | None, option("--trust WORD", "How far its turn is trusted. Default: as the agent is.")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Say what would become of a call, which line says so, and which lines were asked before it.
 
@@ -117,19 +107,17 @@ def explain(
     """
     from lemming.capabilities.gates.explained import context_of, explain_call, find_in
 
-    base, config, survey = _opened(ctx)
+    base, config, survey = _opened(here)
     whose = find_in(survey, agent)
     now = timestamp(SystemClock().now())
     context = context_of(base, config, whose, toolset_of(config.org, base), now)
     explained = explain_call(context, config, survey, tool, _arguments(given or []), trust)
-    if as_json:
-        show_json("call_explained", _explained_as_json(explained))
-    else:
+    if not here.shows("call_explained", _explained_as_json(explained)):
         _show_explained(explained)
 
 
-@app.command("reach")
-def reach(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None:
+@app.verb("reach")
+def reach(here: Here, agent: AgentName) -> None:
     """Show everything that an agent could cause, itself and through others, and what gates say of it.
 
     This is what permissions and gates allow, whatever a model is likely to do: its tools, at every word of
@@ -144,20 +132,16 @@ def reach(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None
     from lemming.capabilities.gates.explained import find_in
     from lemming.capabilities.gates.reach import Reaching
 
-    base, config, survey = _opened(ctx)
+    base, config, survey = _opened(here)
     find_in(survey, agent)
     found = Reaching(base, config, survey, toolset_of(config.org, base)).of(agent)
-    if as_json:
-        show_json("reach_of_agent", found.as_json())
-    else:
+    if not here.shows("reach_of_agent", found.as_json()):
         _show_reach(found)
 
 
-@app.command("standard")
+@app.verb("standard")
 def show_standard(
-    ctx: typer.Context,
-    write: Annotated[bool, option("--write", "Put it into config/org.json.")] = False,
-    as_json: AsJson = False,
+    here: Here, write: Annotated[bool, option("--write", "Put it into config/org.json.")] = False
 ) -> None:
     """Print the table of gates that ships: what turns that were shown strangers' words may not do unasked.
 
@@ -167,12 +151,10 @@ def show_standard(
       lemming gates standard --write
     """
     if write:
-        base = find_org(ctx)
+        base = here.org
         _write_standard(base)
         tell(f"{ORG_FILE} has it now: `lemming gates list`, then `lemming validate`")
-    elif as_json:
-        show_json("standard_gates", standard())
-    else:
+    if not here.shows("standard_gates", standard()):
         show_pretty(standard())
 
 
@@ -190,8 +172,8 @@ def _write_standard(base: Organisation) -> None:
         fs.publish(Path(base), ORG_FILE, pretty(plain))
 
 
-def _opened(ctx: typer.Context) -> tuple[Organisation, Config, Survey]:
-    base = find_org(ctx)
+def _opened(here: Here) -> tuple[Organisation, Config, Survey]:
+    base = here.org
     config = load_settings(base)
     load_installed_plugins()
     return base, config, survey_agents(base)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-import typer
-
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.commands.options import AsJson, find_org, option, require_folder
+from lemming.commands.options import Here, option, require_folder
 from lemming.commands.screen import one_line, show, show_json
 from lemming.facts.views.map import TICKS, Arrow, graph_of
 
@@ -21,13 +19,12 @@ _DOT_SHAPES = {"person": "ellipse", "channel": "parallelogram", "model": "box", 
 
 
 def graph(
-    ctx: typer.Context,
+    here: Here,
     format: Annotated[str, option("--format FORMAT", f"One of {', '.join(FORMATS)}.")] = "mermaid",
     agent: Annotated[
         str | None, option("--agent AGENT", "Only this one and its neighbours.", of_agents=True)
     ] = None,
     ticks: Annotated[int, option("--ticks N", "Count the traffic of the newest N ticks.", min=1)] = TICKS,
-    as_json: AsJson = False,
 ) -> None:
     """Draw who reads whose entries, who asks and who hands on to whom, with how much of it happened.
 
@@ -45,7 +42,7 @@ def graph(
     if format not in FORMATS:
         hint = nearest(format, FORMATS) or "--format mermaid"
         raise UsageError(f'--format "{format}" is none of {", ".join(FORMATS)}', hint=hint)
-    base = find_org(ctx)
+    base = here.org
     if agent is not None:
         require_folder(base, agent)
     nodes, arrows = graph_of(base, ticks=ticks)
@@ -53,7 +50,7 @@ def graph(
         arrows = [arrow for arrow in arrows if agent in (arrow.begin, arrow.end)]
         ends = {agent, *(name for arrow in arrows for name in (arrow.begin, arrow.end))}
         nodes = {name: node for name, node in nodes.items() if name in ends}
-    if as_json or format == "json":
+    if here.as_json or format == "json":
         for node in nodes.values():
             show_json("node", node)
         for arrow in arrows:

@@ -16,8 +16,8 @@ from lemming.base import paths
 from lemming.base.errors import DiskError, UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.commands.dash import INSTALL, is_installed
-from lemming.commands.options import AsJson, Quiet, argument, is_org, option
-from lemming.commands.screen import show, show_json, tell
+from lemming.commands.options import Here, Quiet, argument, is_org, option
+from lemming.commands.screen import show, tell
 from lemming.exchange.putting import with_keys
 from lemming.exchange.shorthand import WordDefaults, resume_of
 from lemming.exchange.template import TEMPLATES, template_files
@@ -125,6 +125,7 @@ _WORDS_FOR_HERE = ("existing", "here", "this", "current")
 
 
 def init(
+    here: Here,
     folder: Annotated[
         Path, argument("DIR", "Made if need be; none: the current folder.", show_default=False)
     ] = Path("."),
@@ -132,7 +133,6 @@ def init(
         Literal["newsroom", "recorded", "empty", "desk", "research", "watch", "review", "game"] | None,
         option("--template NAME", "What to begin with; see above. Default: asks, or newsroom."),
     ] = None,
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Make an organisation in a folder. Nothing that is there is overwritten.
@@ -157,7 +157,9 @@ def init(
     base = folder.expanduser().absolute()
     _refuse_what_is_not_meant(base, folder)
     wish = Beginning(template or "newsroom")
-    is_asking = template is None and not (as_json or quiet) and sys.stdin.isatty() and sys.stderr.isatty()
+    is_asking = (
+        template is None and not (here.as_json or quiet) and sys.stdin.isatty() and sys.stderr.isatty()
+    )
     if is_asking:
         _refuse_to_overwrite(base, folder, [])
         wish = ask_what_for(lambda words: str(typer.prompt(words, "", err=True, show_default=False,
@@ -170,8 +172,7 @@ def init(
     made = [*files, *make_so(base, wish)]
     with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
         Agreement(base).note_maker()
-    if as_json:
-        show_json("org", {"org": str(base), "template": wish.template, "files": made})
+    if here.shows("org", {"org": str(base), "template": wish.template, "files": made}):
         return
     if quiet:
         return

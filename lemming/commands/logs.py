@@ -8,12 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-import typer
-
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.commands.options import AnyAgentName, AsJson, duration, find_org, option, require_folder
+from lemming.commands.options import AnyAgentName, Here, duration, option, require_folder
 from lemming.commands.screen import Style, one_line, painted, show, show_json, tell
 from lemming.files import fs
 
@@ -26,7 +24,7 @@ _SHOWN_FIRST = ("timestamp", "level", "event", "tick", "agent", "status")
 
 
 def logs(
-    ctx: typer.Context,
+    here: Here,
     name: AnyAgentName = None,
     number: Annotated[int, option("-n N", "How many lines.", min=0)] = 20,
     follow: Annotated[bool, option("-f --follow", "Go on as lines are added; Ctrl-C ends it.")] = False,
@@ -35,7 +33,6 @@ def logs(
     ] = None,
     level: Annotated[Level | None, option("--level", "Only lines of this level and above.")] = None,
     grep: Annotated[str, option("--grep TEXT", "Only lines that hold this text, in whatever case.")] = "",
-    as_json: AsJson = False,
 ) -> None:
     """Show the newest lines of the engine's log, or of an agent's; of those that are wanted, if that is said.
 
@@ -46,7 +43,7 @@ def logs(
       lemming logs --since 2h --level warning
       lemming logs --grep circuit --json | jq .event
     """
-    base = find_org(ctx)
+    base = here.org
     if name is not None:
         require_folder(base, name)
     file = base / (paths.ENGINE_LOG if name is None else paths.activity_log(name))
@@ -55,14 +52,14 @@ def logs(
     lines, end = _newest(file, number) if wanted.is_anything else _added(file, 0)
     shown = [line for line in lines if wanted.has(line)][-number:] if number else []
     for line in shown:
-        _show_line(line, as_json=as_json)
+        _show_line(line, as_json=here.as_json)
     if not shown and not follow:
         tell("nothing of that is logged" if lines else "nothing logged yet")
     while follow:
         time.sleep(_LOOK_EVERY_S)
         lines, end = _added(file, end)
         for line in filter(wanted.has, lines):
-            _show_line(line, as_json=as_json)
+            _show_line(line, as_json=here.as_json)
 
 
 class _Wanted(NamedTuple):

@@ -14,7 +14,7 @@ from lemming.base.jsontext import nearest
 from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.lock import LOCK_FILE, KnownServer, differences, keep, known_servers
 from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
-from lemming.commands.options import AsJson, Trust, argument, find_org, noun, object_typed, option
+from lemming.commands.options import Here, Trust, argument, noun, object_typed, option
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_list, show_text, tell
 from lemming.commands.trust import require_agreement
 from lemming.org.organisation import Organisation
@@ -30,8 +30,8 @@ COLUMNS = {
 }  # fmt: skip
 
 
-@app.command("list")
-def list_servers(ctx: typer.Context, name: ServerName = None, as_json: AsJson = False) -> None:
+@app.verb("list")
+def list_servers(here: Here, name: ServerName = None) -> None:
     """List the servers of config/mcp.json and .mcp.json, and the tools that were accepted of them.
 
     No server is started. An agent may call a tool that a pattern in its resume allows: "mcp.files.*".
@@ -41,12 +41,12 @@ def list_servers(ctx: typer.Context, name: ServerName = None, as_json: AsJson = 
       lemming mcp list
       lemming mcp list files
     """
-    base = find_org(ctx)
+    base = here.org
     config, known = _config(base), known_servers(base).servers
     chosen = _chosen(config, name)
-    if as_json or name is None:
+    if here.as_json or name is None:
         facts = [_facts(server, config, known.get(server)) for server in chosen]
-        show_list("mcp_server", facts, COLUMNS, as_json=as_json, nothing=NONE)
+        show_list("mcp_server", facts, COLUMNS, as_json=here.as_json, nothing=NONE)
         return
     tools = known.get(name, KnownServer()).tools
     if not tools:
@@ -55,15 +55,14 @@ def list_servers(ctx: typer.Context, name: ServerName = None, as_json: AsJson = 
         show(f"{painted(f'{PREFIX}{name}.{tool}', 'bold')}  {one_line(it.description, 300)}")
 
 
-@app.command("test")
+@app.verb("test")
 def try_servers(
-    ctx: typer.Context,
+    here: Here,
     name: ServerName = None,
     tool: Annotated[str | None, option("--call TOOL", "Call a tool of SERVER, as an agent would.")] = None,
     args: Annotated[str, option("--args JSON", "The arguments of the call, as a JSON object.")] = "{}",
     yes: Annotated[bool, option("--yes -y", "With --call: also one that may do something outside.")] = False,
     trust: Trust = False,
-    as_json: AsJson = False,
 ) -> None:
     """Start servers, or reach them, and say what they have and how long that took.
 
@@ -76,7 +75,7 @@ def try_servers(
       lemming mcp test
       lemming mcp test files --call read_file --args '{"path": "a.txt"}' --yes
     """
-    base = find_org(ctx)
+    base = here.org
     config = _config(base)
     chosen = _chosen(config, name)
     if tool is not None and name is None:
@@ -88,21 +87,20 @@ def try_servers(
     is_well = True
     with closing(base):
         for server in chosen:
-            found = _test(base, server, as_json=as_json)
+            found = _test(base, server, as_json=here.as_json)
             is_well &= found is not None
             if tool is not None and found is not None:
                 called = _offered(config, server, tool, found, yes=yes)
-                is_well = _call(base, server, called, arguments, as_json=as_json)
+                is_well = _call(base, server, called, arguments, as_json=here.as_json)
     raise typer.Exit(0 if is_well else 1)
 
 
-@app.command("accept")
+@app.verb("accept")
 def accept(
-    ctx: typer.Context,
+    here: Here,
     name: ServerName = None,
     yes: Annotated[bool, option("--yes -y", "Do not ask.")] = False,
     trust: Trust = False,
-    as_json: AsJson = False,
 ) -> None:
     """Accept what servers have now: their tools are offered to agents as they are described today.
 
@@ -116,7 +114,7 @@ def accept(
     """
     from lemming.capabilities.mcp.servers import McpServers
 
-    base = find_org(ctx)
+    base = here.org
     chosen = _chosen(_config(base), name)
     if not trust:
         require_agreement(base, servers=chosen)
@@ -130,7 +128,7 @@ def accept(
     new = {server: it.tools for server, it in found.items() if not it.problem}
     changed = {server: it for server, it in new.items() if known.get(server) != it}
     for server, it in changed.items():
-        _show_differences(server, known.get(server, KnownServer()), it, as_json=as_json)
+        _show_differences(server, known.get(server, KnownServer()), it, as_json=here.as_json)
     if changed and (yes or not sys.stdin.isatty() or typer.confirm("Accept?", err=True)):
         keep(base, changed, sync=True)
         tell(f"kept in {LOCK_FILE}")
@@ -139,15 +137,14 @@ def accept(
     raise typer.Exit(1 if wrong else 0)
 
 
-@app.command("serve")
+@app.verb("serve")
 def serve(
-    ctx: typer.Context,
+    here: Here,
     http: Annotated[
         int | None, option("--http PORT", "By HTTP on 127.0.0.1; 0: any port.", min=0, max=65535)
     ] = None,
     write: Annotated[bool, option("--write", "A client may ask, send and answer as a person, too.")] = False,
     person: Annotated[str, option("--as PERSON", "Who it speaks for, where there are several people.")] = "",
-    as_json: AsJson = False,
 ) -> None:
     """Be an MCP server: clients see status, plan, outboxes, ticks, requests, costs, and why.
 
@@ -161,7 +158,7 @@ def serve(
       claude mcp add news -- lemming -C ~/news mcp serve
       lemming mcp serve --http 8421 --write
     """
-    base = find_org(ctx)
+    base = here.org
     require_sdk()
     from lemming.capabilities.mcp.serve import (
         TOKEN_VARIABLE,
@@ -180,7 +177,7 @@ def serve(
     token, is_new = token_for_today()
 
     def said(port: int) -> None:
-        if as_json:
+        if here.as_json:
             url = f"http://127.0.0.1:{port}/mcp"
             show_json("mcp_listening", {"url": url, "token": token if is_new else None})
             return

@@ -5,61 +5,55 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
-import typer
-
 from lemming import memory as store
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.commands.options import (
     AgentName,
-    AsJson,
+    Here,
     ListOfAnAgent,
     argument,
-    find_org,
     noun,
     require_folder,
 )
-from lemming.commands.screen import as_text, show_json, show_list, show_pretty, tell
+from lemming.commands.screen import as_text, show_list, show_pretty, tell
 
 Key = Annotated[str, argument("KEY", "The memory's name.")]
 
 app = noun("See and change what an agent remembers.", cls=ListOfAnAgent)
 
 
-@app.command("list")
-def list_memories(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None:
+@app.verb("list")
+def list_memories(here: Here, agent: AgentName) -> None:
     """List what an agent remembers."""
-    base = find_org(ctx)
+    base = here.org
     require_folder(base, agent)
     memories = store.read_memories(base, agent)
     found = [{"agent": agent, "key": key, "value": value} for key, value in memories.values.items()]
     columns = {"KEY": "key", "VALUE": lambda it: as_text(it["value"])}
-    show_list("memory", found, columns, as_json=as_json, nothing=f"{agent} remembers nothing")
+    show_list("memory", found, columns, as_json=here.as_json, nothing=f"{agent} remembers nothing")
     for problem in memories.problems:
         tell(f"ignored: {problem}", style="yellow")
 
 
-@app.command("get")
-def get_memory(ctx: typer.Context, agent: AgentName, key: Key, as_json: AsJson = False) -> None:
+@app.verb("get")
+def get_memory(here: Here, agent: AgentName, key: Key) -> None:
     """Print one memory as JSON."""
-    base = find_org(ctx)
+    base = here.org
     require_folder(base, agent)
     if key not in store.list_memories(base, agent):
         raise _no_such_memory(agent, key, store.list_memories(base, agent))
     value = store.load_memory(base, agent, key)
-    if as_json:
-        show_json("memory", {"agent": agent, "key": key, "value": value})
-    else:
+    if not here.shows("memory", {"agent": agent, "key": key, "value": value}):
         show_pretty(value)
 
 
-@app.command("set")
+@app.verb("set")
 def set_memory(
-    ctx: typer.Context,
+    here: Here,
     agent: AgentName,
     key: Key,
     value: Annotated[str, argument("VALUE", 'JSON, else taken as text; "-": standard input.')],
-    as_json: AsJson = False,
 ) -> None:
     """Make an agent remember something.
 
@@ -68,26 +62,22 @@ def set_memory(
       lemming memory set planner goal "Finish the report"
       lemming memory set planner limits '{"pages": 3}'
     """
-    base = find_org(ctx)
+    base = here.org
     require_folder(base, agent)
     meant = _meant(sys.stdin.read() if value == "-" else value)
     store.save_memory(base, agent, key, meant)
-    if as_json:
-        show_json("memory", {"agent": agent, "key": key, "value": meant})
-    else:
+    if not here.shows("memory", {"agent": agent, "key": key, "value": meant}):
         tell(f"{agent} remembers {key}: {as_text(meant)}")
 
 
-@app.command("rm")
-def remove_memory(ctx: typer.Context, agent: AgentName, key: Key, as_json: AsJson = False) -> None:
+@app.verb("rm")
+def remove_memory(here: Here, agent: AgentName, key: Key) -> None:
     """Make an agent forget something."""
-    base = find_org(ctx)
+    base = here.org
     require_folder(base, agent)
     if not store.delete_memory(base, agent, key):
         raise _no_such_memory(agent, key, store.list_memories(base, agent))
-    if as_json:
-        show_json("memory_removed", {"agent": agent, "key": key})
-    else:
+    if not here.shows("memory_removed", {"agent": agent, "key": key}):
         tell(f"{agent} has forgotten {key}")
 
 

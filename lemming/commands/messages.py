@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-import typer
-
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import UsageError
 from lemming.base.kinds import MessageKind
 from lemming.commands.narration import text_of
-from lemming.commands.options import AgentName, AsJson, find_agent, find_org, option, require_folder
+from lemming.commands.options import AgentName, Here, find_agent, option, require_folder
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.facts.messages import Messages, inbox_of, note_read, outbox_of
@@ -42,35 +40,34 @@ def show_entries_as_json(entries: Iterable[OutboxEntry], *, unread: Iterable[str
 
 
 def inbox(
-    ctx: typer.Context,
+    here: Here,
     name: AgentName,
     number: Annotated[int, option("-n N", "How many entries at most.", min=1)] = 50,
     peek: Annotated[bool, option("--peek", "For a person: what is shown stays unread.")] = False,
     all_read: Annotated[
         bool, option("--all-read", "For a person: all there is counts as read, shown or not.")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show what an agent's next turn would see: what is new to it (*), then what it knows. Oldest first.
 
     For a person: what they have not read (*), then the newest they have. What is shown counts as read, but
     not with --json or --peek.
     """
-    base = find_org(ctx)
+    base = here.org
     agent, config = find_agent(base, name), load_settings(base)
     is_person, found = is_for_a_person(agent, config), inbox_of(base, agent, config, number)
-    if as_json:
+    if here.as_json:
         show_entries_as_json(found.entries, unread=found.unread)
     elif found.entries:
         show_entries(found.entries, unread=found.unread, with_author=True)
     else:
         tell("nothing to read")
-    if not as_json:
+    if not here.as_json:
         _tell_unshown(found, is_person=is_person)
     if not is_person:
         if peek or all_read:
             raise UsageError(f"{name} is no person", hint="its own turns tell what it has read")
-    elif all_read or not (peek or as_json):
+    elif all_read or not (peek or here.as_json):
         note_read(base, name, found.mark_of_all if all_read else found.mark)
 
 
@@ -85,11 +82,10 @@ def _tell_unshown(found: Messages, *, is_person: bool) -> None:
 
 
 def outbox(
-    ctx: typer.Context,
+    here: Here,
     name: AgentName,
     number: Annotated[int, option("-n N", "How many entries at most.", min=1)] = 20,
     kind: Annotated[MessageKind | None, option("--kind KIND", "Only entries of this kind.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show the newest entries an agent has written, oldest first.
 
@@ -98,10 +94,10 @@ def outbox(
       lemming outbox editor -n 5
       lemming outbox editor --json | jq -r .payload.text
     """
-    base = find_org(ctx)
+    base = here.org
     require_folder(base, name)
-    found = outbox_of(base, name, number, kind, with_problems=not as_json)
-    if as_json:
+    found = outbox_of(base, name, number, kind, with_problems=not here.as_json)
+    if here.as_json:
         show_entries_as_json(found.entries)
         return
     if found.entries:

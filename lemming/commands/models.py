@@ -16,14 +16,12 @@ from lemming.base.errors import UnknownModel, UsageError
 from lemming.base.paths import resume_file
 from lemming.capabilities.money.prices import price_of, shutdown_of
 from lemming.commands.options import (
-    AsJson,
+    Here,
     Quiet,
     Trust,
     argument,
     describe_engine,
     find_agent,
-    find_org,
-    find_org_if_any,
     noun,
     option,
     running_engine,
@@ -40,10 +38,7 @@ Agents = Annotated[list[str] | None, option("--agents AGENT", "Only this agent; 
 
 
 def use_model(
-    ctx: typer.Context,
-    key: Annotated[str, argument("KEY", "A key of config/models.json.")],
-    agents: Agents = None,
-    as_json: AsJson = False,
+    here: Here, key: Annotated[str, argument("KEY", "A key of config/models.json.")], agents: Agents = None
 ) -> None:
     """Have a model used: by all agents whose resume says "default", or by those named with --agents.
 
@@ -57,7 +52,7 @@ def use_model(
     """
     from lemming.service.choose_model import DEFAULT_KEY, use_by_default, use_for_agent
 
-    base = find_org(ctx)
+    base = here.org
     load_settings(base).model(key)
     names, back = list(dict.fromkeys(agents or [])), ""
     for name in names:
@@ -69,8 +64,7 @@ def use_model(
             raise UsageError('"default" is the default already', hint="lemming models list")
         is_new, back = use_by_default(base, key)
         changed = [MODELS_FILE] if is_new else []
-    if as_json:
-        show_json("model_used", {"key": key, "agents": names, "changed": changed})
+    if here.shows("model_used", {"key": key, "agents": names, "changed": changed}):
         return
     for file in changed:
         says = f'model.key is "{key}"' if names else f'"{DEFAULT_KEY}" is what "{key}" is'
@@ -110,10 +104,9 @@ def _tell_of_others(base: Any, default: str) -> None:
 
 
 def try_model(
-    ctx: typer.Context,
+    here: Here,
     key: Annotated[str, argument("KEY", "A key of config/models.json.")] = "default",
     trust: Trust = False,
-    as_json: AsJson = False,
 ) -> None:
     """Make one small call to a model, with the contract; show what works, what it costs and how long it took.
 
@@ -127,15 +120,13 @@ def try_model(
     """
     from lemming.service.model_trial import try_out
 
-    base = find_org(ctx)
+    base = here.org
     if not trust:
-        require_agreement(base, can_ask=not as_json)
+        require_agreement(base, can_ask=not here.as_json)
     config = load_settings(base)
     entry = config.model(key)
     found = try_out(Path(base), entry, config.org, SystemClock(), threading.Event())
-    if as_json:
-        show_json("model_test", {"key": key, **found.as_json()})
-    else:
+    if not here.shows("model_test", {"key": key, **found.as_json()}):
         for label, text in found.lines(key):
             show(f"{label:<9} {one_line(text, 400)}")
     raise typer.Exit(0 if found.is_of_use else 1)
@@ -145,20 +136,20 @@ _WORDS = {True: "ready", False: "NOT READY", None: "unchecked"}
 _SAY_EVERY_S = 0.2
 
 app = noun("See which models can be used; choose, try out and fetch one.")
-app.command("use")(use_model)
-app.command("test")(try_model)
+app.verb("use")(use_model)
+app.verb("test")(try_model)
 
 
-@app.command("list")
-def list_models(ctx: typer.Context, as_json: AsJson = False) -> None:
+@app.verb("list")
+def list_models(here: Here) -> None:
     """List the model keys, and whether each can be used on this machine. Nothing is called."""
-    base = find_org(ctx)
+    base = here.org
     config = load_settings(base)
     rows = []
     for key, entry in sorted(config.models.items()):
         found, ends = readiness_of(entry, Path(base), config.org.plugins), shutdown_of(entry)
         price = price_of(entry)
-        if as_json:
+        if here.as_json:
             facts = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": found.is_ready,
                      "remark": found.remark, "fix": found.fix, "shutdown": ends or None,
                      "price": price._asdict() if price else None}  # fmt: skip
@@ -168,18 +159,17 @@ def list_models(ctx: typer.Context, as_json: AsJson = False) -> None:
         remark += f"; no longer answers from {ends}" if ends else ""
         remark += f"; {price}" if price and (price.input or price.output) else ""
         rows.append([key, entry.provider, entry.model or "-", _WORDS[found.is_ready], remark])
-    if not as_json:
+    if not here.as_json:
         show_table(["KEY", "PROVIDER", "MODEL", "STATE", ""], rows)
 
 
-@app.command("pull")
+@app.verb("pull")
 def pull_model(
-    ctx: typer.Context,
+    here: Here,
     name: Annotated[str, argument("NAME", "An embedded model, or a key that stands for one.")] = LOCAL_MODEL,
     if_missing: Annotated[
         bool, option("--if-missing", "Do and say nothing when they are on this machine.")
     ] = False,
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Fetch the weights of an embedded model, once for all organisations. Prints where they are.
@@ -195,30 +185,28 @@ def pull_model(
     """
     from lemming.capabilities.embedded.weights import pull_weights, weights_named
 
-    base = find_org_if_any(ctx)
+    base = here.org_if_any
     entry = load_settings(base).models.get(name) if base else None
     if entry is not None and entry.provider == "local":
         name = entry.model
     wanted = weights_named(name)
     if if_missing and _are_here(name):
         return
-    progress = _Progress(is_shown=not quiet and not as_json)
+    progress = _Progress(is_shown=not quiet and not here.as_json)
     if progress.is_shown:
         tell(f"{name}: {wanted.size_bytes / 1e6:.0f} MB, licence {wanted.licence}")
     file = pull_weights(name, progress=progress.tell)
     progress.end()
-    if as_json:
-        show_json("weights", {"model": name, "file": str(file), "size_bytes": wanted.size_bytes})
-    else:
+    if not here.shows("weights", {"model": name, "file": str(file), "size_bytes": wanted.size_bytes}):
         show(str(file))
         if not quiet:
             tell("next: `lemming run-once`" if base else "next: `lemming init news`")
 
 
-@app.command("adopt")
+@app.verb("adopt")
 def adopt_model(
+    here: Here,
     file: Annotated[Path, argument("FILE", "A GGUF file that is on this machine.")],
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Keep a file of weights that you have already, if it is one of the embedded models by its SHA-256.
@@ -231,11 +219,10 @@ def adopt_model(
     """
     from lemming.capabilities.embedded.weights import adopt, models_folder
 
-    progress = _Progress(is_shown=not quiet and not as_json)
+    progress = _Progress(is_shown=not quiet and not here.as_json)
     name, kept = adopt(file.expanduser(), models_folder(), progress=progress.tell)
     progress.end()
-    if as_json:
-        show_json("weights", {"model": name, "file": str(kept), "size_bytes": kept.stat().st_size})
+    if here.shows("weights", {"model": name, "file": str(kept), "size_bytes": kept.stat().st_size}):
         return
     show(str(kept))
     if not quiet:

@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import ConfigError, ToolError, UnknownModel, UsageError
 from lemming.base.jsontext import nearest, parse, pretty
 from lemming.base.kinds import MESSAGE_KINDS
-from lemming.commands.options import AsJson, argument, find_agent, find_org, option, path_of_agent
+from lemming.commands.options import Here, argument, find_agent, option, path_of_agent
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.exchange.applying import surroundings
@@ -38,7 +36,7 @@ from lemming.tools import toolset_of, why_no_server
 
 
 def new_agent(
-    ctx: typer.Context,
+    here: Here,
     name: Annotated[str, argument("NAME", f"{paths.AGENT_NAME_RULE.capitalize()}.")],
     other: Annotated[
         str | None,
@@ -120,7 +118,6 @@ def new_agent(
     budget: Annotated[
         str | None, option("--budget N", 'Credits in all, dollars ("$2") or "9000 tokens".')
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Make an agent: write agents/NAME/resume.json. It takes its turns when something it reads has changed.
 
@@ -135,7 +132,7 @@ def new_agent(
       lemming agents new scout --asked-by lead --tool http_get --budget '$2'
       lemming agents new deployer --read human --tool shell --approve execute,send
     """
-    base, asked, asking = find_org(ctx), _split(ask), _split(asked_by)
+    base, asked, asking = here.org, _split(ask), _split(asked_by)
     _require_there(base, [*asked, *asking])
     said = {
         "does": instructions or None, "model": model, "read": read, "tools": _split(tool),
@@ -152,11 +149,11 @@ def new_agent(
     around = surroundings(survey_agents(base).agents, load_settings(base))
     plain = with_words(plain, {word: it for word, it in said.items() if it not in (None, [])}, around)
     _may_come_later(base, plain)
-    create(base, name, plain, as_json=as_json)
+    create(base, name, plain, as_json=here.as_json)
     others = [add_to_resume(base, it, READS, name) for it in [*asked, *asking]]
     others += [add_to_resume(base, it, ("team", "ask"), name) for it in asking]
     for file in filter(None, dict.fromkeys(others)):
-        show(str(base / file)) if not as_json else None
+        show(str(base / file)) if not here.as_json else None
 
 
 READS = ("permissions", "read_outboxes")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +19,7 @@ from lemming.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.base.paths import AGENT_NAME, agent_folder
 from lemming.base.times.spoken import DURATIONS, parse_duration
-from lemming.commands.screen import show_text
+from lemming.commands.screen import show_json, show_text
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.under_way import describe_engine as describe_engine
@@ -35,6 +37,52 @@ class Session:
     command: str = "lemming"
 
 
+class Here:
+    """Where a command is typed, and how it answers: the first value of each. `as_json`: it prints objects."""
+
+    def __init__(self, context: typer.Context, *, as_json: bool) -> None:
+        self.context, self.as_json = context, as_json
+
+    @cached_property
+    def org(self) -> Organisation:
+        """The organisation that it works on; see `find_org`."""
+        return find_org(self.context)
+
+    @property
+    def org_if_any(self) -> Organisation | None:
+        """The organisation, or None when there is none and none was asked for."""
+        if _root(self.context) is not None:
+            return self.org
+        try:
+            return self.org
+        except NotAnOrg:
+            return None
+
+    def shows(self, kind: str, plain: Mapping[str, Any]) -> bool:
+        """Print an object where objects are wanted; return whether they are."""
+        if self.as_json:
+            show_json(kind, plain)
+        return self.as_json
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+
+
+def verb(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command as typer takes it: a context in place of `Here`, and --json behind its parameters."""
+
+    @wraps(function)
+    def run(*, ctx: typer.Context, as_json: bool, **given: Any) -> None:
+        function(Here(ctx, as_json=as_json), **given)
+
+    (here, *others), is_typed = signature(function, eval_str=True).parameters.values(), Parameter.KEYWORD_ONLY
+    context = here.replace(name="ctx", annotation=typer.Context)
+    json = Parameter("as_json", is_typed, default=False, annotation=AsJson)
+    taken = [it.replace(kind=is_typed) for it in (context, *others, json)]
+    run.__signature__ = Signature(taken)  # type: ignore[attr-defined]
+    return run
+
+
 def find_org(ctx: typer.Context) -> Organisation:
     """Return the organisation given with -C or LEMMING_ROOT, else the nearest from here upwards.
 
@@ -46,16 +94,6 @@ def find_org(ctx: typer.Context) -> Organisation:
         ctx.obj.base = base
     require_known_format(base)
     return Organisation(base)
-
-
-def find_org_if_any(ctx: typer.Context) -> Organisation | None:
-    """Return the organisation, or None when there is none and none was asked for."""
-    if _root(ctx) is not None:
-        return find_org(ctx)
-    try:
-        return find_org(ctx)
-    except NotAnOrg:
-        return None
 
 
 def _root(ctx: typer.Context) -> str | None:
@@ -137,15 +175,34 @@ class ListOfAnAgent(OrAnAgent):
     look = "list"
 
 
-def noun(about: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
-    """Return an empty group of commands, for a module to fill. Alone it shows its help."""
-    group = typer.Typer(cls=cls, rich_markup_mode=None, add_completion=False)
+class Noun(typer.Typer):
+    """A group of commands, which a module fills."""
 
-    @group.callback(help=about, invoke_without_command=True)
+    def verb(self, name: str, **how: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Return what makes a function a command of this name; the function stays as it is."""
+
+        def add(function: Callable[..., None]) -> Callable[..., None]:
+            self.command(name, **how)(verb(function))
+            return function
+
+        return add
+
+
+def noun(
+    about: str, *, cls: type[TyperGroup] = TyperGroup, alone: Callable[[Here], None] | None = None
+) -> Noun:
+    """Return an empty group of commands. Alone it shows its help, or does what `alone` does."""
+    group = Noun(cls=cls, rich_markup_mode=None, add_completion=False)
+
     def show_help(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
             show_text(ctx.get_help())
 
+    def do_it(ctx: typer.Context, as_json: AsJson = False) -> None:
+        if alone and ctx.invoked_subcommand is None:
+            alone(Here(ctx, as_json=as_json))
+
+    group.callback(help=about, invoke_without_command=True)(do_it if alone else show_help)
     return group
 
 
@@ -226,7 +283,6 @@ Batch = Annotated[
 Trust = Annotated[
     bool, option("--trust", "Agree, for this run, to what it does outside its folder: `lemming trust`.")
 ]
-AsJson = Annotated[bool, option("--json", "Print JSON, one object a line.")]
 Quiet = Annotated[bool, option("-q --quiet", "Say nothing unless something goes wrong.")]
 Newest = Annotated[
     int | None,

@@ -6,12 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from lemming.agents import survey_agents
 from lemming.base.errors import OrgBusy
 from lemming.base.jsontext import parse, pretty
-from lemming.commands.options import AsJson, argument, find_org, option, require_folder
+from lemming.commands.options import Here, argument, option, require_folder
 from lemming.commands.screen import (
     Style,
     counted,
@@ -97,7 +95,7 @@ COLUMNS = {
 
 
 def history(
-    ctx: typer.Context,
+    here: Here,
     what: Annotated[
         str | None,
         argument(
@@ -107,7 +105,6 @@ def history(
         ),
     ] = None,
     number: Annotated[int, option("-n N", "How many of the newest; 0 shows all.", min=0)] = 20,
-    as_json: AsJson = False,
 ) -> None:
     """Show what has been kept: a line for each tick that changed something, and for edits by hand.
 
@@ -121,17 +118,17 @@ def history(
       lemming history editor -n 5
       lemming history --json | jq -s 'map(.credits) | add'
     """
-    base = find_org(ctx)
+    base = here.org
     if what in ("on", "off"):
-        _switch(base, is_on=what == "on", as_json=as_json)
+        _switch(base, is_on=what == "on", as_json=here.as_json)
         return
     if what is not None:
         require_folder(base, what, words=("on", "off"))
     from lemming.history.read import History
 
     commits = History(Path(base)).commits(agent=what or "", limit=number or None)[::-1]
-    facts = [commit if as_json else {**commit.as_json(), "short": commit.short} for commit in commits]
-    show_list("commit", facts, COLUMNS, as_json=as_json, nothing="nothing kept yet")
+    facts = [commit if here.as_json else {**commit.as_json(), "short": commit.short} for commit in commits]
+    show_list("commit", facts, COLUMNS, as_json=here.as_json, nothing="nothing kept yet")
 
 
 def _switch(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
@@ -183,11 +180,10 @@ def _rebuild(base: OrgPath) -> int:
 
 
 def show_tick(
-    ctx: typer.Context,
+    here: Here,
     tick: Annotated[str, argument("TICK", "A tick, or a commit as `lemming history` shows it.")],
     agent: OneAgent = None,
     only_stat: OnlyStat = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show which files a tick changed, and how. A terminal gets lines of its width; `| less` all of them.
 
@@ -197,14 +193,13 @@ def show_tick(
       lemming show 42 editor
       lemming show @3fa9c1d2e0
     """
-    base = find_org(ctx)
+    base = here.org
     if agent is not None:
         require_folder(base, agent)
     past = past_states(base)
     commit = past.commit_of(int(tick)) if tick.isdecimal() else past.state(tick).commit
     changes = past.changes_of(commit, agent=agent or "") if commit else Changes([], "")
-    if as_json:
-        show_json("changes", _as_json(tick, commit, changes, only_stat=only_stat))
+    if here.shows("changes", _as_json(tick, commit, changes, only_stat=only_stat)):
         return
     if commit is None:
         tell(f"tick {tick} changed nothing")
@@ -227,12 +222,11 @@ _PLACE = "A tick, a commit of `lemming history`, or `now`."
 
 
 def diff(
-    ctx: typer.Context,
+    here: Here,
     old: Annotated[str, argument("A", _PLACE)],
     new: Annotated[str, argument("B", _PLACE)],
     agent: OneAgent = None,
     only_stat: OnlyStat = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show how the files after tick B differ from those after tick A. `now` is what is on disk.
 
@@ -241,12 +235,12 @@ def diff(
       lemming diff 40 now --stat
       lemming diff 40 42 editor
     """
-    base = find_org(ctx)
+    base = here.org
     if agent is not None:
         require_folder(base, agent)
     past = past_states(base)
     changes = past.changes_between(old, new, agent=agent or "")
-    if not as_json:
+    if not here.as_json:
         if past.remark:
             tell(past.remark)
         show_changes(changes, only_stat=only_stat)
@@ -258,7 +252,7 @@ def diff(
 
 
 def fork(
-    ctx: typer.Context,
+    here: Here,
     folder: Annotated[Path, argument("DIR", "Where; empty, or made if need be.")],
     at: Annotated[str, option("--at TICK", "A tick, or a commit of `lemming history`.")],
     settings: Annotated[
@@ -268,7 +262,6 @@ def fork(
             "Change one value of a JSON file in the fork; JSON, else text. May be repeated.",
         ),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Make an organisation in a folder that goes on from where this one was after a tick.
 
@@ -281,12 +274,12 @@ def fork(
       lemming fork --at 42 ../what-if
       lemming fork --at 42 ../frugal --set agents/editor/resume.json:/model/key=fast
     """
-    base = find_org(ctx)
+    base = here.org
     past, place = past_states(base), folder.expanduser().resolve()
     state = past.state(at)
     changed = make_fork(past, state, place, [Setting.parse(text) for text in settings or []])
     broken = {name: str(error) for name, error in survey_agents(place).broken.items()}
-    if as_json:
+    if here.as_json:
         facts = {"org": str(place), "from": str(base), "at": state.tick, "next_tick": state.tick + 1}
         show_json("fork", {**facts, "changed": changed, "broken": broken, "remark": past.remark})
         return
@@ -299,10 +292,9 @@ def fork(
 
 
 def rewind(
-    ctx: typer.Context,
+    here: Here,
     to: Annotated[str, option("--to TICK", "A tick, or a commit of `lemming history`.")],
     is_sure: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Bring this organisation back to where it was after a tick.
 
@@ -313,18 +305,18 @@ def rewind(
     Example:
       lemming rewind --to 41 --yes
     """
-    base = find_org(ctx)
+    base = here.org
     past = History(Path(base))
     if not is_sure:
         planned = plan_rewind(past, past.state(to))
-        _show(planned, as_json=as_json)
-        if not as_json:
+        _show(planned, as_json=here.as_json)
+        if not here.as_json:
             tell(f"nothing has been changed; `lemming rewind --to {to} --yes` does it")
         return
     with open_org(base, command="rewind") as runtime:
         done = do_rewind(runtime, past, past.state(to))
-    _show(done, as_json=as_json)
-    if not as_json:
+    _show(done, as_json=here.as_json)
+    if not here.as_json:
         tell(f"tick {done.state.tick + 1} is next; `lemming rewind --to @{done.kept[:10]} --yes` undoes it")
 
 
@@ -342,11 +334,10 @@ def _show(rewound: Rewind, *, as_json: bool) -> None:
 
 
 def bisect(
-    ctx: typer.Context,
+    here: Here,
     command: Annotated[str, argument("COMMAND", "A shell command; exit status 0 means good.")],
     good: Annotated[str, option("--good A", "A tick after which it succeeds.")],
     bad: Annotated[str, option("--bad B", "A later tick after which it fails.")],
-    as_json: AsJson = False,
 ) -> None:
     """Find the first tick whose files make a command fail. No model is asked.
 
@@ -357,17 +348,17 @@ def bisect(
     Example:
       lemming bisect --good 1 --bad 500 'grep -q Paris agents/editor/memory/capital.json'
     """
-    past = History(Path(find_org(ctx)))
+    past = History(Path(here.org))
     trials: list[CommitTrial] = []
 
     def hear(trial: CommitTrial) -> None:
         trials.append(trial)
-        if not as_json:
+        if not here.as_json:
             verdict = painted("good", "green") if trial.is_good else painted("bad ", "red")
             tell(f"  {verdict}  {trial.commit.short}  {trial.commit.subject}")
 
     first_bad = find_first_bad(past, past.state(good), past.state(bad), command, hear)
-    if as_json:
+    if here.as_json:
         tried = [
             {"commit": trial.commit.id, "tick": trial.commit.tick, "is_good": trial.is_good}
             for trial in trials

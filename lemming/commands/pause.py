@@ -6,17 +6,14 @@ import getpass
 import os
 from typing import Annotated
 
-import typer
-
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import UsageError
 from lemming.base.paths import resume_file
 from lemming.commands.options import (
     AnyAgentName,
-    AsJson,
+    Here,
     describe_engine,
     find_agent,
-    find_org,
     option,
     running_engine,
 )
@@ -29,10 +26,9 @@ from lemming.tick.plan import is_for_a_person, pause_reason
 
 
 def pause(
-    ctx: typer.Context,
+    here: Here,
     agent: AnyAgentName = None,
     why: Annotated[str, option("--why TEXT", "A word for whoever looks later.")] = "",
-    as_json: AsJson = False,
 ) -> None:
     """Let an agent take no turns until `lemming resume`; without a name, let nobody take any.
 
@@ -45,12 +41,12 @@ def pause(
       lemming pause editor --why "too dear"
       lemming pause
     """
-    base = find_org(ctx)
+    base = here.org
     if agent and is_for_a_person(find_agent(base, agent), load_config(base)):
         raise UsageError(f"{agent} takes no turns anyway: a person speaks for it", hint="lemming agents list")
     text = pause_text(timestamp(SystemClock().now()), _user(), one_line(why, 200))
     written = begin_pause(base, agent, text)
-    if as_json:
+    if here.as_json:
         facts = {"agent": agent, "paused": written, "was_paused": written != text}
         show_json("pause", facts)
         return
@@ -70,7 +66,7 @@ def _user() -> str:
         return f"user {os.geteuid()}"
 
 
-def resume(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = False) -> None:
+def resume(here: Here, agent: AnyAgentName = None) -> None:
     """End what `lemming pause` began: of an agent, or without a name of the organisation.
 
     Agents that were paused one by one stay paused until each is resumed.
@@ -80,12 +76,11 @@ def resume(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = Fal
       lemming resume editor
       lemming resume
     """
-    base = find_org(ctx)
+    base = here.org
     if agent:
         find_agent(base, agent)
     text = end_pause(base, agent)
-    if as_json:
-        show_json("pause", {"agent": agent, "paused": "", "was_paused": bool(text)})
+    if here.shows("pause", {"agent": agent, "paused": "", "was_paused": bool(text)}):
         return
     who = agent or "the organisation"
     was = f"takes turns again; it was {one_line(pause_reason(text), 400)}" if text else "is not paused"

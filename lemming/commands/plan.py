@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from lemming.base.clock import SystemClock
 from lemming.base.times.spoken import parse_moment
 from lemming.base.times.words import said, until_text
 from lemming.capabilities.requests.waiting import waiting, waiting_text
-from lemming.commands.options import AsJson, find_org, option
+from lemming.commands.options import Here, option
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_list
 from lemming.commands.trust import load_settings
 from lemming.facts.coming import ComingTick, coming_tick, coming_until, why_one_waits
@@ -23,7 +21,7 @@ NAMES_SHOWN = 6
 
 
 def plan(
-    ctx: typer.Context,
+    here: Here,
     ticks: Annotated[int, option("--ticks N", "How many ticks to show.", min=1, max=10_000)] = 1,
     start: Annotated[int | None, option("--from T", "The first tick; default: the next one.", min=0)] = None,
     why: Annotated[
@@ -32,7 +30,6 @@ def plan(
     until: Annotated[
         str | None, option("--until WHEN", 'List what comes up by the clock until then: "fri", 3d, ISO.')
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show who fires in the coming ticks, in what order, who waits for whom, and why the others do not.
 
@@ -48,18 +45,18 @@ def plan(
       lemming plan --why editor agency
       lemming plan --until "fri 18:00"
     """
-    org = Organisation.at(find_org(ctx))
+    org = Organisation.at(here.org)
     config = load_settings(org)
     if why:
-        _explain(org, config, *why, as_json=as_json)
+        _explain(org, config, *why, as_json=here.as_json)
         return
     if until is not None:
-        _show_coming(org, config, until, as_json=as_json)
+        _show_coming(org, config, until, as_json=here.as_json)
         return
     first = load_tick(org) if start is None else start
     for tick in range(first, first + ticks):
         found = coming_tick(org, config, tick)
-        if as_json:
+        if here.as_json:
             show_json("plan", found.as_json())
             continue
         _show(found)

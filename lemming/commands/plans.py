@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from lemming.agents import survey_agents
 from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import nearest
@@ -13,23 +11,23 @@ from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.format import END, AgentPlan, Step, is_planner, plan_file
 from lemming.capabilities.plans.runs import PlanNow, RunNow, does, plan_now, plans_now
 from lemming.capabilities.plans.ways import after, is_decided
-from lemming.commands.options import AgentName, AsJson, OrAnAgent, find_org, option, require_folder
+from lemming.commands.options import (
+    AgentName,
+    Here,
+    OrAnAgent,
+    noun,
+    option,
+    require_folder,
+)
 from lemming.commands.screen import counted, one_line, show, show_json, show_table, tell
 from lemming.commands.trust import load_settings
 from lemming.org.organisation import Organisation
 
-app = typer.Typer(cls=OrAnAgent, rich_markup_mode=None, add_completion=False)
 
-
-@app.callback(
-    help="See the plans that agents follow, and where each run stands.", invoke_without_command=True
-)
-def list_plans(ctx: typer.Context, as_json: AsJson = False) -> None:
+def list_plans(here: Here) -> None:
     """Show every plan with its runs that go on."""
-    if ctx.invoked_subcommand is not None:
-        return
-    found = plans_now(find_org(ctx))
-    if as_json:
+    found = plans_now(here.org)
+    if here.as_json:
         for plan in found:
             show_json("plan_of", _as_json(plan))
         return
@@ -42,14 +40,16 @@ def list_plans(ctx: typer.Context, as_json: AsJson = False) -> None:
         show_table(["AGENT", *_OF_RUNS], running)
 
 
-@app.command("show")
+app = noun("See the plans that agents follow, and where each run stands.", cls=OrAnAgent, alone=list_plans)
+
+
+@app.verb("show")
 def show_plan(
-    ctx: typer.Context,
+    here: Here,
     name: AgentName,
     as_diagram: Annotated[
         bool, option("--mermaid", "As a Mermaid flowchart, for a page that draws them.")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show an agent's plan step by step, and all its runs.
 
@@ -58,7 +58,7 @@ def show_plan(
       lemming plans show desk
       lemming plans show desk --mermaid
     """
-    org = Organisation.at(find_org(ctx))
+    org = Organisation.at(here.org)
     require_folder(org, name)
     config, agents = load_settings(org), survey_agents(org).agents
     if name not in agents or not is_planner(agents[name], config):
@@ -66,8 +66,7 @@ def show_plan(
         hint = nearest(name, planners) or f"agents with plans: {', '.join(planners) or 'none'}"
         raise UsageError(f"{name} follows no plan", where=plan_file(name), hint=hint)
     found = plan_now(org, name)
-    if as_json:
-        show_json("plan_of", _as_json(found))
+    if here.shows("plan_of", _as_json(found)):
         return
     if found.plan is None:
         raise ConfigError(found.problem, hint=f"`lemming validate {name}` says what is wrong")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from lemming.base.errors import UsageError
-from lemming.commands.options import AgentName, AsJson, find_agent, find_org
+from lemming.commands.options import AgentName, Here, find_agent
 from lemming.commands.screen import one_line, painted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
 from lemming.facts.next_turn import next_turn
@@ -17,7 +15,7 @@ from lemming.tick.plan import takes_turns, why_no_tools
 from lemming.turn.values import TurnInputs
 
 
-def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None:
+def prompt(here: Here, agent: AgentName) -> None:
     """Show exactly what an agent's model would be sent now. Nothing is called or written.
 
     With --json also the schema that constrains the answer, and the limits of the call.
@@ -27,14 +25,13 @@ def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> Non
       lemming prompt editor
       lemming prompt editor --json | jq .schema
     """
-    base = find_org(ctx)
+    base = here.org
     find_agent(base, agent)
     preview = preview_tick(base, load_settings(base))
     if not takes_turns(preview.snapshot.agent(agent), preview.snapshot.config):
         raise UsageError(f"others speak for {agent}; no model is ever asked", hint=f"lemming inbox {agent}")
     inputs = preview.inputs_regardless(agent)
-    if as_json:
-        show_json("prompt", as_json_prompt(inputs))
+    if here.shows("prompt", as_json_prompt(inputs)):
         return
     tell(_about(preview, inputs), style="dim")
     if why := why_no_tools(inputs.agent, preview.snapshot.config):

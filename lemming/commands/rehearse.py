@@ -11,7 +11,7 @@ import typer
 
 from lemming.base.errors import NotAnOrg, UsageError
 from lemming.base.jsontext import to_line
-from lemming.commands.options import AsJson, Trust, argument, find_org, option
+from lemming.commands.options import Here, Trust, argument, option
 from lemming.commands.past import show_entry, show_file
 from lemming.commands.screen import counted, in_dollars, one_line, show, show_cut, show_json, tell
 from lemming.commands.stopping import stop_on_signals
@@ -30,12 +30,12 @@ _VALUE_WIDTH = 200
 
 
 def compare(
+    here: Here,
     before: Annotated[Path, argument("DIR", "An organisation's folder.")],
     after: Annotated[Path, argument("DIR", "Another one's.")],
     ticks: Annotated[
         str | None, option("--ticks A..B", "Compare entries of these ticks only: 3..9, 3.., ..9 or 7.")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show what differs between two organisations: agents, settings, entries, files, what was spent.
 
@@ -51,10 +51,10 @@ def compare(
     span = span_of(ticks) if ticks else None
     one, other = (_org(folder) for folder in (before, after))
     found = compare_orgs(one, other, span)
-    (_show_json if as_json else _show_comparison)(found)
+    (_show_json if here.as_json else _show_comparison)(found)
     if not found.is_same:
         raise typer.Exit(1)
-    if not as_json:
+    if not here.as_json:
         tell("nothing differs")
 
 
@@ -110,7 +110,7 @@ NO_END = 10**12
 
 
 def rehearse(
-    ctx: typer.Context,
+    here: Here,
     settings: Annotated[
         list[str] | None,
         option(
@@ -132,7 +132,6 @@ def rehearse(
         Path | None, option("--keep DIR", "Keep the fork here; one that was interrupted goes on.")
     ] = None,
     trust: Trust = False,
-    as_json: AsJson = False,
 ) -> None:
     """Run recorded ticks again with a change, and show what would have been different, entry by entry.
 
@@ -153,7 +152,7 @@ def rehearse(
       lemming rehearse --set agents/editor/resume.json:/model/key=fast --ticks 10..20 --budget 0.50
       lemming rehearse --keep ../what-if --json | jq -c 'select(.type == "entry_difference") | .diff'
     """
-    base = find_org(ctx)
+    base = here.org
     span = recorded_span(base, _ticks_meant(ticks) if ticks else None)
     wanted = Wanted(
         first=span.start,
@@ -166,12 +165,12 @@ def rehearse(
     if keep is not None and dry_run:
         raise UsageError("--dry-run keeps nothing", hint="leave out one of --keep and --dry-run")
     if not trust:
-        require_agreement(base, can_ask=not as_json)
+        require_agreement(base, can_ask=not here.as_json)
     with tempfile.TemporaryDirectory(prefix="lemming-rehearsal-") as scratch, stop_on_signals() as switch:
         folder = Path(scratch, "fork") if keep is None else keep.expanduser().resolve()
         found = run_rehearsal(base, folder, wanted, stop=switch.stop)
-    _show(found, wanted, as_json=as_json)
-    if keep is not None and not as_json:
+    _show(found, wanted, as_json=here.as_json)
+    if keep is not None and not here.as_json:
         tell(f"kept in {folder}")
     if found.stopped_by is not None:
         raise found.stopped_by

@@ -10,7 +10,7 @@ import typer
 from lemming.base.clock import SystemClock
 from lemming.base.errors import OrgBusy, UsageError
 from lemming.commands.backup import size_in_words
-from lemming.commands.options import AsJson, Trust, argument, duration, find_org, option
+from lemming.commands.options import Here, Trust, argument, duration, option
 from lemming.commands.screen import counted, one_line, painted, show, show_columns, show_json, tell
 from lemming.commands.trust import require_agreement
 from lemming.org.config import load_config
@@ -28,7 +28,7 @@ WOULD_REPAIR = 1
 
 
 def repair(
-    ctx: typer.Context,
+    here: Here,
     call: Annotated[
         str | None, argument("CALL", "With --mark or --retry: a call, as TICK/AGENT/INDEX.")
     ] = None,
@@ -39,7 +39,6 @@ def repair(
     retry: Annotated[bool, option("--retry", "Run a call whose outcome is unknown once more.")] = False,
     yes: Annotated[bool, option("--yes -y", "Do what would be done.")] = False,
     trust: Trust = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show what is damaged or in the way and how it would be put right; with --yes, do it.
 
@@ -59,7 +58,7 @@ def repair(
       lemming repair --mark done 42/editor/0
       lemming repair --retry 42/editor/0 --yes
     """
-    base = find_org(ctx)
+    base = here.org
     if (mark is not None) + retry != (call is not None):
         raise UsageError(
             "a call goes with either --mark or --retry",
@@ -69,17 +68,17 @@ def repair(
         if call is not None:
             if retry:
                 if not trust:
-                    require_agreement(base, can_ask=not as_json)
-                _retry(runtime, call, yes=yes, as_json=as_json)
+                    require_agreement(base, can_ask=not here.as_json)
+                _retry(runtime, call, yes=yes, as_json=here.as_json)
             else:
-                _mark(runtime, call, happened=mark == "done", as_json=as_json)
+                _mark(runtime, call, happened=mark == "done", as_json=here.as_json)
             return
         repairs = find_repairs(base)
         to_do = [repair for repair in repairs if repair.steps]
         aside = make_repairs(runtime, to_do) if yes and to_do else ""
     for one in repairs:
-        _show(one, is_done=yes, aside=aside, as_json=as_json)
-    if not as_json:
+        _show(one, is_done=yes, aside=aside, as_json=here.as_json)
+    if not here.as_json:
         tell(_summary(repairs, to_do, is_done=yes, aside=aside))
     if to_do and not yes:
         raise typer.Exit(WOULD_REPAIR)
@@ -140,7 +139,7 @@ DAYS_30 = 30 * 86_400.0
 
 
 def prune(
-    ctx: typer.Context,
+    here: Here,
     yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
     older_than: Annotated[
         float | None,
@@ -158,7 +157,6 @@ def prune(
             min=0,
         ),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show what an organisation keeps beyond its settings, and how large it is; with --yes, take it away.
 
@@ -173,7 +171,7 @@ def prune(
       lemming prune --older-than 7d --yes
       lemming prune --journals 1000 --yes
     """
-    base = find_org(ctx)
+    base = here.org
     found = find_surplus(
         base,
         load_config(base),
@@ -182,7 +180,7 @@ def prune(
         now=SystemClock().now(),
     )
     left = _take_away(base, found) if yes else []
-    _show_surplus(found, left, is_done=yes, as_json=as_json)
+    _show_surplus(found, left, is_done=yes, as_json=here.as_json)
 
 
 def _take_away(base: Organisation, found: list[Surplus]) -> list[Surplus]:
@@ -221,9 +219,7 @@ def _show_surplus(found: list[Surplus], left: list[Surplus], *, is_done: bool, a
 
 
 def upgrade(
-    ctx: typer.Context,
-    yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
-    as_json: AsJson = False,
+    here: Here, yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False
 ) -> None:
     """Show what earlier versions wrote otherwise, and with --yes write it as this one does.
 
@@ -235,13 +231,13 @@ def upgrade(
     Example:
       lemming upgrade --yes
     """
-    base = find_org(ctx)
+    base = here.org
     before, steps = load_config(base).org.format, steps_of(base)
     if yes and steps:
         with open_org(base, command="upgrade"):
             do_upgrade(base, steps)
     is_done = yes or not steps
-    if as_json:
+    if here.as_json:
         facts = {"from": before, "to": NEWEST_FORMAT, "is_done": is_done}
         show_json("upgrade", {**facts, "files": [step.file for step in steps]})
         return

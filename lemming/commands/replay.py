@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lemming.agents import survey_agents
-from lemming.commands.options import AsJson, Quiet, argument, find_org, option
+from lemming.commands.options import Here, Quiet, argument, option
 from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
 from lemming.org.config import load_config
@@ -25,12 +23,11 @@ FILES_NAMED = 5
 
 
 def replay(
-    ctx: typer.Context,
+    here: Here,
     ticks: Annotated[
         str | None, argument("TICKS", "7, or 3..9; all without. With --into: up to there.")
     ] = None,
     into: Annotated[Path | None, option("--into DIR", "Run the whole engine again, in a new folder.")] = None,
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Run recorded ticks again with their recorded answers, and stop at the first difference, with a diff.
@@ -48,18 +45,18 @@ def replay(
       lemming replay 3..9
       lemming replay --into /tmp/again
     """
-    base = find_org(ctx)
+    base = here.org
     chosen = journals_of(base, ticks)
     try:
         if into is None:
             _import_plugins(base)
-            _follow(replay_in_place(base, chosen), as_json=as_json, quiet=quiet)
+            _follow(replay_in_place(base, chosen), as_json=here.as_json, quiet=quiet)
         else:
             again = ticks_to_rerun(base, chosen[-1] if chosen else None)
-            _follow(replay_into(base, into, again), as_json=as_json, quiet=quiet)
-            _tell_root(base, into, as_json=as_json, quiet=quiet)
+            _follow(replay_into(base, into, again), as_json=here.as_json, quiet=quiet)
+            _tell_root(base, into, as_json=here.as_json, quiet=quiet)
     except Difference as difference:
-        if difference.diff and not as_json:
+        if difference.diff and not here.as_json:
             show_text(difference.diff)
         raise
 

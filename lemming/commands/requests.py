@@ -15,11 +15,10 @@ from lemming.capabilities.requests.now import RequestsNow, facts_of, find_reques
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import at_deadline, is_to_come
 from lemming.commands.options import (
-    AsJson,
     AsPerson,
+    Here,
     RequestId,
     argument,
-    find_org,
     option,
     require_folder,
     text_typed,
@@ -45,7 +44,7 @@ TEXT_CHARS = 70
 
 
 def requests(
-    ctx: typer.Context,
+    here: Here,
     reference: Annotated[str | None, argument("ID", "One request: its id, or the beginning of it.")] = None,
     is_open: Annotated[bool, option("--open", "Only those that are open.")] = False,
     of: Annotated[str | None, option("--of ASKER", "Only those that ASKER asked.", of_agents=True)] = None,
@@ -54,7 +53,6 @@ def requests(
     ] = None,
     tree: Annotated[str | None, option("--tree ID", "A request with all that it is part of.")] = None,
     number: Annotated[int, option("-n N", "How many at most: the newest.", min=1)] = 30,
-    as_json: AsJson = False,
 ) -> None:
     """Show requests: who asked, who holds it since which tick, how it ended, what it has cost.
 
@@ -68,7 +66,7 @@ def requests(
       lemming requests 3fa9c1
       lemming requests --json | jq 'select(.end == "expired") | .id'
     """
-    base = find_org(ctx)
+    base = here.org
     for name in filter(None, (of, to)):
         require_folder(base, name)
     now = requests_now(base)
@@ -85,7 +83,7 @@ def requests(
         levels = [(0, it) for it in kept[-number:]]
     with told_as_it_goes("adding up") as progress:
         costs = costs_of(base, [request for _, request in levels], progress)
-    if as_json:
+    if here.as_json:
         for _, request in levels[:1] if reference else levels:
             show_json("request", facts_of(request, now, costs))
     elif reference is not None:
@@ -169,11 +167,10 @@ def _in_words(cost: RequestCost) -> str:
 
 
 def cancel(
-    ctx: typer.Context,
+    here: Here,
     reference: RequestId,
     text: Annotated[list[str] | None, argument("WHY", "Why, for whoever holds it.")] = None,
     person: AsPerson = None,
-    as_json: AsJson = False,
 ) -> None:
     """Cancel a request: whoever holds it need not answer any more, and what was asked for it ends with it.
 
@@ -184,16 +181,15 @@ def cancel(
     Example:
       lemming cancel 3fa9c1 "it was answered on the phone"
     """
-    entry = write_cancel(find_org(ctx), reference, person=person, text=" ".join(text or ()))
-    if as_json:
-        show_json("entry", entry.as_json())
+    entry = write_cancel(here.org, reference, person=person, text=" ".join(text or ()))
+    if here.shows("entry", entry.as_json()):
         return
     show(entry.file)
     tell("cancelled; a turn that is under way for it may still answer", style="dim")
 
 
 def answer(
-    ctx: typer.Context,
+    here: Here,
     reference: RequestId,
     text: Annotated[
         list[str] | None, argument("TEXT", 'What to answer; "-" reads it from standard input.')
@@ -203,7 +199,6 @@ def answer(
     ] = None,
     refuse: Annotated[bool, option("--refuse", "Say no to answering it; TEXT may say why.")] = False,
     person: AsPerson = None,
-    as_json: AsJson = False,
 ) -> None:
     """Answer a request that waits for a person. Prints the path of the entry.
 
@@ -217,13 +212,13 @@ def answer(
       lemming answer 3fa9c1 --field ok=yes --field "reason=it is true"
       lemming answer 3fa9c1 --refuse "ask the editor"
     """
-    base = find_org(ctx)
+    base = here.org
     now, request, call = meant(base, reference)
     if call is not None and not field:
         from lemming.capabilities.approvals.deciding import decide
 
         entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=text_typed(text))
-        _tell(entry, as_json)
+        _tell(entry, here.as_json)
         return
     author = answerer(now, request, person)  # before anything is asked
     said = text_typed(text)
@@ -231,7 +226,7 @@ def answer(
     if not (said or fields or refuse):
         said, fields = _asked_for(request)
     entry = write_answer(base, request.identity, person=author, text=said, fields=fields, refuse=refuse)
-    _tell(entry, as_json)
+    _tell(entry, here.as_json)
 
 
 def _tell(entry: OutboxEntry, as_json: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 from lemming import engine
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import TURN_FAILED, Narrator, exit_status
-from lemming.commands.options import AsJson, Batch, Quiet, Trust, duration, find_org, option
+from lemming.commands.options import Batch, Here, Quiet, Trust, duration, option
 from lemming.commands.screen import tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
@@ -21,7 +21,7 @@ from lemming.org.organisation import Organisation, OrgPath
 
 
 def run_once(
-    ctx: typer.Context,
+    here: Here,
     dry_run: Annotated[
         bool, option("--dry-run", "Show who would fire and each prompt; call and write nothing.")
     ] = False,
@@ -32,7 +32,6 @@ def run_once(
     batch: Batch = False,
     watch: Annotated[bool, option("--watch", "Show what models answer as they write it.")] = False,
     trust: Trust = False,
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Run one tick.
@@ -50,19 +49,19 @@ def run_once(
       lemming run-once --watch
       lemming run-once --json | jq -c 'select(.type == "turn_ended") | [.agent, .status]'
     """
-    base = find_org(ctx)
+    base = here.org
     if dry_run:
         from lemming.commands.prompt import show_next_tick
 
-        show_next_tick(base, as_json=as_json)
+        show_next_tick(base, as_json=here.as_json)
         return
     if not trust:
-        require_agreement(base, can_ask=not as_json)
+        require_agreement(base, can_ask=not here.as_json)
     from lemming import engine
     from lemming.commands.stopping import stop_on_signals
 
     with stop_on_signals(quiet=quiet) as switch:
-        narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
+        narrator = Narrator(base, switch.stop, as_json=here.as_json, quiet=quiet)
         ended = []  # the exit status of each tick
         for report in engine.ticks(
             base,
@@ -83,13 +82,13 @@ def run_once(
             ended.append(exit_status(report, narrator.due))
     if narrator.is_cut_off:
         raise typer.Exit(BROKEN_PIPE)
-    if report.tick == 1 and report.by_status("done") and not quiet and not as_json:
+    if report.tick == 1 and report.by_status("done") and not quiet and not here.as_json:
         tell("next: `lemming tick` shows it whole, `lemming run-once` goes on")
     raise typer.Exit(next(filter(None, ended), 0))
 
 
 def run_forever(
-    ctx: typer.Context,
+    here: Here,
     interval: Annotated[
         float | None,
         option(
@@ -129,7 +128,6 @@ def run_forever(
     ] = False,
     batch: Batch = False,
     trust: Trust = False,
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Run tick after tick.
@@ -151,12 +149,12 @@ def run_forever(
       lemming run-forever --interval 10m --wake-on-change --eager
       lemming run-forever --health 8642
     """
-    base = find_org(ctx)
+    base = here.org
     if not trust:
-        require_agreement(base, can_ask=not as_json)
+        require_agreement(base, can_ask=not here.as_json)
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:
-        narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
+        narrator = Narrator(base, switch.stop, as_json=here.as_json, quiet=quiet)
         with (
             _served(base, serve, switch.stop, quiet=quiet),
             _watched_over(base, narrator, health=health, interval_s=interval, batch=batch) as hear,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from lemming.base.jsontext import compact
-from lemming.commands.options import AsJson, argument
+from lemming.commands.options import Here, argument
 from lemming.commands.screen import show, show_pretty
 from lemming.facts.schemas import schema_of
 
@@ -15,10 +15,7 @@ FormatName = Literal[
 ]  # fmt: skip
 
 
-def schema(
-    name: Annotated[FormatName, argument("FORMAT", "Which format.")],
-    as_json: AsJson = False,
-) -> None:
+def schema(here: Here, name: Annotated[FormatName, argument("FORMAT", "Which format.")]) -> None:
     """Print the JSON Schema of a file format.
 
     FORMAT is one of resume, outbox, memory, store, models, org, credits, calendar, mcp, mcp_lock, tick, plan,
@@ -30,7 +27,7 @@ def schema(
       lemming schema resume > resume.schema.json
     """
     plain = schema_of(name)
-    if as_json:
+    if here.as_json:
         show(compact(plain).decode())
     else:
         show_pretty(plain)

@@ -6,8 +6,6 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from lemming import messages
 from lemming.agents import Agent, survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
@@ -19,16 +17,15 @@ from lemming.base.times.spoken import parse_duration, parse_moment
 from lemming.base.times.words import said, until_text
 from lemming.commands.calendar import add_job
 from lemming.commands.options import (
-    AsJson,
+    Here,
     argument,
     find_agent,
-    find_org,
     object_typed,
     option,
     require_folder,
     text_typed,
 )
-from lemming.commands.screen import show, show_json, tell
+from lemming.commands.screen import show, tell
 from lemming.facts.next_turn import next_turn
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, load_config
@@ -42,7 +39,7 @@ READERS_TOLD = 5
 
 
 def send(
-    ctx: typer.Context,
+    here: Here,
     text: Annotated[
         list[str] | None, argument("TEXT", 'What to say; "-" reads it from standard input.')
     ] = None,
@@ -67,7 +64,6 @@ def send(
     every: Annotated[
         str | None, option("--every CRON", 'Again and again, as a job: "0 9 * * mon", @daily.')
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write a message into a person's outbox; whoever may read it sees it in their next turn.
 
@@ -84,7 +80,7 @@ def send(
       lemming send --to editor --attach shared/chart.png "What does it show?"
       lemming send --to editor --at "tomorrow 9:00" "Is the page ready?"
     """
-    base = find_org(ctx)
+    base = here.org
     config = load_config(base)
     _require_person(base, author, config)
     if to is not None:
@@ -105,9 +101,7 @@ def send(
         tags=tag or [],
         created_at=timestamp(SystemClock().now()),
     )
-    if as_json:
-        show_json("entry", entry.as_json())
-    else:
+    if not here.shows("entry", entry.as_json()):
         show(entry.file)
     _tell_who_reads_it(base, entry, to, config)
 

@@ -10,19 +10,17 @@ from pathlib import Path
 from threading import Event
 from typing import Annotated
 
-import typer
-
 from lemming.base.errors import Problem, UsageError
 from lemming.capabilities.serving.http_server import METRICS_TOKEN_ENV, OWN_NAMES, Metrics
 from lemming.capabilities.serving.serve import HOST, PORT, Served, serving
-from lemming.commands.options import AsJson, Quiet, Trust, find_org, option, running_engine
+from lemming.commands.options import Here, Quiet, Trust, option, running_engine
 from lemming.commands.screen import one_line, show_json, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
 
 
 def serve(
-    ctx: typer.Context,
+    here: Here,
     port: Annotated[int, option("--port PORT", "Where to listen; 0: any.", min=0, max=65535)] = PORT,
     host: Annotated[str, option("--host ADDRESS", "The address to listen on: this machine's own.")] = HOST,
     metrics: Annotated[
@@ -30,7 +28,6 @@ def serve(
     ] = False,
     trust: Trust = False,
     quiet: Quiet = False,
-    as_json: AsJson = False,
 ) -> None:
     """Listen for what comes to http and mail channels, and send what is addressed to them.
 
@@ -48,13 +45,13 @@ def serve(
       lemming serve --port 9000 --metrics
       curl -H "Authorization: Bearer $TOKEN" -d '{"text": "How is it going?"}' http://127.0.0.1:8420/ask
     """
-    base = find_org(ctx)
+    base = here.org
     if not trust:
         require_agreement(base, can_ask=sys.stdin.isatty())
     shown = _metrics(host) if metrics else None
     with stop_on_signals(quiet=quiet) as switch:
         with served(
-            base.base, port, host=host, stop=switch.stop, quiet=quiet, as_json=as_json, metrics=shown
+            base.base, port, host=host, stop=switch.stop, quiet=quiet, as_json=here.as_json, metrics=shown
         ):
             if not quiet and running_engine(base) is None:
                 tell("no engine runs here: `lemming run-forever` beside it takes turns", style="yellow")

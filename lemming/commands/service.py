@@ -7,13 +7,11 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lemming.access.trust import Agreement
 from lemming.agents import survey_agents
 from lemming.base.errors import UsageError
-from lemming.commands.options import AsJson, duration, find_org, option
-from lemming.commands.screen import show, show_json, show_text, tell
+from lemming.commands.options import Here, duration, option
+from lemming.commands.screen import show, show_text, tell
 from lemming.facts.reach import reaches
 from lemming.files import fs
 from lemming.org.config import Config, load_config
@@ -24,7 +22,7 @@ _LIMIT_BYTES = 1 << 20
 
 
 def service(
-    ctx: typer.Context,
+    here: Here,
     form: Annotated[
         Form, option("--form", "systemd: a unit of your own; launchd (macOS) and compose are printed.")
     ] = "systemd",
@@ -45,7 +43,6 @@ def service(
             max=65535,
         ),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Make this organisation a service: started with the machine, watched, and started again when it dies.
 
@@ -63,7 +60,7 @@ def service(
       lemming service --serve 8420
       lemming service --form compose > compose.yaml
     """
-    base = find_org(ctx)
+    base = here.org
     config = load_config(base)  # or it would not start
     served = _served(base, config)
     if serve is not None and not served:
@@ -87,8 +84,7 @@ def service(
     )
     text = text_of(described, form)
     written = "" if only_print or form != "systemd" else _write(described, text)
-    if as_json:
-        show_json("service", {"form": form, "file": written, "name": described.name, "text": text})
+    if here.shows("service", {"form": form, "file": written, "name": described.name, "text": text}):
         return
     if written:
         show(written)

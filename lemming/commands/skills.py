@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.skills.now import SkillNow, further_files, skills_now
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AsJson, argument, find_org, noun
-from lemming.commands.screen import one_line, show, show_json, show_list, show_text, tell
+from lemming.commands.options import Here, argument, noun
+from lemming.commands.screen import one_line, show, show_list, show_text, tell
 from lemming.files import fs
 from lemming.org.organisation import Organisation
 
@@ -29,33 +27,27 @@ COLUMNS = {
 }
 
 
-@app.command("list")
-def list_skills(ctx: typer.Context, as_json: AsJson = False) -> None:
+@app.verb("list")
+def list_skills(here: Here) -> None:
     """List the skills below skills/, .agents/skills, .claude/skills, agents/*/skills and what resumes list.
 
     \b
     Example:
       lemming skills list
     """
-    base = find_org(ctx)
+    base = here.org
     found, problems = skills_now(base)
     for problem in problems:
-        if as_json:
-            show_json("problem", problem.as_json())
-        else:
+        if not here.shows("problem", problem.as_json()):
             tell_problem(problem, base)
     facts = [_as_json(base, each) for each in found]
-    show_list("skill", facts, COLUMNS, as_json=as_json, nothing=NONE)
-    if found and not as_json and any(not each.agents for each in found):
+    show_list("skill", facts, COLUMNS, as_json=here.as_json, nothing=NONE)
+    if found and not here.as_json and any(not each.agents for each in found):
         tell('an agent is told of those that its resume lists: "skills": ["NAME"], or ["*"]')
 
 
-@app.command("show")
-def show_skill(
-    ctx: typer.Context,
-    name: Annotated[str, argument("NAME", "A skill's name, or its folder.")],
-    as_json: AsJson = False,
-) -> None:
+@app.verb("show")
+def show_skill(here: Here, name: Annotated[str, argument("NAME", "A skill's name, or its folder.")]) -> None:
     """Show a skill as agents read it, and what is wrong with it.
 
     \b
@@ -63,11 +55,10 @@ def show_skill(
       lemming skills show pdf-forms
       lemming skills show .claude/skills/pdf-forms
     """
-    base = find_org(ctx)
+    base = here.org
     found = _named(base, name.rstrip("/"))
     skill = found.skill
-    if as_json:
-        show_json("skill", {**_as_json(base, found), "body": skill.body})
+    if here.shows("skill", {**_as_json(base, found), "body": skill.body}):
         return
     tell(f"{skill.file}, for {', '.join(found.agents) or 'nobody'}", style="dim")
     for problem in skill.remarks:
@@ -77,12 +68,12 @@ def show_skill(
         tell(f"files: {', '.join(files)}")
 
 
-@app.command("export")
+@app.verb("export")
 def export_skill(
+    here: Here,
     folder: Annotated[
         Path, argument("DIR", "Where your coding agent looks for skills, such as .claude/skills.")
     ] = Path(".agents/skills"),
-    as_json: AsJson = False,
 ) -> None:
     """Write the skill that teaches coding agents to build organisations. A copy that is there is replaced.
 
@@ -95,9 +86,7 @@ def export_skill(
     fs.make_root(target)
     fs.publish(target, OWN_SKILL.relative_to(OWN_SKILL.parents[1]).as_posix(), OWN_SKILL.read_bytes())
     written = target / OWN_SKILL.parent.name / OWN_SKILL.name
-    if as_json:
-        show_json("skill_written", {"file": str(written)})
-    else:
+    if not here.shows("skill_written", {"file": str(written)}):
         show(str(written))
 
 

@@ -11,14 +11,13 @@ from lemming.agents import Survey
 from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.times.words import until_text
 from lemming.capabilities.requests.waiting import waiting_text
-from lemming.commands.options import AsJson, describe_engine, duration, find_org, option
+from lemming.commands.options import Here, describe_engine, duration, option
 from lemming.commands.screen import (
     counted,
     in_dollars,
     one_line,
     painted,
     show,
-    show_json,
     show_table,
     tell,
     totals_in_words,
@@ -32,7 +31,7 @@ FACTS_SHOWN = 8
 
 
 def status(
-    ctx: typer.Context,
+    here: Here,
     check: Annotated[
         bool, option("--check", "End with exit status 1 when something is wrong: for monitors.")
     ] = False,
@@ -44,7 +43,6 @@ def status(
             parser=duration,
         ),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show where the organisation stands: the tick, who runs it, every agent, and what is wrong.
 
@@ -58,14 +56,12 @@ def status(
       lemming status --check --max-age 10m || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
-    base = find_org(ctx)
+    base = here.org
     found = standing_of(base, max_age_s=max_age)
     from lemming.facts.findings.rules import count_findings  # with it comes much
 
     findings = count_findings(base, found.config) if found.last else 0
-    if as_json:
-        show_json("status", {**found.as_json(), "findings": findings})
-    else:
+    if not here.shows("status", {**found.as_json(), "findings": findings}):
         _show(found, waiting_text(found.waiting), findings)
         if check:
             wrong = f"{counted(len(found.troubles), 'thing')} wrong"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from lemming.commands.narration import text_of
-from lemming.commands.options import AsJson, argument, find_org, option
+from lemming.commands.options import Here, argument, option
 from lemming.commands.screen import (
     Style,
     as_text,
@@ -30,10 +28,9 @@ _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yell
 
 
 def tick(
-    ctx: typer.Context,
+    here: Here,
     number: Annotated[int | None, argument("TICK", "Which tick; default: the last one.", min=0)] = None,
     prompts: Annotated[bool, option("--prompts", "Show the prompts too, not their size only.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show one tick whole, as its journal tells it: the plan, and of each turn what it was shown, what its
     model answered, what its tools gave, what it wrote and what it cost.
@@ -44,8 +41,8 @@ def tick(
       lemming tick 42 --prompts
       lemming tick 42 --json | jq -r '.turns[] | .agent + " " + .status'
     """
-    record = recorded(find_org(ctx), number)
-    if as_json:
+    record = recorded(here.org, number)
+    if here.as_json:
         turns = [turn_of(turn, record, prompts=prompts) for turn in record.turns]
         show_json("tick", {**plan_of(record), "turns": turns})
         return

@@ -15,8 +15,8 @@ from lemming.base.errors import OUTCOME_CODES, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.base.patterns import is_named
 from lemming.base.redaction import redact_values
-from lemming.commands.options import AsJson, Trust, argument, find_org, noun, object_typed, option
-from lemming.commands.screen import counted, one_line, painted, show, show_json, show_list, show_text, tell
+from lemming.commands.options import Here, Trust, argument, noun, object_typed, option
+from lemming.commands.screen import counted, one_line, painted, show, show_list, show_text, tell
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.files import fs
 from lemming.files.effects import apply_effect
@@ -109,8 +109,8 @@ COLUMNS = {
 }  # fmt: skip
 
 
-@app.command("list")
-def list_tools(ctx: typer.Context, agent: AsAgent = None, as_json: AsJson = False) -> None:
+@app.verb("list")
+def list_tools(here: Here, agent: AsAgent = None) -> None:
     """List the tools there are, where they come from, and who may call them.
 
     \b
@@ -118,25 +118,24 @@ def list_tools(ctx: typer.Context, agent: AsAgent = None, as_json: AsJson = Fals
       lemming tools list
       lemming tools list --agent planner
     """
-    base, settings = _opened(ctx)
+    base, settings = _opened(here)
     agents = survey_agents(base).agents
     chosen = [_agent(base, agent)] if agent else list(agents.values())
     toolset = toolset_of(settings, base)
     there = _all_of(toolset, [agent] if agent else list(agents))
     may = [[it.name for it in chosen if _may(tool, it, toolset, settings)] for tool in there]
     found = [_facts(*each) for each in zip(there, may, strict=True) if each[1] or not agent]
-    show_list("tool", found, COLUMNS, as_json=as_json)
+    show_list("tool", found, COLUMNS, as_json=here.as_json)
 
 
-@app.command("show")
-def show_tool(ctx: typer.Context, name: Name, agent: AsAgent = None, as_json: AsJson = False) -> None:
+@app.verb("show")
+def show_tool(here: Here, name: Name, agent: AsAgent = None) -> None:
     """Show what a model is told of a tool, and what the engine knows of it."""
-    base, settings = _opened(ctx)
+    base, settings = _opened(here)
     toolset, agents = toolset_of(settings, base), survey_agents(base).agents
     tool = _tool(toolset, name, _agent(base, agent) if agent else None)
     may = [it.name for it in agents.values() if _may(tool, it, toolset, settings)]
-    if as_json:
-        show_json("tool", _facts(tool, may))
+    if here.shows("tool", _facts(tool, may)):
         return
     limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
     repeated = "may be run again after a crash" if tool.repeatable else "is not run again after a crash"
@@ -154,9 +153,9 @@ def show_tool(ctx: typer.Context, name: Name, agent: AsAgent = None, as_json: As
         show(f"  {key}  {need}, {compact(told).decode()}  {one_line(schema.get('description', ''))}")
 
 
-@app.command("call")
+@app.verb("call")
 def call(
-    ctx: typer.Context,
+    here: Here,
     name: Name,
     given: Annotated[
         list[str] | None, argument("KEY=VALUE...", "Arguments: JSON, else taken as text.")
@@ -167,7 +166,6 @@ def call(
         bool, option("--yes -y", "Write what it wants written; run it if it reaches outside.")
     ] = False,
     trust: Trust = False,
-    as_json: AsJson = False,
 ) -> None:
     """Call a tool as an agent does, with the same checks, and show what it would write.
 
@@ -179,7 +177,7 @@ def call(
       lemming tools call file_list --agent planner path=shared
       lemming tools call forecast --agent planner --args '{"city": "Oslo"}' --yes
     """
-    base = find_org(ctx)
+    base = here.org
     if not trust:
         require_agreement(base)
     arguments = arguments_from(given or [], args)
@@ -189,22 +187,19 @@ def call(
     else:
         result = _called(Runtime(base), name, agent, arguments, writes=False)
         base.close()
-    if as_json:
-        show_json("tool_called", _as_json(name, result))
-    else:
+    if not here.shows("tool_called", _as_json(name, result)):
         _show_result(result, written=yes)
     if not result.success:
         raise typer.Exit(1)
 
 
-@app.command("new")
+@app.verb("new")
 def new(
-    ctx: typer.Context,
+    here: Here,
     name: Annotated[str, argument("NAME", "The new tool's name.")],
     agent: Annotated[
         str | None, option("--agent AGENT", "Let this agent call it. Default: the only one.")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write tools/NAME.py, a function with @tool to begin with, and let an agent call it.
 
@@ -214,10 +209,9 @@ def new(
     Examples:
       lemming tools new forecast --agent planner
     """
-    base = find_org(ctx)
+    base = here.org
     written = new_tool(base, name, agent)
-    if as_json:
-        show_json("tool_file", {"file": written.file, "is_new": written.is_new, "agent": written.agent})
+    if here.shows("tool_file", {"file": written.file, "is_new": written.is_new, "agent": written.agent}):
         return
     show(str(Path(base) / written.file))
     if written.agent:
@@ -233,8 +227,8 @@ def new(
     tell(f"edit it; then `{called}`")
 
 
-def _opened(ctx: typer.Context) -> tuple[Organisation, Org]:
-    base = find_org(ctx)
+def _opened(here: Here) -> tuple[Organisation, Org]:
+    base = here.org
     settings = load_settings(base).org
     load_installed_plugins()
     return base, settings

@@ -15,7 +15,7 @@ import typer
 from lemming.access.trust import Agreement, Consent, Missing, Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base.errors import DiskError, NotTrusted
-from lemming.commands.options import AsJson, find_org, option
+from lemming.commands.options import Here, option
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.facts.reach import reaches
 from lemming.files.documents import once_saved
@@ -28,11 +28,7 @@ from lemming.tools import server_sources
 _SENTENCE_WIDTH = 400
 
 
-def trust(
-    ctx: typer.Context,
-    yes: Annotated[bool, option("--yes -y", "Agree to all of it.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def trust(here: Here, yes: Annotated[bool, option("--yes -y", "Agree to all of it.")] = False) -> None:
     """Show what the organisation runs and reaches outside its folder; with --yes, agree to it.
 
     `run-once`, `run-forever` and all that run turns, tools or channels say it before they do any of this for
@@ -49,20 +45,20 @@ def trust(
       lemming trust
       lemming trust --yes
     """
-    base = find_org(ctx)
+    base = here.org
     found, agreement = _reaches(base), Agreement(Path(base))
     if yes and found:
         agreement.add(found)
     missing = {it.reach.does: it for it in agreement.lacks(found)}
     for reach in found:
         lack = missing.get(reach.does)
-        if as_json:
+        if here.as_json:
             facts = {"does": reach.does, "is_agreed": lack is None, "needs_leave": reach.needs_leave}
             show_json("reach", {**facts, "changed": list(lack.changed) if lack else []})
         else:
             word = "agreed" if lack is None else "not agreed"
             show(f"{word:<10}  {one_line(str(lack or reach.does), _SENTENCE_WIDTH)}")
-    if as_json:
+    if here.as_json:
         return
     if not found:
         tell("it runs and reaches nothing outside its folder")

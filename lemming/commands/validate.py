@@ -8,18 +8,17 @@ import typer
 
 from lemming.base.errors import ConfigError, Problem
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import AnyAgentName, AsJson, Newest, find_org, option, require_folder
-from lemming.commands.screen import bar, counted, show_json, tell
+from lemming.commands.options import AnyAgentName, Here, Newest, option, require_folder
+from lemming.commands.screen import bar, counted, tell
 from lemming.commands.trust import load_settings
 from lemming.facts.checklist.check import CheckScope, checks_of, run
 
 
 def validate(
-    ctx: typer.Context,
+    here: Here,
     agent: AnyAgentName = None,
     every: Annotated[bool, option("--all", "Open every entry, however many there are.")] = False,
     newest: Newest = None,
-    as_json: AsJson = False,
 ) -> None:
     """Check resumes, settings, `tick.json`, outboxes, memories and evals, and say all that is wrong.
 
@@ -35,19 +34,17 @@ def validate(
       lemming validate --all
       lemming validate --json | jq -r '.file + ":" + (.line | tostring)'
     """
-    base = find_org(ctx)
+    base = here.org
     if agent is not None:
         require_folder(base, agent)
     with bar("validating") as steps:
         scope = CheckScope(base, load_settings, agent=agent, newest=newest, every=every, steps=steps)
         problems = problems_in(scope)
     for problem in problems:
-        if as_json:
-            show_json("problem", problem.as_json())
-        else:
+        if not here.shows("problem", problem.as_json()):
             tell_problem(problem, base)
     errors = sum(problem.severity == "error" for problem in problems)
-    if not as_json:
+    if not here.as_json:
         warnings = len(problems) - errors
         found = [counted(errors, "error")] * bool(errors) + [counted(warnings, "warning")] * bool(warnings)
         tell(", ".join(found) or "everything is in order")

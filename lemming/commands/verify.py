@@ -9,12 +9,11 @@ import typer
 from lemming import timeline
 from lemming.base.errors import CorruptState
 from lemming.commands.options import (
-    AsJson,
+    Here,
     Newest,
     Quiet,
     argument,
     describe_engine,
-    find_org,
     option,
     running_engine,
 )
@@ -26,13 +25,12 @@ from lemming.timeline.verify.journal_facts import Mismatch
 
 
 def verify(
-    ctx: typer.Context,
+    here: Here,
     ticks: Annotated[
         str | None, argument("TICKS", "7, or 3..9: only what these ticks wrote. Default: all.")
     ] = None,
     every: Annotated[bool, option("--all", "Take every journal apart, however many there are.")] = False,
     newest: Newest = None,
-    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Check every file against the journals, and print the state root.
@@ -57,13 +55,13 @@ def verify(
       lemming verify --newest 100
       lemming verify --json | jq -r 'select(.type == "finding") | .file'
     """
-    base = find_org(ctx)
+    base = here.org
     chosen = None if ticks is None else timeline.parse_ticks(ticks, journal_ticks(base))
     if (engine := running_engine(base)) and not quiet:
         tell(f"running: {describe_engine(engine)}; what it is writing now is passed over", style="dim")
     with bar("verifying") as steps:
         result = verification(CheckScope(base, every=every, newest=newest, steps=steps), chosen)
-    if as_json:
+    if here.as_json:
         _show_as_json(result)
     else:
         for finding in result.findings:

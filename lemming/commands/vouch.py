@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from lemming import messages
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
@@ -14,8 +12,8 @@ from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import person_for
 from lemming.capabilities.trust.marks import digest_of
 from lemming.capabilities.trust.vouches import payload_of
-from lemming.commands.options import AsJson, AsPerson, argument, find_org
-from lemming.commands.screen import show, show_json, tell
+from lemming.commands.options import AsPerson, Here, argument
+from lemming.commands.screen import show, tell
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_tick
@@ -24,10 +22,9 @@ from lemming.timeline.why.writings import Writings
 
 
 def vouch(
-    ctx: typer.Context,
+    here: Here,
     target: Annotated[str, argument("TARGET", "An entry's id, a file, or AGENT/memory/KEY.")],
     person: AsPerson = None,
-    as_json: AsJson = False,
 ) -> None:
     """Clear something that came from outside: turns that are shown it are trusted as before.
 
@@ -41,7 +38,7 @@ def vouch(
       lemming vouch shared/prices.csv --as eve
       lemming vouch editor/memory/sources
     """
-    base = find_org(ctx)
+    base = here.org
     if "trust" not in load_config(base).org.further:
         hint = 'set "trust": {} in config/org.json'
         raise UsageError("this organisation does not track how far texts are trusted", hint=hint)
@@ -56,8 +53,7 @@ def vouch(
         tags=[],
         created_at=timestamp(SystemClock().now()),
     )
-    if as_json:
-        show_json("entry", entry.as_json())
+    if here.shows("entry", entry.as_json()):
         return
     show(entry.file)
     tell(f"{author} vouches for {what}{f' as it is now ({digest[:12]})' if digest else ''}")

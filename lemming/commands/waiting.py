@@ -20,7 +20,7 @@ from lemming.base.unseen import notes_on, seen
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import waiting as what_waits
-from lemming.commands.options import AsJson, argument, find_org, option, require_folder
+from lemming.commands.options import Here, argument, option, require_folder
 from lemming.commands.screen import painted, show, show_json, tell, width_of
 from lemming.messages import names_of, read_entry
 from lemming.org.organisation import OrgPath
@@ -101,12 +101,11 @@ ForPerson = Annotated[str | None, option("--as PERSON", "Only what waits for PER
 
 
 def waiting(
-    ctx: typer.Context,
+    here: Here,
     reference: Annotated[
         str | None, argument("ID", "One of them whole: a request's id, or that of its call.")
     ] = None,
     person: ForPerson = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show what waits for a person: calls that need approval, questions, plans to approve; the oldest first.
 
@@ -122,25 +121,25 @@ def waiting(
       lemming waiting > /dev/null || notify-send "somebody waits for you"
       lemming waiting --json | jq -r 'select(.call) | .call.id'
     """
-    base = find_org(ctx)
+    base = here.org
     if person is not None:
         require_folder(base, person)
     items = [item for item in what_waits(base) if person in (None, item.person)]
     if reference is not None:
         request, call = meant(base, reference)[1:]
         items = [item for item in items if item.identity == request.identity]
-        if call and not as_json:
+        if call and not here.as_json:
             show_call(_whole(base, request, call), [(item.person, item.at_deadline) for item in items])
             raise typer.Exit(1)
-    if as_json:
+    if here.as_json:
         for item in items:
             show_json("waiting", item.as_json())
-    for item in items if not as_json else ():
+    for item in items if not here.as_json else ():
         show_folded(item.id, item.line)
-    if items and not as_json:
+    if items and not here.as_json:
         tell("`lemming approve ID` or `lemming deny ID` decides, `lemming answer ID TEXT` answers, "
              "`lemming waiting ID` shows one whole", style="dim")  # fmt: skip
-    if not items and not as_json:
+    if not items and not here.as_json:
         show("nothing waits for a person")
     raise typer.Exit(1 if items else 0)
 

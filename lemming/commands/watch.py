@@ -10,12 +10,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import typer
-
 from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.base.errors import LemmingError
 from lemming.base.times.words import until_text
-from lemming.commands.options import AsJson, find_org
+from lemming.commands.options import Here
 from lemming.commands.screen import (
     Style,
     counted,
@@ -42,7 +40,7 @@ _STATES: dict[str, Style] = {
 }  # fmt: skip
 
 
-def watch(ctx: typer.Context, as_json: AsJson = False) -> None:
+def watch(here: Here) -> None:
     """Show the organisation in one terminal screen, live: where it stands, what waits for you, what each
     agent does or why not, and what was said last.
 
@@ -55,8 +53,8 @@ def watch(ctx: typer.Context, as_json: AsJson = False) -> None:
       lemming watch | head -20
       lemming watch --json | jq .header.state
     """
-    org = Organisation(find_org(ctx))
-    if as_json:
+    org = Organisation(here.org)
+    if here.as_json:
         show_json("watch", shown_of(org, PRINTED_LINES))
     elif not sys.stdout.isatty():
         for line in lines_of(shown_of(org, PRINTED_LINES), 160, PRINTED_LINES):

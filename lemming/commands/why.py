@@ -6,10 +6,8 @@ import sys
 from collections.abc import Collection, Iterator
 from typing import Annotated
 
-import typer
-
-from lemming.commands.options import AsJson, argument, find_org, option
-from lemming.commands.screen import one_line, painted, show, show_json, tell, told_as_it_goes, width_of
+from lemming.commands.options import Here, argument, option
+from lemming.commands.screen import one_line, painted, show, tell, told_as_it_goes, width_of
 from lemming.facts.views.why import facts_of
 from lemming.timeline.why.explain import explain, keep_only, sources
 from lemming.timeline.why.things import Thing
@@ -27,14 +25,13 @@ _CUTS = {
 
 
 def why(
-    ctx: typer.Context,
+    here: Here,
     target: Annotated[str, argument("TARGET", "An entry's id, a file, or AGENT/memory/KEY.")],
     depth: Annotated[int, option("--depth N", "How many turns to go back.", min=1, max=100)] = 3,
     everything: Annotated[
         bool, option("--all", "Show entries again that are told elsewhere in the tree.")
     ] = False,
     grep: Annotated[str, option("--grep TEXT", "Show only the branches that contain a text.")] = "",
-    as_json: AsJson = False,
 ) -> None:
     """Show which turn wrote something, what that turn could see, and back through those to where they
     came from.
@@ -49,7 +46,7 @@ def why(
       lemming why 3fa9c1d2e0b7 --depth 20 --grep ferry
       lemming why agents/editor/workspace/notes.txt --json | jq .target.turn.saw
     """
-    base = find_org(ctx)
+    base = here.org
     with told_as_it_goes("looking through") as progress:
         writings = Writings(base, progress)
         found = explain(writings, target, depth=depth)
@@ -58,8 +55,7 @@ def why(
         tell(
             f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow"
         )
-    if as_json:
-        show_json("why", facts_of(writings, found, way))
+    if here.shows("why", facts_of(writings, found, way)):
         return
     lines = [*lines_of(found, everything=everything or bool(grep)), *_said_of(way)]
     for line in lines:

@@ -188,7 +188,9 @@ def test_the_generated_pages_are_up_to_date() -> None:
 
 def test_every_type_of_object_that_json_prints_is_documented() -> None:
     sources = (REPOSITORY / "lemming/commands").glob("*.py")
-    types = {kind for file in sources for kind in re.findall(r'show_json\(\s*"(\w+)"', file.read_text())}
+    types = {
+        kind for file in sources for kind in re.findall(r'(?:show_json|shows)\(\s*"(\w+)"', file.read_text())
+    }
     assert len(types) > 30
     text = (REPOSITORY / "docs/cli.md").read_text()
     assert {kind for kind in types if f"`{kind}`" not in text} == set()

@@ -21,7 +21,6 @@ from lemming.journal.events import Event
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied
 from lemming.llm.credits import most_tokens_in
-from lemming.llm.prices import most_tokens_in, worst_of
 from lemming.org.config import load_config
 from lemming.org.models import ModelEntry
 from lemming.providers import Image, Request
