@@ -13,7 +13,7 @@ _READ_BY_A_MODEL = "this turn was shown words from outside"
 def standard() -> Json:
     """Return what `config/org.json` is to say: trust is tracked, and what strangers could cause asks first.
 
-    What a turn from outside does in its own workspace and memories needs no leave. A tool that cannot say
+    What a turn from outside does in its own workspace and memories needs no approval. A tool that cannot say
     beforehand what it writes asks.
     """
     from_a_channel: Json = {"field": "channel", "op": "is", "value": True}

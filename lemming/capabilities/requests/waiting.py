@@ -28,7 +28,7 @@ _FIELD = re.compile(r"\w[\w.-]{0,39}")  # who asked chose the names: none that r
 class WaitsForPerson:
     """One thing that a person is to answer. `deadline` is the last tick in which they may; None: none.
 
-    `call`: the exact tool call that waits for their leave, if that is what it is.
+    `call`: the exact tool call that waits for their approval, if that is what it is.
     """
 
     id: str

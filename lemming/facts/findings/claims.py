@@ -81,7 +81,7 @@ def _untrue(
         if name not in written and not _is_there(look, turn.agent, claim[2]):
             yield (
                 f"no turn of its that was looked at wrote {claim[2]}",
-                f"{show}; has it a tool that writes, and leave to?",
+                f"{show}; has it a tool that writes, and may it?",
             )
     claim = _CALL_CLAIM.match(sentence)
     if claim and (tool := claim[1].rstrip(".")) in _tools_of(look, turn) and tool not in called:
