@@ -13,6 +13,7 @@ from lemming.commands.new_agent import create, new_agent, plain_of
 from lemming.commands.options import (
     AgentName,
     Here,
+    Limit,
     OrAnAgent,
     argument,
     find_agent,
@@ -27,7 +28,6 @@ from lemming.commands.screen import (
     one_line,
     painted,
     show,
-    show_json,
     show_table,
     show_text,
     tell,
@@ -49,28 +49,22 @@ app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 
 
 @app.verb("list")
-def list_agents(here: Here) -> None:
+def list_agents(here: Here, limit: Limit = None) -> None:
     """List all agents."""
     base = here.org
     survey, config = sound_survey(base), load_config(base)
-    if here.as_json:
-        for name, agent in survey.agents.items():
-            show_json("agent", {"agent": name, "resume": agent.plain, "problem": ""})
-        for name, error in survey.broken.items():
-            show_json("agent", {"agent": name, "resume": None, "problem": str(error)})
-        return
-    rows = [
-        [
-            name,
-            agent.model.key,
-            _when(agent, config),
-            ", ".join(agent.permissions.read_outboxes) or "-",
-            agent.title,
-        ]
-        for name, agent in survey.agents.items()
-    ]
-    rows += [[name, "-", "-", "-", f"BROKEN: {error}"] for name, error in survey.broken.items()]
-    show_table(["AGENT", "MODEL", "FIRES", "READS", "TITLE"], rows)
+    found = [(name, survey.agents.get(name)) for name in (*survey.agents, *survey.broken)]
+    rows = []
+    for name, agent in here.few(found, limit):
+        problem = "" if agent else str(survey.broken[name])
+        plain = {"agent": name, "resume": agent.plain if agent else None, "problem": problem}
+        if here.shows("agent", plain):
+            continue
+        reads = ", ".join(agent.permissions.read_outboxes) if agent else ""
+        key, fires = (agent.model.key, _when(agent, config)) if agent else ("-", "-")
+        rows.append([name, key, fires, reads or "-", agent.title if agent else f"BROKEN: {problem}"])
+    if not here.as_json:
+        show_table(["AGENT", "MODEL", "FIRES", "READS", "TITLE"], rows)
 
 
 @app.verb("show")

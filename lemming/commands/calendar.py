@@ -23,8 +23,8 @@ from lemming.capabilities.calendars.calendar import (
     problems_of_calendar,
 )
 from lemming.capabilities.calendars.coming import jobs_now
-from lemming.commands.options import Here
-from lemming.commands.screen import show, show_list, tell
+from lemming.commands.options import Here, Limit
+from lemming.commands.screen import show, tell
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
@@ -37,7 +37,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def calendar(here: Here) -> None:
+def calendar(here: Here, limit: Limit = None) -> None:
     """Show the jobs of config/calendar.json: who is asked, when, when next, and what came of it last.
 
     A job is a request of the agent whose model key is clock; `lemming requests --of` that agent lists them.
@@ -51,7 +51,7 @@ def calendar(here: Here) -> None:
     config = load_config(org)
     jobs = jobs_now(org, config)
     nothing = f"no jobs; {CALENDAR_FILE} holds them, and `lemming send --every` writes one"
-    show_list("job", jobs, COLUMNS, as_json=here.as_json, nothing=nothing)
+    here.lists("job", jobs, COLUMNS, limit, nothing=nothing)
     if jobs and not here.as_json and asker_in(survey_agents(org).agents, config) is None:
         tell(f"warning: nobody asks for them: {MAKE_ONE}", style="yellow")
 

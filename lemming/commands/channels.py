@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lemming.agents import survey_agents
 from lemming.capabilities.channels.states import ChannelState, channel_states
-from lemming.commands.options import Here
-from lemming.commands.screen import one_line, show_list, tell
+from lemming.commands.options import Here, Limit
+from lemming.commands.screen import one_line, tell
 from lemming.commands.trust import load_settings
 
 NONE = "no channels: an agent whose model key has the provider folder, http, mail or command is one"
@@ -16,7 +16,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def channels(here: Here) -> None:
+def channels(here: Here, limit: Limit = None) -> None:
     """List the agents that channels speak for: what arrived, what went out, what failed.
 
     A channel is an agent whose model key has the provider folder, http, mail or command. The engine sees to
@@ -30,7 +30,7 @@ def channels(here: Here) -> None:
     """
     base = here.org
     found = channel_states(base, survey_agents(base), load_settings(base))
-    show_list("channel", found, COLUMNS, as_json=here.as_json, nothing=NONE)
+    here.lists("channel", found, COLUMNS, limit, nothing=NONE)
     for channel in found if not here.as_json else ():
         _tell_wrong(channel)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from lemming.commands.options import (
     AgentName,
     AnyAgentName,
     Here,
+    Limit,
     OrAnAgent,
     argument,
     find_agent,
@@ -29,7 +31,6 @@ from lemming.commands.screen import (
     in_dollars,
     show,
     show_json,
-    show_list,
     show_table,
     tell,
     told_as_it_goes,
@@ -54,6 +55,9 @@ def cost(
     by: Annotated[str, option("--by GROUP", f"One of {', '.join(GROUPS)}.")] = "agent",
     since: Annotated[int, option("--since TICK", "Only turns of this tick and later ones.", min=0)] = 0,
     as_csv: Annotated[bool, option("--csv", "Print CSV: every row, no total.")] = False,
+    limit: Annotated[
+        int | None, option("--limit N", "Only the N that cost most; of ticks and days the newest.", min=1)
+    ] = None,
 ) -> None:
     """Show what was spent: credits, dollars, tokens and calls, by agent or by something else.
 
@@ -66,6 +70,7 @@ def cost(
     Examples:
       lemming cost
       lemming cost --by model --since 100
+      lemming cost --limit 5
       lemming cost --by day --csv > days.csv
       lemming cost --by request --json | jq 'select(.type == "cost") | {request, credits}'
     """
@@ -77,27 +82,31 @@ def cost(
         raise UsageError("--csv and --json are two forms of the same", hint="give one of them")
     with told_as_it_goes("adding up") as progress:
         found = costs_by(here.org, by, since=since, progress=progress)  # type: ignore[arg-type]
+    rows = here.few(_rows(found, is_ranked=limit is not None), limit)
     if here.as_json:
-        _show_json(found)
+        _show_json(found, rows)
     elif as_csv:
-        _show_csv(found)
+        _show_csv(found, rows)
     else:
-        _show(found)
+        _show(found, rows)
     _tell_what_is_missing(found)
 
 
-def _rows(found: Costs) -> list[tuple[str, Cost]]:
-    """Return the rows that add up to the total; first what no journal tells of."""
+def _rows(found: Costs, *, is_ranked: bool) -> list[tuple[str, Cost]]:
+    """Return the rows that add up to the total; first what no journal tells of, or what cost most."""
     has_row = found.by != "agent" and any(found.before.amounts)
-    return [*([(_before(found), found.before)] if has_row else []), *found.rows.items()]
+    rows = [*([(_before(found), found.before)] if has_row else []), *found.rows.items()]
+    if is_ranked and found.by in ("tick", "day"):
+        return rows[::-1]
+    return sorted(rows, key=lambda it: -it[1].credits) if is_ranked else rows
 
 
 def _before(found: Costs) -> str:
     return f"before tick {found.first}" if found.is_pruned else "in no journal"
 
 
-def _show_json(found: Costs) -> None:
-    for name, row in _rows(found):
+def _show_json(found: Costs, rows: Sequence[tuple[str, Cost]]) -> None:
+    for name, row in rows:
         is_rest = row is found.before
         plain: dict[str, Any] = {found.by: None if is_rest else int(name) if found.by == "tick" else name}
         show_json("cost", {**plain, **({"rest": name} if is_rest else {}), **row.as_json()})
@@ -108,9 +117,9 @@ def _show_json(found: Costs) -> None:
     show_json("cost_total", {**found.total.as_json(), **facts})
 
 
-def _show_csv(found: Costs) -> None:
+def _show_csv(found: Costs, rows: Sequence[tuple[str, Cost]]) -> None:
     show(",".join((found.by, *COLUMNS)))
-    for name, row in _rows(found):
+    for name, row in rows:
         values = (getattr(row, column) for column in COLUMNS)
         show(",".join((_quoted(name), *("" if it is None else _in_digits(it) for it in values))))
 
@@ -131,8 +140,7 @@ def _in_digits(amount: Decimal | int) -> str:
     return "0" if text == "-0" else text
 
 
-def _show(found: Costs) -> None:
-    rows = _rows(found)
+def _show(found: Costs, rows: Sequence[tuple[str, Cost]]) -> None:
     if not rows:
         tell("nothing spent yet")
         return
@@ -186,16 +194,15 @@ app = noun("See and raise what agents may spend.", cls=OrAnAgent)
 
 
 @app.verb("show")
-def show_credits(here: Here, name: AnyAgentName = None) -> None:
+def show_credits(here: Here, name: AnyAgentName = None, limit: Limit = None) -> None:
     """Show what agents have spent, and what they may spend."""
     base = here.org
     if name is not None:
         require_folder(base, name)
     found, damaged = accounts(base, survey_agents(base), load_config(base), only=name)
     passed_on = {"PASSED ON": "passed_on"} if any(each.passed_on for each in found) else {}
-    show_list(
-        "credits", found, {"AGENT": "agent", "SPENT": "spent", **passed_on, **_LIMITS}, as_json=here.as_json
-    )
+    here.lists("credits", found, {"AGENT": "agent", "SPENT": "spent", **passed_on, **_LIMITS}, limit)
+
     for each in found if not here.as_json else ():
         if each.overrides is not None:
             tell(

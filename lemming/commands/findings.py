@@ -9,7 +9,7 @@ import typer
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.base.kinds import FindingKind
-from lemming.commands.options import AnyAgentName, Here, option, require_folder
+from lemming.commands.options import AnyAgentName, Here, Limit, option, require_folder
 from lemming.commands.screen import counted, one_line, painted, show, tell
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at
@@ -30,6 +30,7 @@ def findings(
     check: Annotated[
         bool, option("--check", "End with exit status 1 when there are any: for monitors.")
     ] = False,
+    limit: Limit = None,
 ) -> None:
     """Show what goes wrong in what the agents do: who goes round in circles, what is asked and dropped.
 
@@ -56,7 +57,7 @@ def findings(
     found = [
         it for it in findings_in(look) if kind in (None, it.kind) and (agent is None or agent in it.agents)
     ]
-    for finding in found:
+    for finding in here.few(found, limit):
         if not here.shows("finding", finding.as_json()):
             _show(finding)
     if not here.as_json:

@@ -14,8 +14,8 @@ from lemming.capabilities.gates.foresee import Foreseen, outcomes
 from lemming.capabilities.gates.gate import Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
 from lemming.capabilities.gates.standard import standard
-from lemming.commands.options import Here, argument, noun, option
-from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_pretty, tell
+from lemming.commands.options import Here, Limit, argument, noun, option
+from lemming.commands.screen import one_line, painted, show, show_columns, show_pretty, tell
 from lemming.commands.tools import arguments_from
 from lemming.commands.trust import load_settings
 from lemming.files import fs
@@ -54,6 +54,7 @@ AgentName = Annotated[str, argument("AGENT", "Whose.", of_agents=True)]
 def list_gates(
     here: Here,
     agent: Annotated[str | None, option("--agent AGENT", "Only those it passes.", of_agents=True)] = None,
+    limit: Limit = None,
 ) -> None:
     """List the gates in the order in which they are asked, each with its line.
 
@@ -67,10 +68,9 @@ def list_gates(
     base = here.org
     settings, survey = load_config(base).org, survey_agents(base)
     rows = []
-    for rule, whose in _listed(settings, survey, agent):
-        if here.as_json:
-            show_json("gate", {**rule.as_json(), "agent": whose})
-        rows.append([rule.line, rule.gate.at, _concerns(rule.gate), rule.gate.then, rule.gate.because])
+    for rule, whose in here.few([*_listed(settings, survey, agent)], limit):
+        if not here.shows("gate", {**rule.as_json(), "agent": whose}):
+            rows.append([rule.line, rule.gate.at, _concerns(rule.gate), rule.gate.then, rule.gate.because])
     if here.as_json:
         return
     show_columns(rows)

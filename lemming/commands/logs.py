@@ -26,7 +26,7 @@ _SHOWN_FIRST = ("timestamp", "level", "event", "tick", "agent", "status")
 def logs(
     here: Here,
     name: AnyAgentName = None,
-    number: Annotated[int, option("-n N", "How many lines.", min=0)] = 20,
+    number: Annotated[int, option("-n --limit N", "How many lines.", min=0)] = 20,
     follow: Annotated[bool, option("-f --follow", "Go on as lines are added; Ctrl-C ends it.")] = False,
     since: Annotated[
         float | None, option("--since DURATION", "Only of the last 90s, 15m, 2h, 3d.", parser=duration)

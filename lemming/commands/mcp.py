@@ -14,8 +14,8 @@ from lemming.base.jsontext import nearest
 from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.lock import LOCK_FILE, KnownServer, differences, keep, known_servers
 from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
-from lemming.commands.options import Here, Trust, argument, noun, object_typed, option
-from lemming.commands.screen import counted, one_line, painted, show, show_json, show_list, show_text, tell
+from lemming.commands.options import Here, Limit, Trust, argument, noun, object_typed, option
+from lemming.commands.screen import counted, one_line, painted, show, show_json, show_text, tell
 from lemming.commands.trust import require_agreement
 from lemming.org.organisation import Organisation
 
@@ -31,7 +31,7 @@ COLUMNS = {
 
 
 @app.verb("list")
-def list_servers(here: Here, name: ServerName = None) -> None:
+def list_servers(here: Here, name: ServerName = None, limit: Limit = None) -> None:
     """List the servers of config/mcp.json and .mcp.json, and the tools that were accepted of them.
 
     No server is started. An agent may call a tool that a pattern in its resume allows: "mcp.files.*".
@@ -46,12 +46,12 @@ def list_servers(here: Here, name: ServerName = None) -> None:
     chosen = _chosen(config, name)
     if here.as_json or name is None:
         facts = [_facts(server, config, known.get(server)) for server in chosen]
-        show_list("mcp_server", facts, COLUMNS, as_json=here.as_json, nothing=NONE)
+        here.lists("mcp_server", facts, COLUMNS, limit, nothing=NONE)
         return
     tools = known.get(name, KnownServer()).tools
     if not tools:
         tell(f"nothing was accepted of {name}: its first use does, or `lemming mcp accept {name}`")
-    for tool, it in tools.items():
+    for tool, it in here.few([*tools.items()], limit):
         show(f"{painted(f'{PREFIX}{name}.{tool}', 'bold')}  {one_line(it.description, 300)}")
 
 

@@ -11,12 +11,13 @@ from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.commands.options import (
     AgentName,
     Here,
+    Limit,
     ListOfAnAgent,
     argument,
     noun,
     require_folder,
 )
-from lemming.commands.screen import as_text, show_list, show_pretty, tell
+from lemming.commands.screen import as_text, show_pretty, tell
 
 Key = Annotated[str, argument("KEY", "The memory's name.")]
 
@@ -24,14 +25,14 @@ app = noun("See and change what an agent remembers.", cls=ListOfAnAgent)
 
 
 @app.verb("list")
-def list_memories(here: Here, agent: AgentName) -> None:
+def list_memories(here: Here, agent: AgentName, limit: Limit = None) -> None:
     """List what an agent remembers."""
     base = here.org
     require_folder(base, agent)
     memories = store.read_memories(base, agent)
     found = [{"agent": agent, "key": key, "value": value} for key, value in memories.values.items()]
     columns = {"KEY": "key", "VALUE": lambda it: as_text(it["value"])}
-    show_list("memory", found, columns, as_json=here.as_json, nothing=f"{agent} remembers nothing")
+    here.lists("memory", found, columns, limit, nothing=f"{agent} remembers nothing")
     for problem in memories.problems:
         tell(f"ignored: {problem}", style="yellow")
 

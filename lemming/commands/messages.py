@@ -42,7 +42,7 @@ def show_entries_as_json(entries: Iterable[OutboxEntry], *, unread: Iterable[str
 def inbox(
     here: Here,
     name: AgentName,
-    number: Annotated[int, option("-n N", "How many entries at most.", min=1)] = 50,
+    number: Annotated[int, option("-n --limit N", "How many entries at most.", min=1)] = 50,
     peek: Annotated[bool, option("--peek", "For a person: what is shown stays unread.")] = False,
     all_read: Annotated[
         bool, option("--all-read", "For a person: all there is counts as read, shown or not.")
@@ -84,7 +84,7 @@ def _tell_unshown(found: Messages, *, is_person: bool) -> None:
 def outbox(
     here: Here,
     name: AgentName,
-    number: Annotated[int, option("-n N", "How many entries at most.", min=1)] = 20,
+    number: Annotated[int, option("-n --limit N", "How many entries at most.", min=1)] = 20,
     kind: Annotated[MessageKind | None, option("--kind KIND", "Only entries of this kind.")] = None,
 ) -> None:
     """Show the newest entries an agent has written, oldest first.

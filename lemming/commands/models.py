@@ -17,6 +17,7 @@ from lemming.base.paths import resume_file
 from lemming.capabilities.money.prices import price_of, shutdown_of
 from lemming.commands.options import (
     Here,
+    Limit,
     Quiet,
     Trust,
     argument,
@@ -26,10 +27,11 @@ from lemming.commands.options import (
     option,
     running_engine,
 )
-from lemming.commands.screen import one_line, show, show_json, show_table, tell, tell_on_last_line
+from lemming.commands.screen import one_line, show, tell, tell_on_last_line
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.facts.readiness import readiness_of, what_it_cannot
-from lemming.org.config import MODELS_FILE, load_config
+from lemming.llm.prices import Price, price_of, shutdown_of
+from lemming.org.config import MODELS_FILE, Config, load_config
 from lemming.org.models import LOCAL_MODEL
 from lemming.org.organisation import Organisation
 from lemming.tick.plan import why_no_tools
@@ -141,26 +143,32 @@ app.verb("test")(try_model)
 
 
 @app.verb("list")
-def list_models(here: Here) -> None:
+def list_models(here: Here, limit: Limit = None) -> None:
     """List the model keys, and whether each can be used on this machine. Nothing is called."""
-    base = here.org
-    config = load_settings(base)
-    rows = []
-    for key, entry in sorted(config.models.items()):
-        found, ends = readiness_of(entry, Path(base), config.org.plugins), shutdown_of(entry)
-        price = price_of(entry)
-        if here.as_json:
-            facts = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": found.is_ready,
-                     "remark": found.remark, "fix": found.fix, "shutdown": ends or None,
-                     "price": price._asdict() if price else None}  # fmt: skip
-            show_json("model", facts)
-            continue
-        remark = f"{found.remark}: {found.fix}" if found.fix and not found.is_ready else found.remark
-        remark += f"; no longer answers from {ends}" if ends else ""
-        remark += f"; {price}" if price and (price.input or price.output) else ""
-        rows.append([key, entry.provider, entry.model or "-", _WORDS[found.is_ready], remark])
-    if not here.as_json:
-        show_table(["KEY", "PROVIDER", "MODEL", "STATE", ""], rows)
+    config = load_settings(here.org)
+    found = [_line_of(here.org, config, key) for key in sorted(config.models)]
+    here.lists("model", found, COLUMNS, limit)
+
+
+COLUMNS = {
+    "KEY": "key", "PROVIDER": "provider", "MODEL": lambda it: it["model"] or "-",
+    "STATE": lambda it: _WORDS[it["is_ready"]], "": lambda it: _remark(it),
+}  # fmt: skip
+
+
+def _line_of(org: Organisation, config: Config, key: str) -> dict[str, Any]:
+    entry = config.models[key]
+    found, price = readiness_of(entry, Path(org), config.org.plugins), price_of(entry)
+    plain = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": found.is_ready}
+    more = {"shutdown": shutdown_of(entry) or None, "price": price._asdict() if price else None}
+    return {**plain, "remark": found.remark, "fix": found.fix, **more}
+
+
+def _remark(line: dict[str, Any]) -> str:
+    price = Price(**line["price"]) if line["price"] else None
+    remark = f"{line['remark']}: {line['fix']}" if line["fix"] and not line["is_ready"] else line["remark"]
+    remark += f"; no longer answers from {line['shutdown']}" if line["shutdown"] else ""
+    return remark + (f"; {price}" if price and (price.input or price.output) else "")
 
 
 @app.verb("pull")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -19,12 +19,14 @@ from lemming.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.base.paths import AGENT_NAME, agent_folder
 from lemming.base.times.spoken import DURATIONS, parse_duration
-from lemming.commands.screen import show_json, show_text
+from lemming.commands.screen import show_json, show_list, show_text, tell
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.under_way import describe_engine as describe_engine
 from lemming.tick.under_way import has_been_interrupted as has_been_interrupted
 from lemming.tick.under_way import running_engine as running_engine
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -41,7 +43,7 @@ class Here:
     """Where a command is typed, and how it answers: the first value of each. `as_json`: it prints objects."""
 
     def __init__(self, context: typer.Context, *, as_json: bool) -> None:
-        self.context, self.as_json = context, as_json
+        self.context, self.as_json, self._left_out = context, as_json, 0
 
     @cached_property
     def org(self) -> Organisation:
@@ -58,6 +60,28 @@ class Here:
         except NotAnOrg:
             return None
 
+    def few(self, found: Sequence[T], limit: int | None) -> Sequence[T]:
+        """Return the first of a list, as many as are wanted; the command says at its end what it left out."""
+        self._left_out = 0 if limit is None else max(0, len(found) - limit)
+        return found[:limit]
+
+    def lists(
+        self,
+        kind: str,
+        found: Sequence[Any],
+        columns: Mapping[str, Any],
+        limit: int | None = None,
+        *,
+        nothing: str = "",
+    ) -> None:
+        """Print the first of these facts, a line or an object each; see `show_list`."""
+        show_list(kind, self.few(found, limit), columns, as_json=self.as_json, nothing=nothing)
+
+    def tell_what_was_left_out(self) -> None:
+        """Say how many of a list were not shown."""
+        if self._left_out:
+            tell(f"{self._left_out} more with a larger --limit", style="dim")
+
     def shows(self, kind: str, plain: Mapping[str, Any]) -> bool:
         """Print an object where objects are wanted; return whether they are."""
         if self.as_json:
@@ -73,7 +97,11 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def run(*, ctx: typer.Context, as_json: bool, **given: Any) -> None:
-        function(Here(ctx, as_json=as_json), **given)
+        here = Here(ctx, as_json=as_json)
+        try:
+            function(here, **given)
+        finally:
+            here.tell_what_was_left_out()
 
     (here, *others), is_typed = signature(function, eval_str=True).parameters.values(), Parameter.KEYWORD_ONLY
     context = here.replace(name="ctx", annotation=typer.Context)
@@ -284,6 +312,7 @@ Trust = Annotated[
     bool, option("--trust", "Agree, for this run, to what it does outside its folder: `lemming trust`.")
 ]
 Quiet = Annotated[bool, option("-q --quiet", "Say nothing unless something goes wrong.")]
+Limit = Annotated[int | None, option("--limit N", "Show N at most, and say how many more there are.", min=1)]
 Newest = Annotated[
     int | None,
     option("--newest N", "Look at no more than the newest N journals, and N entries of each outbox.", min=1),

@@ -20,7 +20,6 @@ from lemming.commands.screen import (
     show_columns,
     show_cut,
     show_json,
-    show_list,
     tell,
 )
 from lemming.files import fs
@@ -104,7 +103,7 @@ def history(
             of_agents=True,
         ),
     ] = None,
-    number: Annotated[int, option("-n N", "How many of the newest; 0 shows all.", min=0)] = 20,
+    number: Annotated[int, option("-n --limit N", "How many of the newest; 0 shows all.", min=0)] = 20,
 ) -> None:
     """Show what has been kept: a line for each tick that changed something, and for edits by hand.
 
@@ -128,7 +127,7 @@ def history(
 
     commits = History(Path(base)).commits(agent=what or "", limit=number or None)[::-1]
     facts = [commit if here.as_json else {**commit.as_json(), "short": commit.short} for commit in commits]
-    show_list("commit", facts, COLUMNS, as_json=here.as_json, nothing="nothing kept yet")
+    here.lists("commit", facts, COLUMNS, nothing="nothing kept yet")
 
 
 def _switch(base: OrgPath, *, is_on: bool, as_json: bool) -> None:

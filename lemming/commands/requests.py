@@ -52,7 +52,7 @@ def requests(
         str | None, option("--to HOLDER", "Only those that HOLDER is or was to answer.", of_agents=True)
     ] = None,
     tree: Annotated[str | None, option("--tree ID", "A request with all that it is part of.")] = None,
-    number: Annotated[int, option("-n N", "How many at most: the newest.", min=1)] = 30,
+    number: Annotated[int, option("-n --limit N", "How many at most: the newest.", min=1)] = 30,
 ) -> None:
     """Show requests: who asked, who holds it since which tick, how it ended, what it has cost.
 

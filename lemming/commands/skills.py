@@ -9,8 +9,8 @@ from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.skills.now import SkillNow, further_files, skills_now
 from lemming.commands.failures import tell_problem
-from lemming.commands.options import Here, argument, noun
-from lemming.commands.screen import one_line, show, show_list, show_text, tell
+from lemming.commands.options import Here, Limit, argument, noun
+from lemming.commands.screen import one_line, show, show_text, tell
 from lemming.files import fs
 from lemming.org.organisation import Organisation
 
@@ -28,7 +28,7 @@ COLUMNS = {
 
 
 @app.verb("list")
-def list_skills(here: Here) -> None:
+def list_skills(here: Here, limit: Limit = None) -> None:
     """List the skills below skills/, .agents/skills, .claude/skills, agents/*/skills and what resumes list.
 
     \b
@@ -41,7 +41,7 @@ def list_skills(here: Here) -> None:
         if not here.shows("problem", problem.as_json()):
             tell_problem(problem, base)
     facts = [_as_json(base, each) for each in found]
-    show_list("skill", facts, COLUMNS, as_json=here.as_json, nothing=NONE)
+    here.lists("skill", facts, COLUMNS, limit, nothing=NONE)
     if found and not here.as_json and any(not each.agents for each in found):
         tell('an agent is told of those that its resume lists: "skills": ["NAME"], or ["*"]')
 

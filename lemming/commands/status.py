@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +24,7 @@ from lemming.commands.screen import (
     totals_in_words,
 )
 from lemming.facts.checklist.standing import Trouble
-from lemming.facts.standing import Line, Standing, standing_of
+from lemming.facts.standing import Line, Standing, standing_of, waits_of
 from lemming.org.config import Config
 from lemming.tick.plan import pause_reason
 
@@ -43,6 +44,9 @@ def status(
             parser=duration,
         ),
     ] = None,
+    limit: Annotated[
+        int | None, option("--limit N", "Show N agents at most, those in trouble first.", min=1)
+    ] = None,
 ) -> None:
     """Show where the organisation stands: the tick, who runs it, every agent, and what is wrong.
 
@@ -53,6 +57,7 @@ def status(
     \b
     Examples:
       lemming status
+      lemming status --limit 20
       lemming status --check --max-age 10m || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
@@ -61,6 +66,9 @@ def status(
     from lemming.facts.findings.rules import count_findings  # with it comes much
 
     findings = count_findings(base, found.config) if found.last else 0
+    if limit is not None:
+        lines = sorted(found.lines, key=lambda it: (it.agent not in found.in_trouble, not waits_of(it.state)))
+        found = replace(found, lines=[*here.few(lines, limit)])
     if not here.shows("status", {**found.as_json(), "findings": findings}):
         _show(found, waiting_text(found.waiting), findings)
         if check:
@@ -140,7 +148,7 @@ def _row(line: Line, *, is_in_trouble: bool) -> list[str]:
         f"{state.turns}" + (f" ({state.failed} failed)" if state.failed else ""),
         f"{state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
         in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls),
-        "PROBLEM" if is_in_trouble or line.problem else "paused" if line.why == "paused" else "",
+        "PROBLEM" if is_in_trouble or line.problem else "paused" if line.why == "paused" else waits_of(state),
     ]
 
 

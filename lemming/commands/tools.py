@@ -15,8 +15,8 @@ from lemming.base.errors import OUTCOME_CODES, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.base.patterns import is_named
 from lemming.base.redaction import redact_values
-from lemming.commands.options import Here, Trust, argument, noun, object_typed, option
-from lemming.commands.screen import counted, one_line, painted, show, show_list, show_text, tell
+from lemming.commands.options import Here, Limit, Trust, argument, noun, object_typed, option
+from lemming.commands.screen import counted, one_line, painted, show, show_text, tell
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.files import fs
 from lemming.files.effects import apply_effect
@@ -110,7 +110,7 @@ COLUMNS = {
 
 
 @app.verb("list")
-def list_tools(here: Here, agent: AsAgent = None) -> None:
+def list_tools(here: Here, agent: AsAgent = None, limit: Limit = None) -> None:
     """List the tools there are, where they come from, and who may call them.
 
     \b
@@ -125,7 +125,7 @@ def list_tools(here: Here, agent: AsAgent = None) -> None:
     there = _all_of(toolset, [agent] if agent else list(agents))
     may = [[it.name for it in chosen if _may(tool, it, toolset, settings)] for tool in there]
     found = [_facts(*each) for each in zip(there, may, strict=True) if each[1] or not agent]
-    show_list("tool", found, COLUMNS, as_json=here.as_json)
+    here.lists("tool", found, COLUMNS, limit)
 
 
 @app.verb("show")

@@ -20,8 +20,8 @@ from lemming.base.unseen import notes_on, seen
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import waiting as what_waits
-from lemming.commands.options import Here, argument, option, require_folder
-from lemming.commands.screen import painted, show, show_json, tell, width_of
+from lemming.commands.options import Here, Limit, argument, option, require_folder
+from lemming.commands.screen import painted, show, tell, width_of
 from lemming.messages import names_of, read_entry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import missing_for_command
@@ -106,6 +106,7 @@ def waiting(
         str | None, argument("ID", "One of them whole: a request's id, or that of its call.")
     ] = None,
     person: ForPerson = None,
+    limit: Limit = None,
 ) -> None:
     """Show what waits for a person: calls that need approval, questions, plans to approve; the oldest first.
 
@@ -131,11 +132,9 @@ def waiting(
         if call and not here.as_json:
             show_call(_whole(base, request, call), [(item.person, item.at_deadline) for item in items])
             raise typer.Exit(1)
-    if here.as_json:
-        for item in items:
-            show_json("waiting", item.as_json())
-    for item in items if not here.as_json else ():
-        show_folded(item.id, item.line)
+    for item in here.few(items, limit):
+        if not here.shows("waiting", item.as_json()):
+            show_folded(item.id, item.line)
     if items and not here.as_json:
         tell("`lemming approve ID` or `lemming deny ID` decides, `lemming answer ID TEXT` answers, "
              "`lemming waiting ID` shows one whole", style="dim")  # fmt: skip

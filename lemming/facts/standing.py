@@ -14,10 +14,12 @@ from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
 from lemming.facts.checklist.check import CheckScope
 from lemming.facts.checklist.standing import Trouble, seconds_since_tick, troubles_of
 from lemming.facts.next_turn import next_turn
+from lemming.journal.begun import Asked
 from lemming.journal.file import read_journal
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import TickCommitted
 from lemming.journal.report import Reason, Why
+from lemming.mail.capability_notes import asked_beside
 from lemming.mail.misplaced import misplaced
 from lemming.org.config import Config, credits_of, load_config
 from lemming.org.organisation import OrgPath
@@ -68,6 +70,20 @@ class Line:
             "cost_usd": state.cost_usd,
             "problem": self.problem,
         }
+
+
+def open_for(state: AgentState) -> list[Asked]:
+    """Return what an agent has asked for and has no answer to."""
+    open_ = [asked for begun in state.requests for asked in begun.open]
+    return open_ + [asked for asked in asked_beside(state) if not asked.end]
+
+
+def waits_of(state: AgentState) -> str:
+    """Return what an agent waits for, in words; empty when for nothing."""
+    open_ = open_for(state)
+    if calls := sorted({str(held.get("tool")) for asked in open_ for held in asked.held.values()}):
+        return f"waits for approval: {', '.join(calls)}"
+    return f"waits for {', '.join(sorted({asked.to for asked in open_}))}" if open_ else ""
 
 
 class Whereabouts(NamedTuple):

@@ -70,6 +70,8 @@ def test_one_list_has_all_that_waits_and_its_exit_status_says_so(
     assert [line.get("call", {}).get("id") for line in lines] == [None, "1/ada/0"]
     assert lemming(base, "approve", lines[0]["id"]) == 2
     assert "it asks for an answer, not for approval" in capsys.readouterr().err
+    lemming(base, "status")
+    assert "waits for approval: ring\n" in capsys.readouterr().out
     for command in ("status", "plan"):
         lemming(base, command)
         assert "2 requests wait for human" in capsys.readouterr().out

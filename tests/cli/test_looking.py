@@ -73,6 +73,42 @@ def test_status_shows_every_agent_and_the_last_tick(base: Path, lemming: Lemming
     assert lines[6].split() == ["bob", "scripted", "5", "-", "0", "0", "-"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status"], ["agents", "list"], ["credits", "show"], ["memory", "list", "ada"], ["cost"],
+        ["models", "list"], ["tools", "list"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_list_is_as_long_as_one_wants_and_says_what_it_leaves_out(
+    base: Path, lemming: Lemming, words: list[str]
+) -> None:
+    make_org(base, resume("ada"), resume("bob"), models={"fast": {"provider": "ollama", "model": "m"}})
+    for key in ("a", "b"):
+        save_memory(base, "ada", key, 1)
+    lemming("run-once", "-q")
+    whole, few = lemming(*words, "--json"), lemming(*words, "--limit", "1", "--json")
+    if words == ["status"]:
+        assert ([it["agent"] for it in few.objects[0]["agents"]], len(whole.objects[0]["agents"])) == (
+            ["ada"],
+            2,
+        )
+    else:
+        assert len(whole.objects) > len(few.objects) == (2 if words == ["cost"] else 1)
+    assert ("more with a larger --limit" in few.err, "more" in whole.err) == (True, False)
+
+
+def test_who_is_in_trouble_and_what_came_last_are_first_in_a_short_list(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob", schedule={"run_every_n_ticks": 2}), resume("cyd"))
+    for _ in range(2):
+        lemming("run-once", "-q")
+    first, total = lemming("cost", "--by", "tick", "--limit", "1", "--json").objects
+    assert (first["tick"], total["turns"]) == (2, 5)
+    (base / "agents/cyd/resume.json").write_text("{")
+    assert [it["agent"] for it in lemming("status", "--limit", "1", "--json").objects[0]["agents"]] == ["cyd"]
+
+
 def test_status_names_the_running_engine(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     with open_org(base, command="run-forever"):

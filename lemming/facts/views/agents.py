@@ -13,12 +13,11 @@ from lemming.base.errors import LemmingError, UsageError
 from lemming.facts.capabilities import facts_of
 from lemming.facts.next_turn import NextTurn, next_turn
 from lemming.facts.preview import Preview, preview_tick, settings_to_look_by
+from lemming.facts.standing import open_for, waits_of
 from lemming.facts.views.feed import feed
 from lemming.facts.views.glances import MOST_TICKS, DoingNow, doing_in, failures_in_a_row
 from lemming.facts.views.sentences import message_of
-from lemming.journal.begun import Asked
 from lemming.journal.ledger import AgentState, read_state
-from lemming.mail.capability_notes import asked_beside
 from lemming.mail.index import EntryIndex
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, credits_of
@@ -136,7 +135,7 @@ class _Look:
 
     def _is_for_people(self, state: AgentState) -> bool:
         """Return whether an agent waits for a person."""
-        return any(asked.held or asked.to in self._people for asked in _open(state))
+        return any(asked.held or asked.to in self._people for asked in open_for(state))
 
     def row(self, name: str) -> Json:
         if name in self._survey.broken:
@@ -178,7 +177,7 @@ class _Look:
             return _working(self._doing[name])
         if (wrong := self._not_done.get(name)) and not agent.paused:
             return self._failing(wrong)
-        if waits := _waits(state):
+        if waits := waits_of(state):
             return {"state": "waits", "text": waits, "since": ""}
         reason = self._preview.reason_of(name)
         text = reason.text
@@ -220,20 +219,6 @@ class _Look:
 def _working(doing: DoingNow) -> Json:
     text = f"calls {doing.tool}" if doing.tool else ""
     return {"state": "working", "text": text, "since": doing.since}
-
-
-def _open(state: AgentState) -> list[Asked]:
-    """Return what an agent has asked for and has no answer to."""
-    open_ = [asked for begun in state.requests for asked in begun.open]
-    return open_ + [asked for asked in asked_beside(state) if not asked.end]
-
-
-def _waits(state: AgentState) -> str:
-    """Return what an agent waits for, in words; empty when for nothing."""
-    open_ = _open(state)
-    if calls := sorted({str(held.get("tool")) for asked in open_ for held in asked.held.values()}):
-        return f"waits for approval: {', '.join(calls)}"
-    return f"waits for {', '.join(sorted({asked.to for asked in open_}))}" if open_ else ""
 
 
 _UNTIL = {
