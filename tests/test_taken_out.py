@@ -43,7 +43,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
         {"team": {"ask": [{"agent": "bob", "verify": {"by": "bob"}}]}},
         {"gates": [{"at": "out", "by": "bob", "then": "block"}]},
     ],
-    "money": [{"model": {"key": "dear"}}],
+    "money": [{"model": {"key": "dear"}}, {"model": {"key": "scripted", "fallback": ["dear"]}}],
     "mcp": [{"permissions": {"tools": ["mcp.files.*"]}}, {"permissions": {"tools": ["mcp.files.read"]}}],
     "calendars": [{"model": {"key": "clock"}}],
     "batches": [{"model": {"key": "batchy"}}],
@@ -120,8 +120,8 @@ def pytest_in(place: Path, *paths: str) -> subprocess.CompletedProcess[str]:
 def plain(base: Path, **ada: Any) -> Path:
     """Return an organisation of two, of whom one may use a capability."""
     script = [{"reply": say("hello", memory_updates=[{"key": "seen", "value": 1}])}]
-    key = ada.get("model", {}).get("key")
-    models = PROGRAMS | ({key: LINES[key]} if key in LINES else {})
+    named = str(ada.get("model", ""))
+    models = PROGRAMS | {key: line for key, line in LINES.items() if f"'{key}'" in named}
     return make_org(base, resume("ada", **ada), resume("bob"), models=models, script=script)
 
 

@@ -12,9 +12,8 @@ import pytest
 from lemming.agents import discover_agents
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.journal.events import Event, ModelAsked
 from lemming.journal.ledger import read_state
-from lemming.testing import Crash, journal_lines, make_org, resume, say
+from lemming.testing import journal_lines, make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
@@ -54,69 +53,6 @@ def test_the_soft_cap_warns_once_in_prompt_and_log(base: Path) -> None:
     assert warned == [False, False, True, False]
     log = [json.loads(line) for line in (base / "logs/engine.log").read_text().splitlines()]
     assert [line["tick"] for line in log if line["event"] == "soft_cap_reached"] == [3]
-
-
-def test_tokens_have_their_price_and_an_unknown_price_is_null(base: Path) -> None:
-    priced = {
-        "provider": "scripted",
-        "options": {"file": "config/answers.jsonl"},
-        "per_call": 0,
-        "per_1k_input_tokens": 2,
-        "per_1k_output_tokens": 4,
-        "usd_per_million_input_tokens": 1,
-        "usd_per_million_output_tokens": 10,
-    }
-    script = [{"reply": say("hi"), "input_tokens": 500, "output_tokens": 250}]
-    make_org(
-        base, resume("ada", model={"key": "priced"}), resume("bob"), script=script, models={"priced": priced}
-    )
-    ada, bob = run_once(base).turns
-    assert (ada.credits, ada.cost_usd) == (2.0, 0.003)
-    assert (bob.credits, bob.cost_usd) == (1.0, None)
-    assert read_state(base, "bob").cost_usd is None
-
-
-DOLLARS = {"usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 10}
-TOKENS = {"input_tokens": 500, "output_tokens": 250}
-
-
-def test_a_tick_with_one_call_of_unknown_price_costs_nobody_knows_what(base: Path) -> None:
-    priced = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, **DOLLARS}
-    ada = resume("ada", model={"key": "priced"})
-    make_org(base, ada, resume("bob"), script=[{"reply": say("hi"), **TOKENS}], models={"priced": priced})
-    report = run_once(base)
-    assert [turn.cost_usd for turn in report.turns] == [0.003, None]
-    assert report.totals["cost_usd"] is None
-
-
-@pytest.mark.parametrize("known", DOLLARS)
-def test_a_call_of_which_only_half_the_price_is_known_has_none(base: Path, known: str) -> None:
-    make_priced(base, script=[{"reply": say("hi"), **TOKENS}], limits={}, **{known: 1})
-    (turn,) = run_once(base).turns
-    assert (turn.status, turn.cost_usd) == ("done", None)
-
-
-def test_a_turn_whose_price_was_taken_away_half_way_has_none_and_the_ledger_the_known_half(
-    base: Path,
-) -> None:
-    look = {"tool": "memory_read", "args": {"key": "k"}}
-    make_priced(base, script=[{"reply": say("looking", tool_calls=[look]), **TOKENS}], limits={}, **DOLLARS)
-    file = base / "agents/ada/resume.json"
-    file.write_text(json.dumps({**json.loads(file.read_bytes()), "turn": {"max_steps": 2}}))
-
-    def die(event: Event) -> None:
-        if isinstance(event, ModelAsked) and event.call == 1:
-            raise Crash
-
-    with pytest.raises(Crash):
-        run_once(base, notify=die)
-    models = json.loads((base / "config/models.json").read_bytes())
-    models["priced"] = {key: value for key, value in models["priced"].items() if key not in DOLLARS}
-    (base / "config/models.json").write_text(json.dumps(models))
-    (turn,) = run_once(base).turns
-    assert (turn.calls, turn.cost_usd) == (2, None)
-    state = read_state(base, "ada")
-    assert (state.cost_usd, state.unpriced_calls) == (0.003, 1)
 
 
 def test_a_call_is_not_made_when_less_is_left_than_it_costs(base: Path) -> None:

@@ -32,9 +32,8 @@ def scripted(name: str, **entry: Any) -> dict[str, Any]:
 
 def fallback_org(base: Path, *fallback: str, scripts: dict[str, Json], **blocks: Any) -> Path:
     """Make an organisation of one agent, each of whose models says what its script does."""
-    prices = {"usd_per_million_input_tokens": 2.0, "usd_per_million_output_tokens": 10.0}
     models = {name: scripted(name) for name in scripts}
-    models["other"] = scripted("other", per_call=3, **prices)
+    models["other"] = scripted("other", per_call=3)
     for name, line in {"other": {"reply": say("from the other"), **USAGE}, **scripts}.items():
         fs.make_root(base)
         fs.publish(base, f"config/{name}.jsonl", f"{pretty(line).decode().replace(chr(10), ' ')}\n".encode())
@@ -59,7 +58,6 @@ def test_a_fallback_answers_for_a_model_that_does_not_and_is_paid_for_as_itself(
 ) -> None:
     turn = turn_of(fallback_org(base, "other", scripts={"fast": {"error": error}}))
     assert (turn.status, turn.calls, turn.credits) == ("done", 1, 3.0)
-    assert turn.cost_usd == pytest.approx(0.003)
     replied = record_of(base, "model_replied")
     assert (replied["key"], replied["model"], replied["attempts"]) == ("other", "other", 2)
     assert [failed["error"] for failed in replied["earlier"]] == [error]

@@ -13,6 +13,7 @@ from lemming.base.jsontext import meant, pretty
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.org.config import load_config
+from lemming.plugins.capabilities import why_missing
 from lemming.testing import make_org, resume
 
 SETTINGS: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -28,11 +29,17 @@ SETTINGS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+def require_here(name: str) -> None:
+    """Skip a test where a capability is not here, or one that it needs."""
+    if why := why_missing(name):
+        pytest.skip(why)
+
+
 @pytest.mark.parametrize("case", SETTINGS)
 def test_a_key_that_is_none_in_the_settings_stops_the_run(case: str, base: Path) -> None:
     settings, pointer, hint = SETTINGS[case]
     if "gates" in settings:
-        pytest.importorskip("lemming.capabilities.gates.gate")
+        require_here("gates")
     make_org(base, resume("ada"))
     fs.publish(base, "config/org.json", pretty(settings))
     with pytest.raises(ConfigError) as raised:
@@ -92,7 +99,7 @@ BROUGHT = {"gates": "gates", "output": "answers", "team": "requests", "verify": 
 def test_a_key_that_is_none_in_a_block_of_a_resume_takes_that_agent_out(case: str, base: Path) -> None:
     block, pointer = BLOCKS[case]
     for key in block.keys() & BROUGHT.keys():
-        pytest.importorskip(f"lemming.capabilities.{BROUGHT[key]}.capability")
+        require_here(BROUGHT[key])
     make_org(base, resume("ada", **block), resume("bob"))
     report = run_once(base)
     ended = {turn.agent: turn for turn in report.turns}

@@ -122,14 +122,6 @@ def test_a_correction_and_a_critic_have_no_more_time_than_the_turn(base: Path) -
     assert run(["-C", str(base / "judged"), "replay"]) == 0
 
 
-def test_a_question_that_is_broken_off_counts_as_spent_where_a_limit_holds(base: Path) -> None:
-    gates = [{"at": "spend", "calls": 9, "per": "agent", "then": "block"}]
-    timed(base, SLOW, gates=gates)
-    turn = turn_of(base)
-    (reserved,) = [line for line in journal_lines(base, 1) if line["type"] == "model_reserved"]
-    assert turn.lost == {"calls": 1, "credits": 1.0, "cost_usd": None, "tokens": reserved["tokens"]}
-
-
 class Clock:
     """A clock that goes by what is waited for."""
 

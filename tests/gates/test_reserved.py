@@ -202,3 +202,12 @@ def test_a_call_whose_batch_is_waited_for_is_not_another_one(call: int, open_: i
     assert Reserved(cast(Journal, journal), "ada").amount == Amount(
         *map(Decimal, (open_, open_ / 2, open_, open_))
     )
+
+
+def test_a_question_that_the_turns_time_breaks_off_counts_as_spent(base: Path) -> None:
+    gates = [{"at": "spend", "calls": 9, "per": "agent", "then": "block"}]
+    ada = resume("ada", turn={"deadline_s": 0.2}, gates=gates)
+    make_org(base, ada, script=[{"reply": say("late"), "delay_s": 600}])
+    (turn,) = run_once(base, clock=FrozenClock()).turns
+    (reserved,) = [line for line in journal_lines(base, 1) if line["type"] == "model_reserved"]
+    assert turn.lost == {"calls": 1, "credits": 1.0, "cost_usd": None, "tokens": reserved["tokens"]}

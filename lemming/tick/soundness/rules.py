@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from lemming.access.context_files import GRANT
 from lemming.access.grants import why_no_grant
@@ -60,11 +61,13 @@ def wrong_with_agent(agent: Agent, known: Inventory) -> Iterator[Fault]:
             yield Fault(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
     if missing := missing_for_provider(known.provider_of(agent.name)):
         yield Fault("/model/key", missing, "take another model key")
-    entry = known.config.models.get(agent.model.key)
-    for key, missing in missing_for_model().items():
+    for model, (key, missing) in product(
+        (agent.model.key, *agent.model.fallback), missing_for_model().items()
+    ):
+        entry = known.config.models.get(model)
         if entry and entry.provider not in NO_MODELS and says_of_model(entry, key):
-            unread = f'nobody here reads "{key}" of that line of {MODELS_FILE}: {missing}'
-            yield Fault("/model/key", unread, "take the key out there")
+            unread = f'nobody here reads "{key}" of the line "{model}" in {MODELS_FILE}: {missing}'
+            yield Fault("/model", unread, "take the key out there")
     permissions, tools = agent.permissions, known.tool_names
     for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
         at = f"/permissions/tools/{index}"
