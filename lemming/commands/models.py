@@ -14,7 +14,7 @@ from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock
 from lemming.base.errors import UnknownModel, UsageError
 from lemming.base.paths import resume_file
-from lemming.capabilities.money.prices import price_of, shutdown_of
+from lemming.capabilities.money.prices import Price, price_of, shutdown_of
 from lemming.commands.options import (
     Here,
     Limit,
@@ -30,7 +30,6 @@ from lemming.commands.options import (
 from lemming.commands.screen import one_line, show, tell, tell_on_last_line
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.facts.readiness import readiness_of, what_it_cannot
-from lemming.llm.prices import Price, price_of, shutdown_of
 from lemming.org.config import MODELS_FILE, Config, load_config
 from lemming.org.models import LOCAL_MODEL
 from lemming.org.organisation import Organisation
