@@ -201,11 +201,11 @@ class Capability:
 
     def settings_in(self, config: Config) -> Any:
         """Return what `config/org.json` says of it; None where nothing. Raises `ConfigError`."""
-        return _settings_in(self.name, self.settings, config.org.capabilities, ORG_FILE)
+        return _block(self.name, self.settings, config.org.capabilities, ORG_FILE)
 
     def settings_of(self, agent: Agent) -> Any:
         """Return what a resume says of it; None where nothing. Raises `ConfigError`."""
-        return _settings_in(self.name, self.resume_settings, agent.capabilities, paths.resume_file(agent.name))
+        return _block(self.name, self.resume_settings, agent.capabilities, paths.resume_file(agent.name))
 
     def habits(self, agent: Agent) -> Habits | None:
         """Return how an agent takes turns whose model key stands for a provider of this capability."""
@@ -372,7 +372,7 @@ class Capability:
         yield from ()
 
     def renaming(self, base: OrgPath, before: str, after: str) -> AbstractContextManager[None]:
-        """Have what it keeps of a folder's files follow them where the block moves them; again after a crash."""
+        """Have what it keeps of a folder's files follow where the block moves them; again after a crash."""
         return nullcontext()
 
     def reaches(
@@ -389,7 +389,7 @@ class Capability:
         return ()
 
 
-def _settings_in(name: str, kind: type[Any], blocks: Mapping[str, Json], file: str) -> Any:
+def _block(name: str, kind: type[Any], blocks: Mapping[str, Json], file: str) -> Any:
     if name not in blocks:
         return None
     try:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_judges import BAD, CRITIC, HUMAN, SENT_BACK, answer, asked, entries, program, replays, run_ticks
+from judged import BAD, CRITIC, HUMAN, SENT_BACK, entries, program, replays
+from test_judged_answers import answer, asked, run_ticks
 
 from lemming.cli import run
 from lemming.testing import make_org, resume
