@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,8 +17,12 @@ from unittest import mock
 from bill import Bill
 from corpus import BY_NAME
 
+from lemming.base.errors import Problem
+from lemming.capabilities.toolbox.functions.loading import Sources
+from lemming.capabilities.toolbox.functions.workers import Workers
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once
 from lemming.journal.file import Durability, is_committed, journal_ticks
+from lemming.org.config import Org
 from lemming.testing import FrozenClock, tree
 from lemming.testing.faults import Image, restore, take_image
 from lemming.tick.counter import load_counter
@@ -91,7 +95,7 @@ def take_tick(base: Path, ticks: int, bill: Bill) -> bool:
     tick = load_tick(base)
     following = tick + is_committed(base, tick)
     if following <= ticks:
-        with _nothing_takes_time():
+        with _nothing_takes_time(), mock.patch.object(Workers, "try_out", _try_out):
             run_once(base, clock=clock_in(base, following), notify=bill.hear)
         return True
     if tick <= ticks:
@@ -106,6 +110,22 @@ def _nothing_takes_time() -> Iterator[None]:
     log = mock.patch("lemming.logging_config._now", return_value="2026-01-01T00:00:00.000000Z")
     with mock.patch.object(time, "perf_counter", return_value=0.0), log:
         yield
+
+
+_try_out_anew = Workers.try_out
+_FINE: set[tuple[bytes, ...]] = set()
+"""Code of functions that a process has loaded without a problem."""
+
+
+def _try_out(workers: Workers, files: Sequence[str], sources: Sources, settings: Org) -> Sequence[Problem]:
+    """Start no process for code that one has loaded before: each tick, in each copy, would have its own."""
+    code = tuple(sources[file] for file in sorted(sources))
+    if code in _FINE:
+        return ()
+    problems = _try_out_anew(workers, files, sources, settings)
+    if not problems:
+        _FINE.add(code)
+    return problems
 
 
 def clock_in(base: Path, tick: int) -> FrozenClock:
