@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks import aged, cold, counts, idle, instructions, memory, overhead, parallel
+from benchmarks import aged, cold, counts, idle, instructions, memory, overhead, parallel, simulate
 from benchmarks.measurement import Measurement, file_system
 from benchmarks.options import Options
 from benchmarks.peers import measuring
@@ -38,15 +38,16 @@ SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "counts": counts.measure,
     "instructions": instructions.measure,
     "aged": aged.measure,
+    "simulate": simulate.measure,
     "peers": measuring.measure,
 }
-ON_PURPOSE = {"aged", "peers"}  # what takes too long for "everything"
+ON_PURPOSE = {"aged", "peers", "simulate"}  # what takes too long for "everything"
 MEMORY = Path("/dev/shm")
 RESULTS = Path(__file__).parent / "results.json"
 QUICK = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": (), "kills": 2}
 ON_DISK = {"agents": (100,), "reading": ("one",), "entries": (0,), "ages": ()}
 CHOICES = ("agents", "reading", "entries", "durability", "ages", "peers")
-SINGLE = ("rounds", "kills", "environments")
+SINGLE = ("rounds", "kills", "environments", "org", "ticks", "minutes")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -116,6 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--kills", type=int, help="how often the run of each peer is killed")
     parser.add_argument("--environments", type=Path, help="where peers are installed, and kept")
+    parser.add_argument("--org", type=Path, help="what is simulated is kept here, and gone on with")
+    parser.add_argument("--ticks", type=int, help="ticks that are simulated at most")
+    parser.add_argument("--minutes", type=float, help="for so long (default: 10)")
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser
 

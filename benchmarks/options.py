@@ -11,7 +11,8 @@ class Options:
     """The command line, and where to measure.
 
     `place` is an empty folder for one subject, `shelf` one for what several subjects copy; both are on the
-    file system that is measured. `environments` keeps what the peers need between runs.
+    file system that is measured. `environments` keeps what the peers need between runs,
+    `org` the organisation that is simulated.
     """
 
     place: Path
@@ -27,3 +28,6 @@ class Options:
     peers: tuple[str, ...] = ()
     kills: int = 20
     environments: Path = Path(".venv/peers")
+    org: Path | None = None
+    ticks: int | None = None
+    minutes: float = 10.0

@@ -1,9 +1,8 @@
 """What a journal holds: a type for each kind of record. Pure.
 
 Their fields are the table of the format: `lemming schema journal` prints it, and whoever reads a journal
-checks by it before believing a line, since a file that anybody may have written is data, not code. To add a
-kind, add a class; to add a key to one, a field. Keys that a type does not name are passed over, records of
-kinds that have no type are refused.
+checks by it before believing a line, since a file that anybody may have written is data, not code. A new kind
+is a class, a new key a field. Keys that a type does not name are passed over, records of no type are refused.
 """
 
 from __future__ import annotations
@@ -318,12 +317,16 @@ class TurnEnded(Record):
 class TurnSkipped(TurnEnded):
     """The agent was due and took no turn."""
 
+    def for_line(self) -> Json:
+        """Return why: nothing else is to tell of a turn that was not taken, and a tick may have thousands."""
+        kept = ("agent", "status", "reason", "error", "code")
+        return {key: value for key, value in super().for_line().items() if key in kept}
+
     @classmethod
     def json_schema(cls) -> Schema:
         """Return the schema of such a record, without `type`, `epoch` and `check`."""
-        schema = super().json_schema()
-        schema["properties"]["status"] = schema_of(Literal["skipped"])
-        return schema
+        properties = {**super().json_schema()["properties"], "status": schema_of(Literal["skipped"])}
+        return {"type": "object", "properties": properties, "required": ["agent", "status"]}
 
 
 class TurnCommitted(TurnEnded):

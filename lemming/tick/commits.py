@@ -9,7 +9,7 @@ files meanwhile is shown what is held.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,7 @@ class Commits:
     reports: dict[str, TurnReport] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
     _held_files: dict[str, bytes] = field(default_factory=dict)
+    _held_paths: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.log, self.agents = self.runtime.org.own(EngineLog), self.runtime.org.own(OpenAgents)
@@ -59,6 +60,17 @@ class Commits:
     def held_files(self) -> Mapping[str, bytes]:
         """What is not on the disk yet, by `FileEffect.place`."""
         return self._held_files
+
+    @property
+    def held_paths(self) -> Collection[str]:
+        """The places of `held_files`, and the folders above them."""
+        if self._held_files and not self._held_paths:
+            for path in self._held_files:
+                while path and path not in self._held_paths:
+                    self._held_paths.add(path)
+                    path = path.rpartition("/")[0]
+            self._held_paths.add(".")
+        return self._held_paths
 
     def add(self, outcome: TurnOutcome, *, again: bool = False, warned: bool = False) -> None:
         """Write a turn's files and commit it, now or with all others. `again`: an earlier attempt may have.
@@ -71,6 +83,7 @@ class Commits:
         self.journal.append(TurnAnswered(agent=outcome.report.agent))
         self._held.append(_Held(outcome, again, warned))
         self._held_files.update({effect.place: effect.content for effect in outcome.effects})
+        self._held_paths.clear()
         self._show(outcome)
         self.reports[outcome.report.agent] = outcome.report
         if outcome.report.removed:  # what is held can be shown, what is gone cannot
@@ -85,6 +98,7 @@ class Commits:
                 self._commit(held.outcome, again=held.again, warned=held.warned)
                 del self._held[0]
             self._held_files = {}
+            self._held_paths.clear()
 
     def write_again(self, outcome: TurnOutcome) -> None:
         """Write the files of a turn that was committed before the machine went down."""
@@ -93,9 +107,12 @@ class Commits:
             self._show(outcome)
 
     def end(self, ended: TurnEnded, agent: OpenAgent | None = None) -> None:
-        """Record how a turn ended: in the journal, in the logs, in the reports."""
+        """Record how a turn ended: in journal and reports and, unless nothing was new, in the logs."""
         report = ended.report
         self.journal.append(ended)
+        self.reports[report.agent] = report
+        if report.status == "skipped" and not report.error:  # nothing is new: the journal says so
+            return
         facts: dict[str, Any] = {"status": report.status, "reason": report.reason}
         if report.error:
             facts["code"] = code_of(report.error)
@@ -106,7 +123,6 @@ class Commits:
         agent = agent or self.agents.of(report.agent)
         own = agent.log if agent else None
         self.log.turn(report.agent, self.journal.tick, action, facts, report.notes, own)
-        self.reports[report.agent] = report
 
     def is_gone(self, agent: str) -> bool:
         """Return whether somebody removed the agent since the tick began: then nothing is written for it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,24 +77,89 @@ def find_waits(
     `looked_at`: files that agents read beside those of their tools, by agent (`looked_at_by`). `shared`: what
     they share beside files.
 
-    The very same agents in the same order need not be looked at again, unless links on the disk may matter.
+    What was found of the very same agents is kept, but of those with links on the disk that may matter.
     """
+    latest = _latest(agents, settings, toolset, base, looked_at, shared)
+    if latest.may_follow_links or latest.order != order:
+        touches = latest.touches_of(order)
+        latest.order, latest.waits = order, _find_waits(order, agents, settings, shared, touches)
+    return latest.waits
+
+
+def reached_by(
+    writers: list[str],
+    names: Iterable[str],
+    agents: Mapping[str, Agent],
+    settings: Org,
+    toolset: Toolset,
+    base: OrgPath,
+    looked_at: LookedAt = NOT_LOOKED_AT,
+    shared: Sequence[Shared] = (),
+) -> set[str]:
+    """Return which of these agents may be shown, in this tick, what a turn of one of the writers writes.
+
+    Whether its turn comes first is not looked at. Arguments as of `find_waits`.
+    """
+    latest = _latest(agents, settings, toolset, base, looked_at, shared)
+    written = {place for touch in latest.touches_of(writers).values() for place in touch.writes}
+    above = {place[:depth] for place in written for depth in range(len(place))}
+    depths = {len(place) for place in written}
+    readable = frozenset((*writers, "*") if writers and settings.visibility == "order" else ())
+    return {
+        name
+        for name, touch in latest.touches_of(names).items()
+        if not readable.isdisjoint(agents[name].permissions.read_outboxes)
+        or any(
+            place in above or any(place[:depth] in written for depth in depths)
+            for place in (*touch.reads, *touch.writes)
+        )
+    }
+
+
+def _latest(
+    agents: Mapping[str, Agent],
+    settings: Org,
+    toolset: Toolset,
+    base: OrgPath,
+    looked_at: LookedAt,
+    shared: Sequence[Shared],
+) -> _Latest:
     latest = Organisation.at(base).own(_Latest)
-    grounds = (agents, order, settings, toolset, os.path.realpath(base), looked_at, shared)
-    if latest.grounds and latest.grounds[0] is agents and latest.grounds[1:] == grounds[1:]:
-        return latest.waits
-    waits = _find_waits(order, agents, settings, toolset, base, looked_at, shared)
-    latest.grounds = () if any(map(_may_follow_links, agents.values())) else grounds
-    latest.waits = waits
-    return waits
+    grounds = (settings, toolset, os.path.realpath(base), looked_at, shared)
+    if latest.agents is not agents or latest.grounds != grounds:
+        latest.begin(agents, settings, toolset, base, looked_at)
+        latest.grounds = grounds
+    return latest
 
 
 class _Latest:
-    """The latest answer for an organisation, and what it followed from."""
+    """The latest answer for an organisation, what it followed from, and what agents may touch."""
 
     def __init__(self, _: Organisation) -> None:
+        self.agents: Mapping[str, Agent] = {}
         self.grounds: tuple[Any, ...] = ()
+
+    def begin(
+        self, agents: Mapping[str, Agent], settings: Org, toolset: Toolset, base: OrgPath, looked_at: LookedAt
+    ) -> None:
+        """Forget what followed from other agents, or from other grounds."""
+        self.agents = agents
+        self.order: list[str] = []
         self.waits: dict[str, Waits] = {}
+        self.may_follow_links = {name for name, agent in agents.items() if _may_follow_links(agent)}
+        self._touches: dict[str, Touch] = {}
+        self._touch_of = partial(self._found, settings, toolset, base, looked_at)
+
+    def _found(self, settings: Org, toolset: Toolset, base: OrgPath, looked_at: LookedAt, name: str) -> Touch:
+        return _touch_of(self.agents[name], settings, toolset, base, looked_at.get(name, NOTHING))
+
+    def touches_of(self, names: Iterable[str]) -> dict[str, Touch]:
+        """Return what these may touch; a name that is no agent is left out."""
+        names = [name for name in names if name in self.agents]
+        for name in names:
+            if name not in self._touches or name in self.may_follow_links:
+                self._touches[name] = self._touch_of(name)
+        return {name: self._touches[name] for name in names}
 
 
 def _may_follow_links(agent: Agent) -> bool:
@@ -106,16 +172,9 @@ def _find_waits(
     order: list[str],
     agents: Mapping[str, Agent],
     settings: Org,
-    toolset: Toolset,
-    base: OrgPath,
-    looked_at: LookedAt,
     shared: Sequence[Shared],
+    touches: Mapping[str, Touch],
 ) -> dict[str, Waits]:
-    touches = {
-        name: _touch_of(agents[name], settings, toolset, base, looked_at.get(name, NOTHING))
-        for name in order
-        if name in agents
-    }
     for it in shared:  # as a file that those change who are bound by it, and that the others read
         place = ("", it.what)
         for name in touches.keys() & it.counted:
@@ -238,7 +297,7 @@ class _Users:
 class _FileOrder:
     """Hands out, turn by turn, whom a turn waits for because of files."""
 
-    def __init__(self, touches: dict[str, Touch]) -> None:
+    def __init__(self, touches: Mapping[str, Touch]) -> None:
         self._touches = touches
         everywhere = sorted({place for touch in touches.values() for place in (*touch.reads, *touch.writes)})
         self._users = {place: _Users() for place in everywhere}

@@ -9,7 +9,7 @@ come, an entry that could not be read.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -37,6 +37,7 @@ from lemming.tick.seams import TickPart, parts_in
 
 ORDERS_REMEMBERED = 16
 NEVER = sys.maxsize
+NO_FILES: Collection[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class IdleAgents:
         self._agents: Mapping[str, Agent] = {}
         self._parts: Sequence[TickPart] = ()
         self.always_asking: frozenset[str] = frozenset()
+        self.often_idle: frozenset[str] = frozenset()
 
     def under(self, survey: Survey, config: Config, tick: int) -> IdleAgents:
         """Return itself, without what was found under other resumes or settings.
@@ -76,6 +78,7 @@ class IdleAgents:
             self._ticks.clear()
             self._found_under, self._agents = (survey, config), survey.agents
             self.always_asking = _always_asking(survey, config)
+            self.often_idle = _often_idle(survey, config)
             self._parts = parts_in(self._org, survey, config)
         self._tick = tick
         return self
@@ -107,10 +110,17 @@ class IdleAgents:
         looks = dict.fromkeys(chain(outboxes, *(each.looks for each in idle)))
         self._ticks[tuple(order)] = turns, list(looks), min((each.until for each in idle), default=NEVER)
 
-    def recall(self, name: str, mail: Mail, root: int) -> TurnReport | None:
-        """Return the report of an agent that has nothing new; None when it may have, or is not remembered."""
+    def recall(self, name: str, mail: Mail, root: int, held: Collection[str] = NO_FILES) -> TurnReport | None:
+        """Return the report of an agent that has nothing new; None when it may have, or is not remembered.
+
+        `held`: files that the tick's turns wrote and that are not on the disk yet, with the folders above.
+        """
         idle = self._idle.get(name)
         if idle is None:
+            return None
+        if any(mail.today(name) if it == "*" else mail.today_of(it, name) for it in idle.readable):
+            return None
+        if held and any(path.removesuffix("/.") in held for path, _ in idle.looks):
             return None
         is_same_mail = all(mail.past(author) is names for author, names in idle.readable.items())
         if self._tick < idle.until and is_same_mail and are_as_before(idle.looks, root):
@@ -169,6 +179,13 @@ def _always_asking(survey: Survey, config: Config) -> frozenset[str]:
         for name, agent in survey.agents.items()
         if habits_of(agent, config).wake == "always"
         and credits_of(config, name, agent.credits).max_credits is None
+    )
+
+
+def _often_idle(survey: Survey, config: Config) -> frozenset[str]:
+    """Return the agents that take a turn only if something is new, or asked."""
+    return frozenset(
+        name for name, agent in survey.agents.items() if habits_of(agent, config).wake != "always"
     )
 
 

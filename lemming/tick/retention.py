@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
@@ -236,3 +236,8 @@ def said_of(reader: str, count: int, tick: int) -> Problem:
         "`lemming status` shows whether the agent takes its turns",
         severity="warning",
     )
+
+
+def unread_in_all(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:
+    """Return how many entries expired for each of these agents since its last turn, these included."""
+    return {name: read_state(org, name).expired_unread + count for name, count in unread.items()}

@@ -173,8 +173,13 @@ class Snapshot:
         turns = tried(lambda: self._why_quiet(self.plan.order))
         return None if isinstance(turns, Exception) else turns  # a turn that fails is recorded as one
 
+    @cached_property
+    def idle(self) -> IdleAgents:
+        """The agents that had nothing new before, under the same resumes and settings."""
+        return self.org.own(IdleAgents).under(self.survey, self.config, self.tick)
+
     def _why_quiet(self, order: list[str]) -> list[TurnReport] | None:
-        idle = self.org.own(IdleAgents).under(self.survey, self.config, self.tick)
+        idle = self.idle
         if any(not waits_for_others(self.org, name) for name in idle.always_asking.intersection(order)):
             return None
         with opened(f"{self.base}/.") as root:

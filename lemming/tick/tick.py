@@ -16,6 +16,7 @@ from lemming.agents import Agent
 from lemming.base.clock import elapsed_ms
 from lemming.base.contract import ToolCall
 from lemming.base.errors import Problem, UnknownModel, name_of
+from lemming.files.stamps import opened
 from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
 from lemming.journal.lookup import attempts_without_progress, may_have_gone_down, plan_in, start_and_end
@@ -35,18 +36,17 @@ from lemming.journal.records import (
 )
 from lemming.journal.report import Reason, TickReport, ToolUsed, TurnReport
 from lemming.mail.index import EntryIndex
-from lemming.org.organisation import Organisation
 from lemming.tick.answers import JournaledAnswers
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.edge import tried, why_broken, why_not_begun
 from lemming.tick.executors.threads import run_all
-from lemming.tick.files_looked_at import looked_at_by
 from lemming.tick.lost_turns import is_lost
+from lemming.tick.passed_over import Connections, connections_of, passed_over
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
 from lemming.tick.recorded_answers import reached_outside, record_of, recorded_answer, written_ahead
-from lemming.tick.retention import find_expired, said_of
+from lemming.tick.retention import find_expired, said_of, unread_in_all
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.ending import newest, spending, state_after_spending
@@ -69,6 +69,7 @@ class Tick:
     snapshot: Snapshot
     commits: Commits
     is_stopped: bool = False
+    _root: int = -1  # the organisation's folder, open as long as turns are taken
 
     @classmethod
     def begin(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot, after: int | None) -> Tick:
@@ -98,19 +99,28 @@ class Tick:
         """
         for problem in self.snapshot.mail.misplaced():
             self.runtime.tell(problem)
-        order, at_once = self.plan.order, self._at_once()
-        waits = self._waits(order) if at_once > 1 else {}
+        order, at_once, waits = self.plan.order, self._at_once(), dict[str, Waits]()
         lock, stop, gathering = self.runtime.turn_lock, self.runtime.stop, self.runtime.gathering
-        with self.commits.log:
+        with self.commits.log, opened(f"{self.runtime.base}/.") as self._root:
+            if at_once > 1:
+                order = self._pass_over(order)
+                waits = find_waits(order, *self._connections)
             run_all(order, waits, self._turn, at_once=at_once, turn_lock=lock, stop=stop, register=gathering)
             self.commits.write_held()
 
-    def _waits(self, order: list[str]) -> dict[str, Waits]:
-        now = self.snapshot
-        looked_at = looked_at_by(now.org, now.survey, now.config)
-        agents, settings = self._agents(), now.config.org
-        shared = [it for each in self._in_use for it in each.shares(agents, settings)]
-        return find_waits(order, agents, settings, now.toolset, now.org, looked_at, shared)
+    def _pass_over(self, order: list[str]) -> list[str]:
+        """End the turns of those to whom nothing is new, nor can become so; return who is left."""
+        if self.plan.at_once or self.runtime.stop.is_set():
+            return order
+        begun = {record.about for record in self.journal.records}
+        idle = passed_over(self.snapshot, begun, self._root, self._connections)
+        for turn in idle.values():
+            self.commits.end(TurnSkipped(report=turn))
+        return [name for name in order if name not in idle]
+
+    @cached_property
+    def _connections(self) -> Connections:
+        return connections_of(self.snapshot, self._agents(), self._in_use)
 
     @cached_property
     def _in_use(self) -> list[Capability]:
@@ -164,7 +174,7 @@ class Tick:
         if record is None:
             if not found.files:
                 return
-            in_all = _unread_in_all(runtime.org, found.unread)
+            in_all = unread_in_all(runtime.org, found.unread)
             unread: dict[str, Any] = {"unread": found.unread, "unread_in_all": in_all} if in_all else {}
             record = self.journal.append(EntriesExpired(files=found.files, **unread), sync=True)
             if in_all:  # once the files are gone nothing else says so
@@ -197,12 +207,21 @@ class Tick:
             self.is_stopped = True
 
     def _start(self, name: str) -> None:
-        found = tried(lambda: self.snapshot.inputs_of(name, self.commits.held_files))
+        now, looks = self.snapshot, None
+        if name in now.idle.often_idle and not self.plan.at_once:
+            if turn := now.idle.recall(name, now.mail, self._root, self.commits.held_paths):
+                self.commits.end(TurnSkipped(report=turn))
+                return
+            looks = now.idle.look_at(name, self._root)
+        found = tried(lambda: now.inputs_of(name, self.commits.held_files))
         if isinstance(found, Exception):
             self.commits.end(TurnCommitted(report=why_not_begun(found).report(name)))
             return
         if isinstance(found, Reason):
-            self.commits.end(TurnSkipped(report=found.report(name)))
+            turn = found.report(name)
+            if looks:
+                now.idle.remember(turn, looks, now.mail)
+            self.commits.end(TurnSkipped(report=turn))
             return
         for problem in found.problems:
             self.runtime.tell(problem, name)
@@ -381,8 +400,3 @@ class Tick:
 def _is_all_told(ended: TurnEnded) -> bool:
     """Return whether a turn's record says all that it came to: it failed, and left no answer to a request."""
     return ended.state is not None and not ended.report.entries
-
-
-def _unread_in_all(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:
-    """Return how many entries expired for each of these agents since its last turn, these included."""
-    return {name: read_state(org, name).expired_unread + count for name, count in unread.items()}
