@@ -206,7 +206,6 @@ _BUILT_IN = {
     **{name: f"lemming.llm.backends.openai_served:{name}" for name in SERVERS},
     "anthropic": "lemming.llm.backends.anthropic:AnthropicProvider",
     "ollama": "lemming.llm.backends.ollama:OllamaProvider",
-    "cli": "lemming.llm.backends.cli:CliProvider",
     "scripted": "lemming.llm.backends.scripted:ScriptedProvider",
     "human": "lemming.llm.backends.human:HumanProvider",
     "replay": "lemming.llm.backends.replay:ReplayProvider",

@@ -56,7 +56,7 @@ NEEDS = {
     "background": set(),
     "batches": set(),
     "calendars": {"requests"},
-    "channels": set(),
+    "channels": {"programs"},
     "cluster": set(),
     "embedded": set(),
     "gates": {"judges", "money", "trust"},
@@ -64,6 +64,7 @@ NEEDS = {
     "mcp": {"background"},
     "money": set(),
     "plans": {"answers", "judges", "requests"},
+    "programs": set(),
     "requests": {"money"},
     "sandbox": set(),
     "serving": {"background", "channels", "requests"},
@@ -108,7 +109,7 @@ SDKS: dict[str, str | set[str]] = {
 }
 
 STARTS_PROCESSES = {
-    "llm/backends/cli.py", "capabilities/embedded/weights.py", "commands/chaos.py",
+    "capabilities/programs/cli.py", "capabilities/embedded/weights.py", "commands/chaos.py",
     "capabilities/sandbox/run.py", "history/git.py", "history/bisect.py", "service/command.py",
     "capabilities/toolbox/functions/workers.py", "capabilities/toolbox/documents.py",
 }  # fmt: skip

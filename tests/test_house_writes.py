@@ -42,8 +42,8 @@ REMEMBERS_A_PATH = {
 WRITERS = {"files/fs.py", "files/folder.py", "files/disk.py", "files/temporary.py"}
 # What else looks like writing, and why it is none of the organisation's files.
 NOT_WRITING = {
-    ("llm/backends/cli.py", "os.write"): "the pipe to a program",
-    ("llm/backends/cli.py", "tempfile.TemporaryDirectory"): "where a program runs that needs no files",
+    ("capabilities/programs/cli.py", "os.write"): "the pipe to a program",
+    ("capabilities/programs/cli.py", "tempfile.TemporaryDirectory"): "where one runs that needs no files",
     ("capabilities/embedded/weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
     ("commands/stopping.py", "os.write"): "a line to standard error, from a thread that must not wait",
     ("capabilities/sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",

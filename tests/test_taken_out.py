@@ -49,6 +49,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
     "batches": [{"model": {"key": "batchy"}}],
     "channels": [{"model": {"key": "box"}}],
     "plans": [{"model": {"key": "plan"}}],
+    "programs": [{"model": {"key": "program"}}],
     "requests": [{"team": {"ask": ["bob"]}}, {"turn": {"take": "one"}}],
     "skills": [{"skills": ["*"]}, {"guides": True}],
     "strategies": [{"turn": {"strategy": "reflexion"}}, {"turn": {"options": {"rounds": 2}}}],
@@ -67,6 +68,7 @@ LINES: dict[str, dict[str, Any]] = {
     "box": {"provider": "folder", "options": {"path": "./shared/box", "to": "bob"}},
     "batchy": {"provider": "scripted", "options": {"file": "script.json"}, "batch_deadline_s": 60},
     "dear": {"provider": "scripted", "options": {"file": "script.json"}, "usd_per_million_input_tokens": 1},
+    "program": {"provider": "cli", "options": {"command": ["cat"]}},
 }
 """Lines of `config/models.json` for one who uses a capability."""
 PROGRAMS = {name: {"provider": name, "prompt": "values"} for name in ("clock", "plan")}

@@ -10,13 +10,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lemming.access.bound import code, of_command, of_module, program
+from lemming.access.bound import code, of_command, of_module
 from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.model_servers import SERVERS
 from lemming.base.redaction import without_userinfo
-from lemming.org.config import MODELS_FILE, Config
+from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.capabilities import capability, why_missing
@@ -83,7 +83,7 @@ def _settings(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterato
                     yield Reach(f"lets {agent.name} {does}", needs_leave=tool.tool_class == "execute")
     for key, entry in config.models.items():
         if key not in config.channel_keys:
-            yield from _model(base, key, entry)
+            yield from _model(entry)
 
 
 def _capabilities(
@@ -96,11 +96,8 @@ def _capabilities(
             yield from capability(name).reaches(org, config, agents, servers)
 
 
-def _model(base: OrgPath, key: str, entry: ModelEntry) -> Iterator[Reach]:
+def _model(entry: ModelEntry) -> Iterator[Reach]:
     options = entry.options
-    if entry.provider == "cli":
-        yield program(base, f"{MODELS_FILE} {key}", options)
-        return
     named, address = options.get("api_key_env"), options.get("base_url") or options.get("host")
     if entry.provider == "ollama":
         named = "OLLAMA_API_KEY"

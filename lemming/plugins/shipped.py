@@ -168,6 +168,7 @@ SHIPPED: Mapping[str, TableLine] = {
                 "command": "lemming.capabilities.channels.command:CommandChannel",
             },
             commands=("channels", "serve"),
+            needs=("programs",),
             carrier="lemming.capabilities.channels.between:Channels",
             reaches=lambda config, _: config.has_channels,
         ),
@@ -246,6 +247,12 @@ SHIPPED: Mapping[str, TableLine] = {
             needs=("answers", "judges", REQUESTS),
             takes_part=lambda inputs: inputs.model.provider == "plan",
             reaches=lambda config, _: any(it.provider == "plan" for it in config.models.values()),
+        ),
+        TableLine(
+            "programs",
+            "lemming.capabilities.programs.capability:Programs",
+            backends={"cli": "lemming.capabilities.programs.cli:CliProvider"},
+            reaches=lambda config, _: any(it.provider == "cli" for it in config.models.values()),
         ),
         TableLine(
             REQUESTS,

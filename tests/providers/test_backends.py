@@ -22,8 +22,8 @@ from lemming.base.errors import (
     Unavailable,
     UnknownModel,
 )
+from lemming.capabilities.programs.cli import CliProvider
 from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.cli import CliProvider
 from lemming.llm.backends.http import retry_after_s
 from lemming.llm.backends.ollama import OllamaProvider
 from lemming.llm.backends.openai import OpenAIProvider

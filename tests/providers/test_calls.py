@@ -115,7 +115,7 @@ def test_no_sdk_is_imported_before_it_is_used() -> None:
 import sys
 import lemming.llm.calls, lemming.llm.retrying, lemming.llm.backends.openai, lemming.llm.backends.anthropic
 import lemming.llm.backends.ollama, lemming.capabilities.embedded.local
-import lemming.llm.backends.cli, lemming.llm.backends.scripted
+import lemming.capabilities.programs.cli, lemming.llm.backends.scripted
 from lemming.providers import make_provider
 for name in ("openai", "anthropic", "ollama", "local"):
     make_provider(name, {})

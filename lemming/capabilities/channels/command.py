@@ -15,7 +15,7 @@ from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
 from lemming.capabilities.channels.context import ChannelContext
-from lemming.llm.backends.cli import CliProvider
+from lemming.capabilities.programs.cli import CliProvider
 from lemming.providers import Message as Asked
 from lemming.providers import Request
 

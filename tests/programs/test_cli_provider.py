@@ -14,9 +14,16 @@ from pathlib import Path
 import pytest
 
 from lemming.base.errors import RequestRejected, TimedOut, Unavailable
-from lemming.llm.backends.cli import OUTPUT_LIMIT_BYTES, CliProvider
+from lemming.capabilities.programs.cli import OUTPUT_LIMIT_BYTES, CliProvider
 from lemming.llm.calls import ask
 from lemming.providers import Request, make_provider
+
+
+@pytest.fixture
+def request_() -> Request:
+    """A question with a system message, to be answered within five seconds."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say hello."}]
+    return Request(model_name="m", messages=messages, deadline_s=5.0, agent="planner", tick=3)
 
 
 def python(code: str, **options: object) -> CliProvider:
@@ -153,7 +160,7 @@ def test_no_daemon_outlives_its_program(request_: Request, tmp_path: Path, then:
 def test_a_program_does_not_outlive_a_killed_engine(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "held")
     code = f"""
-from lemming.llm.backends.cli import CliProvider
+from lemming.capabilities.programs.cli import CliProvider
 from lemming.providers import Request
 provider = CliProvider(command=["sh", "-c", "setsid sleep 60 > {tmp_path}/held & wait"])
 provider.complete(Request(model_name="m", messages=[], deadline_s=60))

@@ -1,0 +1,1 @@
+"""Programs as models: the prompt goes in, the answer comes out."""
