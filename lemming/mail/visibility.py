@@ -57,7 +57,7 @@ class Mail:
         self.named = self.agents.union(broken)  # a target names one of them, or it names nobody
         self.org, self._index, self._shows_turns = org, org.own(EntryIndex), visibility == "order"
         self.at_hand = self._index.entries.get  # most that is read was read before
-        self._rank = {name: place for place, name in enumerate(order)}
+        self.rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
         self._past: dict[str, Names] = {}
         self._readable: dict[str, dict[str, Names]] = {}
@@ -201,7 +201,7 @@ class Mail:
 
     def key(self, name: EntryName) -> tuple[int, int, int, str]:
         """Return the key of the order of all entries."""
-        return in_tick_order(self._rank, name)
+        return in_tick_order(self.rank, name)
 
     def _note_later(self, author: str, names: Sequence[EntryName]) -> None:
         """Take note of entries of this tick that were there when it began, and of ticks to come.

@@ -12,15 +12,11 @@ from functools import cached_property
 from operator import itemgetter
 
 from lemming.capabilities.requests.closing import (
-    answers,
     count_in,
     is_for_any,
-    is_in_time,
-    is_past,
-    refers_to,
 )
+from lemming.capabilities.requests.in_turn import KnownRequests, moving_in
 from lemming.capabilities.requests.patience import patient
-from lemming.capabilities.requests.request_end import is_cancelled, is_over
 from lemming.journal.begun import Asked, Begun
 from lemming.mail.agenda import Agenda, may_be_asked
 from lemming.mail.holds import Ends, Holds
@@ -67,7 +63,8 @@ class RequestAgenda:
         self._begun, self.only_addressed = begun, only_addressed
         self._callers = view.mail.callers_of(name)
         self._holds = holds
-        self._moving: dict[str, tuple[int, list[OutboxEntry]]] = {}
+        self._moving: dict[str, tuple[int, list[tuple[EntryName, OutboxEntry]]]] = {}
+        self._known = KnownRequests(view.mail, self._moving_since)
 
     def _goes_on(self, begun: Begun) -> bool:
         """Return whether a request goes on now; while its asker's resume is broken, nobody knows how."""
@@ -247,21 +244,18 @@ class RequestAgenda:
 
     def _is_over(self, request: OutboxEntry) -> bool:
         """Return whether a request that is addressed to the agent is open no more, whatever became of it."""
-        return is_over(request, self._name, self._mail, self._entries_of)
+        return self._known.of(request).is_over_for(self._name)
 
     def _end_of(self, asked: Asked) -> tuple[str, str] | None:
         """Return how something that was asked has ended, and the entry that answers it; None: it is open."""
         entry = self._read(asked.request)
         if entry is None or not self._may_converse(asked.to):
             return "failed", ""
-        for answer in self._answers_of(asked.to, entry):
-            if is_in_time(answer, asked.until, asked.not_after, self._mail.at):
-                status = answer.payload.get("status")
-                return status if status in ("failed", "refused") else "answered", answer.identity
-        if is_cancelled(entry, asked.to, self._mail, self._entries_of):
-            return "cancelled", ""
-        is_over_now = is_past(asked.until, asked.not_after, self._mail.tick, self._mail.at)
-        return ("expired", "") if is_over_now else None
+        known = self._known.of(entry)
+        share = next((it for it in known.view.shares if it.target == asked.to), None)
+        if share and share.end and share.answer:
+            return share.end, share.answer.identity
+        return (known.view.end, "") if known.view.end in ("cancelled", "expired") else None
 
     def _may_converse(self, other: str) -> bool:
         """Return whether the agent and another may read each other, so that one can answer the other."""
@@ -269,15 +263,6 @@ class RequestAgenda:
         if resume is None:
             return other in self._mail.named  # it is broken, and will be mended
         return resume.may_read(self._name) and self._view.sees(other)
-
-    def _answers_of(self, holder: str, request: OutboxEntry) -> Iterator[OutboxEntry]:
-        """Yield the answers to a request, of its holder and of those to whom it was handed on."""
-        for entry in self._entries_of(holder, request.tick):
-            if answers(entry, request):
-                yield entry
-            elif entry.kind == "request" and refers_to(entry.payload.get("hands_on"), request):
-                for further in sorted(entry.targets - {holder, self._name}):
-                    yield from self._answers_of(further, request)
 
     def _is_late(self, answer: OutboxEntry) -> bool:
         """Return whether an answer is to something asked for a request that is open no more."""
@@ -312,7 +297,11 @@ class RequestAgenda:
         return [entry for _, entry in said]
 
     def _entries_of(self, author: str, tick: int) -> Iterator[OutboxEntry]:
-        """Yield what may move or end a request that an author wrote since a tick.
+        """Yield what may move or end a request that an author wrote since a tick."""
+        return (entry for _, entry in self._moving_since(author, tick))
+
+    def _moving_since(self, author: str, tick: int) -> Iterator[tuple[EntryName, OutboxEntry]]:
+        """Yield what may move or end a request that an author wrote since a tick, each with its name.
 
         In this one, what was there before the agent's turn: only what the agent may read, and what persons
         wrote, for its turn waits for no other's.
@@ -320,20 +309,13 @@ class RequestAgenda:
         names = self._mail.past(author)
         since, found = self._moving.get(author, (tick + 1, []))
         if since > tick:  # looked through once, and not for each request: an outbox may hold thousands
-            found = [*self._moving_in(names.all[names.after(tick - 1) :])]
+            found = [*moving_in(self._mail, names.all[names.after(tick - 1) :])]
             self._moving[author] = tick, found
         today: Sequence[EntryName] = ()
         if self._view.sees(author) or author in self._mail.persons:
             today = self._mail.today_of(author, self._name)
-        yield from (entry for entry in found if entry.tick >= tick)
-        yield from self._moving_in(today)
-
-    def _moving_in(self, names: Iterable[EntryName]) -> Iterator[OutboxEntry]:
-        for found in map(self._mail.read, names):
-            if isinstance(found, OutboxEntry) and (
-                found.kind in ("response", "status") or "hands_on" in found.payload
-            ):
-                yield found
+        yield from (it for it in found if it[0].tick >= tick)
+        yield from moving_in(self._mail, today)
 
     def _read(self, identity: str) -> OutboxEntry | None:
         found = next((self._mail.read(name) for name in names_of([identity])), None) if identity else None

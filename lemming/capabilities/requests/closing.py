@@ -7,7 +7,6 @@ from typing import Any
 
 from lemming.base.times.spoken import moment_of
 from lemming.mail.references import named_in
-from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry
 
 
@@ -48,24 +47,6 @@ def enough_in(payload: Mapping[str, Any], asked: int) -> int:
     return asked if number is None else max(1, min(number, asked))
 
 
-def is_past_deadline(entry: OutboxEntry, tick: int, at: str) -> bool:
-    """Return whether an entry is a request that no answer of this tick or a later one can close."""
-    if entry.kind != "request":
-        return False
-    return is_past(last_tick(entry), not_after_in(entry.payload), tick, at)
-
-
-def is_answered(request: OutboxEntry, holder: str, mail: Mail) -> bool:
-    """Return whether an agent has answered a request, or handed it on."""
-    past = mail.past(holder)
-    found = map(mail.read, past.all[past.after(request.tick - 1) :])
-    return any(
-        answers(entry, request) or means(entry.payload.get("hands_on"), request)
-        for entry in found
-        if isinstance(entry, OutboxEntry)
-    )
-
-
 def refers_to(reference: object, entry: OutboxEntry) -> bool:
     """Return whether a payload's reference means an entry: its id, or author/tick_id."""
     return any(name in (entry.id, entry.identity) for name in named_in(reference))
@@ -74,11 +55,6 @@ def refers_to(reference: object, entry: OutboxEntry) -> bool:
 def is_for_any(request: OutboxEntry) -> bool:
     """Return whether a request is addressed to several, of whom the first answer is enough."""
     return request.payload.get("join") == "first" and len(request.targets) > 1
-
-
-def answers(entry: OutboxEntry, request: OutboxEntry) -> bool:
-    """Return whether an entry is an answer to a request, whoever wrote it."""
-    return entry.kind == "response" and means(entry.payload.get("reply_to"), request)
 
 
 def means(reference: object, request: OutboxEntry) -> bool:

@@ -115,7 +115,7 @@ def requests_now(base_path: str | os.PathLike[str]) -> RequestsNow:
         tick=tick,
         broken=survey.broken,
         at=at,
-        last_tick_of=lambda request: last_tick_for(org, request, people, tick),
+        last_tick_of=lambda request: last_tick_for(org, request, people=people, now=tick),
     )
     now = RequestsNow(found, survey.agents, people, survey.broken)
     return latest.keep(now, entries, survey, config)

@@ -6,11 +6,11 @@ ticks (`at_once` of their first record). Rules: docs/requests.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from lemming.base.errors import LemmingError
-from lemming.capabilities.requests.closing import is_answered, is_past, last_tick, not_after_in
+from lemming.capabilities.requests.closing import last_tick
 from lemming.journal.begun import Begun
 from lemming.journal.file import read_plan
 from lemming.mail.visibility import Mail
@@ -46,37 +46,14 @@ class Patience:
         return plan is not None and plan.at_once
 
 
-def last_tick_for(org: Organisation, request: OutboxEntry, people: Collection[str], now: int) -> int | None:
+def last_tick_for(
+    org: Organisation, request: OutboxEntry, *, people: Collection[str], now: int
+) -> int | None:
     """Return the last tick whose answer to a request counts; of persons as it has moved on."""
     until = last_tick(request)
     if until is None or not (request.targets and request.targets.issubset(people)):
         return until
     return org.own(Patience).last_tick(request.tick, until, now=now)
-
-
-def is_past_for(mail: Mail, request: OutboxEntry) -> bool:
-    """Return whether an entry is a request that no answer can close any more, as `requests.closing`."""
-    if request.kind != "request":
-        return False
-    until = last_tick(request)
-    if until is not None and until < mail.tick:  # most need no look at journals
-        until = last_tick_for(mail.org, request, mail.persons, mail.tick)
-    return is_past(until, not_after_in(request.payload), mail.tick, mail.at)
-
-
-def is_awaited(mail: Mail, entry: OutboxEntry, unshown: Collection[str], persons: Mapping[str, bool]) -> bool:
-    """Return whether an entry is an open request, or an answer that its asker has not seen.
-
-    `unshown`: agents that were not shown it; `persons`: those who may read it, each with whether not.
-    """
-    if entry.kind not in ("request", "response") or is_past_for(mail, entry):
-        return False
-    if not entry.targets.isdisjoint(unshown):
-        return True
-    named = entry.targets.intersection(persons)
-    if entry.kind == "response":
-        return any(persons[name] for name in named)
-    return not all(is_answered(entry, name, mail) for name in named)
 
 
 def patient(mail: Mail, begun: Begun) -> Begun:

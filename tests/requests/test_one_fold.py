@@ -1,0 +1,106 @@
+"""A turn and a screen say the same of a request: both go by one fold over the entries that concern it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from asked import org_of, tick, tried_once
+from desk import NAMES, Desk, organisation
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sampling import EVERYTHING
+
+from lemming.capabilities.requests.in_turn import KnownRequests, moving_in
+from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.view import RequestView
+from lemming.messages import EntryName, OutboxEntry, send, write_outbox_entry
+from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
+from lemming.testing import resume, say
+from lemming.tick.snapshot import take_snapshot
+
+EVERYBODY = (*NAMES, "human")
+WHO = st.sampled_from(EVERYBODY)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["ask", "answer", "answer", "hand_on", "cancel"]),
+        WHO,
+        st.integers(0, 5),
+        st.lists(WHO, min_size=1, max_size=3),
+        st.integers(0, 3),
+        st.sampled_from(["all", "first", 2]),
+        st.sampled_from(["", "", "failed", "refused"]),
+    ),
+    min_size=2,
+    max_size=14,
+)
+
+
+def written(steps: list[Any]) -> Desk:
+    """Return the entries of agents that ask, answer, hand on and cancel, each about an earlier one."""
+    desk, ids, tick = Desk(), list[str](), 1
+    for does, author, which, to, later, join, status in steps:
+        tick += later // 2
+        about = ids[which % len(ids)] if ids else "none"
+        extra: dict[str, Any] = {"deadline": 3 * later} if later else {}
+        if does == "ask" or not ids:
+            parent = {"parent": about} if which else {}
+            ids.append(desk.ask(author, to, tick, join=join, **parent, **extra))
+        elif does == "answer":
+            desk.answer(author, about, tick, **({"status": status} if status else {}))
+        elif does == "hand_on":
+            desk.hand_on(author, about, to[0], tick)
+        else:
+            desk.cancel(author, about, tick)
+    return desk
+
+
+def stands(view: RequestView) -> tuple[Any, ...]:
+    return (
+        view.end,
+        view.end_tick,
+        view.closed_by.id if view.closed_by else None,
+        [(it.target, it.holder, it.end, it.answer.id if it.answer else None) for it in view.shares],
+    )
+
+
+@settings(max_examples=1000 if EVERYTHING else 80, deadline=None)
+@given(STEPS, st.integers(1, 8))
+def test_a_turn_and_a_screen_say_the_same(steps: list[Any], later: int) -> None:
+    desk = written(steps)
+    tick = max(name.tick for name in desk.entries) + later
+    with TemporaryDirectory() as folder:
+        base = organisation(Path(folder) / "org")
+        for entry in desk.entries.values():
+            write_outbox_entry(base, entry.agent, entry)
+        mail = take_snapshot(Organisation.at(base), load_config(base), tick).mail
+
+        def moving(author: str, since: int) -> Iterator[tuple[EntryName, OutboxEntry]]:
+            names = mail.past(author)
+            return moving_in(mail, names.all[names.after(since - 1) :])
+
+        known = KnownRequests(mail, moving)
+        for view in desk.requests(tick):
+            in_turn = known.of(view.entry)
+            assert stands(in_turn.view) == stands(view)
+            held = {name for name in EVERYBODY if not in_turn.is_over_for(name) and view.was_held_by(name)}
+            assert held <= {*view.holders}
+
+
+def test_who_else_was_asked_takes_no_turn_once_there_are_as_many_answers_as_are_wanted(base: Path) -> None:
+    quiet = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}
+    late = {"agent": "cyd", "tick": 1, "error": "Unavailable"}
+    org_of(
+        base,
+        *(resume(name, **quiet) for name in NAMES),
+        script=[late, {"reply": say("yes", kind="response")}],
+    )
+    tried_once(base)
+    asked = {"text": "yes?", "target": ["ada", "bob", "cyd"], "join": 2}
+    send(base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="")
+    turns = [turn for _ in range(3) for turn in tick(base).turns if turn.agent in NAMES and turn.calls]
+    assert [turn.agent for turn in turns] == ["ada", "bob"]
+    assert [it.end for it in requests_now(base).requests] == ["answered"]
