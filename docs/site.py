@@ -51,7 +51,7 @@ MOVED = {
 """Pages that stand in others now. Their headings went with them, so an anchor that was asked for is kept."""
 NOT_SOUGHT = ("CHANGELOG", "docs/README", "docs/architecture-guide", "docs/decisions", "examples/compared")
 """Pages that the search leaves out: whoever looks for a thing wants to be told how it is now."""
-TICKS = 6
+TICKS, WIDTH = 6, 84
 GITHUB_ANCHORS = "pymdownx.slugs.slugify"
 """Makes the anchors of headings as GitHub does, so that one link holds in both places."""
 
@@ -201,16 +201,24 @@ def _gallery(folder: Path) -> str:
             _ran(base, "report", "--html", str(folder / name))
             purpose = json.loads((base / "config/org.json").read_bytes())["purpose"]
             lines += [f"## {name}", "", purpose, "", f"    lemming init {name} --template {name}", ""]
-            lines += ["```text", printed.strip(), "```", ""]
+            lines += ["```text", *_busy_ticks(printed), "```", ""]
             lines += [f"[Its page](gallery/{name}/index.html): agents, ticks, prompts, money, why.", ""]
     return "\n".join(lines)
 
 
+def _busy_ticks(printed: str) -> Iterator[str]:
+    """Yield the lines of the ticks in which somebody took a turn, as wide as a page of the site."""
+    for tick in re.split(r"^(?=tick \d+$)", printed, flags=re.MULTILINE):
+        if " done, " in tick:
+            for line in tick.splitlines():
+                yield line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
 def _ran(base: Path, *words: str) -> str:
-    """Run a command of the organisation at `base`, and return what it printed."""
-    wide = {**os.environ, "COLUMNS": "110", "NO_COLOR": "1"}
+    """Run a command of the organisation at `base`, and return what it said to the person at the terminal."""
+    plain = {**os.environ, "NO_COLOR": "1"}
     command = (*LEMMING, "-C", str(base), *words)
-    return subprocess.run(command, env=wide, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, env=plain, capture_output=True, text=True, check=True).stderr
 
 
 if __name__ == "__main__":
