@@ -226,8 +226,10 @@ def _keys(kind: Any, schema: Schema, definitions: Schema, prefix: str) -> Iterat
         inner: Any = next(filter(dataclasses.is_dataclass, (hint, *typing.get_args(hint))), None)
         held: Schema = definitions.get(inner.__name__, {}) if inner else {}
         about = own.get("description") or held.get("description", "")
+        stands_above = inner is not None and issubclass(kind, inner)
+        about = f"{about} Each has the keys above this one." if stands_above else about
         yield [f"`{key}`", _type_in_words(own), _default_in_words(field), about]
-        if inner is not None:
+        if inner is not None and not stands_above:
             mark = {list: "[]", dict: ".*"}.get(typing.get_origin(hint) or hint, "")
             yield from _keys(inner, held, definitions, f"{key}{mark}.")
 
