@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_page import browser, opened, original, pytestmark
+from in_browser import opened
 
 from lemming.dashboard.serving import page_of
-
-__all__ = ["browser", "original", "pytestmark"]  # fixtures
 
 VIEWS = (
     "waiting", "agents", "feed", "findings", "ticks", "tick?number=2&agent=writer", "map", "money",

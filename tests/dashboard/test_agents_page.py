@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_page import address, browser, opened, org, original, playwright, pytestmark
+from in_browser import opened, playwright
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.facts.views import view
 from lemming.testing import FrozenClock, make_org, resume, say
-
-__all__ = ["address", "browser", "org", "original", "pytestmark"]  # fixtures
 
 
 @pytest.fixture(scope="module")

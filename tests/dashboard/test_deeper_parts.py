@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_page import address, browser, opened, org, original, playwright, pytestmark
+from in_browser import opened, playwright
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.testing import FrozenClock
-
-__all__ = ["address", "browser", "org", "original", "pytestmark"]  # fixtures
 
 
 def test_from_a_sentence_in_the_feed_one_comes_to_the_turn_and_its_exact_prompt(

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_page import browser, opened, playwright, pytestmark
+from in_browser import opened, playwright
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.testing import FrozenClock, make_org, resume, say
-
-__all__ = ["browser", "pytestmark"]  # fixtures
 
 TEAMS = {
     "desk": [],

@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from test_page import PATIENCE_MS, browser, org, original, pytestmark
+from in_browser import PATIENCE_MS
 
 from lemming.dashboard.serving import page_of
 from lemming.messages import read_outbox_entries
-
-__all__ = ["browser", "org", "original", "pytestmark"]  # fixtures
 
 QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
     "what needs me": ([], [".queue:has-text('2 wait for you')", ".item h3:has-text('refunds')"]),

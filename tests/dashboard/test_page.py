@@ -2,73 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-from page_org import SEEN, make_desk
+from in_browser import TOKEN, opened, opened_until_lost, playwright
+from page_org import SEEN
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="no chromium here: apt install chromium-headless-shell"
-)
-TOKEN = "a-token-of-the-tests"
-PATIENCE_MS = 20_000
-playwright.expect.set_options(timeout=PATIENCE_MS)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_desk(tmp_path_factory.mktemp("desk") / "org")
-
-
-@pytest.fixture
-def org(original: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(original, tmp_path / "org"))
-
-
-@contextmanager
-def opened(browser: Any, address: str, part: str = "agents", **how: Any) -> Iterator[Any]:
-    """Open the page at a part, and see to it that nothing was refused by its policy or went wrong in it."""
-    context = browser.new_context(viewport={"width": 1100, "height": 760}, **how)
-    context.set_default_timeout(PATIENCE_MS)
-    tab, wrong = context.new_page(), list[str]()
-    tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)
-    try:
-        tab.goto(address)
-        tab.goto(f"{tab.url.partition('#')[0]}#/{part}")
-        tab.wait_for_selector(f'.menu a[aria-current="page"][href^="#/{part.partition("?")[0]}"]')
-        tab.wait_for_selector("main .loading", state="detached")
-        yield tab
-    finally:
-        context.close()
-    assert wrong == []
-
-
-@pytest.fixture
-def address(org: Path) -> Iterator[str]:
-    with page_of(org, port=0, token=TOKEN) as found:
-        yield found
 
 
 def test_the_head_says_what_waits_and_what_is_wrong(browser: Any, address: str) -> None:
@@ -100,16 +46,6 @@ def test_a_page_comes_back_when_its_server_does(browser: Any, org: Path) -> None
         tab.wait_for_selector(".facts dd:text-is('5')")
         tab.wait_for_selector(".state.stopped")
     tab.context.close()
-
-
-@contextmanager
-def opened_until_lost(browser: Any, address: str) -> Iterator[Any]:
-    """Open the page, and leave it open when the block, and its server, has ended."""
-    tab = browser.new_context().new_page()
-    tab.set_default_timeout(PATIENCE_MS)
-    tab.goto(address)
-    tab.wait_for_selector(".queue li")
-    yield tab
 
 
 def test_an_agent_is_asked_from_the_feed(browser: Any, address: str, org: Path) -> None:

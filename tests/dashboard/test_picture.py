@@ -13,13 +13,10 @@ from typing import Any
 
 import pytest
 from page_org import make_desk
-from test_page import browser, pytestmark
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.testing import say, write_script
-
-__all__ = ["browser", "pytestmark"]  # fixtures
 
 SIZE = {"width": 1280, "height": 720}
 AT_WORK_S = 4.0

@@ -21,7 +21,6 @@ from lemming.engine import run_once
 from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 
-BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 PATIENCE_MS = 20_000
 FILES_SAY = '{"__proto__": {"owned": true}, "text": "</script><!-- \u2028 -->"}'
 
@@ -170,17 +169,6 @@ def test_what_is_broken_is_told_in_its_place(base: Path, tmp_path: Path) -> None
 
 
 # --- in a browser ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if BROWSER is None:
-        pytest.skip("no chromium here: apt install chromium-headless-shell")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @contextmanager

@@ -6,13 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from in_browser import opened
 from sampling import EVERYTHING
-from test_page import address, browser, opened, org, original, pytestmark
 
 from lemming.engine import run_once
 from lemming.testing import FrozenClock
-
-__all__ = ["address", "browser", "org", "original", "pytestmark"]  # fixtures
 
 VIEWS = (
     "waiting", "agents", "feed", "findings", "ticks", "tick?number=3", "tick?number=4", "map", "money",

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_browser import opened
 from terminal import Lemming
-from test_page import browser, opened, org, original, pytestmark
 
 from lemming.base.errors import NotTrusted, UsageError
 from lemming.base.jsontext import to_line
@@ -19,8 +19,6 @@ from lemming.facts.views import past
 from lemming.files import fs
 from lemming.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-
-__all__ = ["browser", "org", "original", "pytestmark"]  # fixtures
 
 
 @pytest.fixture

@@ -12,15 +12,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from in_browser import opened_until_lost
 from terminal import Lemming
-from test_page import browser, opened_until_lost, org, original, pytestmark
 
 from lemming.dashboard.serving import page_of
 from lemming.dashboard.visits import KeptToken, keep, kept_token, private_page
 from lemming.engine import run_once
 from lemming.testing import FrozenClock, make_org, resume
-
-__all__ = ["browser", "org", "original", "pytestmark"]  # fixtures
 
 
 @pytest.fixture(autouse=True)

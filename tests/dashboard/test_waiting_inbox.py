@@ -6,16 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from in_browser import opened, playwright
 from page_org import LETTER
-from test_page import address, browser, opened, org, original, playwright, pytestmark
 
 from lemming.capabilities.approvals.deciding import decide
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
-
-__all__ = ["address", "browser", "org", "original", "pytestmark"]  # fixtures
 
 
 def last_of(org: Path) -> dict[str, Any]:
