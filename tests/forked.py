@@ -13,12 +13,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from package import MODULES
+
 import lemming.cli
 
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["lemming.cli", "lemming.engine", "lemming.testing", "lemming.tick.tick", "lemming.timeline.verify.root"]
+    ["lemming.cli", "lemming.engine", "lemming.errors", "lemming.testing", "lemming.timeline.verify.root"]
+    + ["lemming.tick.tick"]
     + [f"lemming.commands.{name}" for name in ("run", "validate", "status", "replay", "verify")]
+    + [f"lemming.{name}" for name in sorted(MODULES) if name.startswith(("capabilities.", "facts.", "llm."))]
+    + ["importlib.metadata", "pydantic.fields", "pydantic.type_adapter", "pydantic.types"]
 )
 
 
