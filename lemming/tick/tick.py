@@ -229,16 +229,13 @@ class Tick:
         self._take(found.inputs, again=False)
 
     def _resume(self, started: TurnStarted, records: list[Record]) -> None:
-        attempts = self._attempts_at(started.agent)
+        attempts, reason = self._attempts_at(started.agent), ""
         if attempts >= self.snapshot.config.org.max_attempts:
-            reason = (
-                f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
-                "(config/org.json max_attempts)"
-            )
-            self.commits.add(self._given_up(started, records, reason, "Interrupted"))
-            return
-        if self.commits.is_gone(started.agent):
+            reason = f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
+            reason += "(config/org.json max_attempts)"
+        elif self.commits.is_gone(started.agent):
             reason = "the agent was removed during its turn"
+        if reason:
             self.commits.add(self._given_up(started, records, reason, "Interrupted"))
             return
         inputs = inputs_of(started, self.snapshot)
