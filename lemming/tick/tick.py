@@ -231,8 +231,8 @@ class Tick:
     def _resume(self, started: TurnStarted, records: list[Record]) -> None:
         attempts, reason = self._attempts_at(started.agent), ""
         if attempts >= self.snapshot.config.org.max_attempts:
-            reason = f"the engine ended {attempts} times during this turn; given up so that the tick can go on"
-            reason += " (config/org.json max_attempts)"
+            ended = f"the engine ended {attempts} times during this turn"
+            reason = f"{ended}; given up so that the tick can go on (config/org.json max_attempts)"
         elif self.commits.is_gone(started.agent):
             reason = "the agent was removed during its turn"
         if reason:
