@@ -134,12 +134,13 @@ COMMANDS = {
 PLACES = {
     "apply": "exchange:apply", "approvals": "waiting:waiting", "answer": "requests:answer",
     "bisect": "past:bisect", "cancel": "requests:cancel", "chat": "ask:chat", "compare": "rehearse:compare",
-    "credits": "cost:app", "deny": "approve:deny", "diff": "past:diff", "fork": "past:fork",
+    "credits": "cost:app", "deny": "approve:deny", "diff": "past:diff",
+    "doctor": "check:doctor", "fork": "past:fork",
     "history": "past:history", "import": "exchange:app", "inbox": "messages:inbox",
     "metrics": "events:metrics", "outbox": "messages:outbox", "prune": "repair:prune",
     "report": "dash:report", "restore": "backup:restore", "resume": "pause:resume", "rewind": "past:rewind",
     "run-forever": "run:run_forever", "run-once": "run:run_once", "show": "past:show_tick",
-    "upgrade": "repair:upgrade",
+    "upgrade": "repair:upgrade", "validate": "check:validate", "verify": "check:verify",
 }  # fmt: skip
 """Where a command stands that is no module of its name: the module, and the name in it."""
 

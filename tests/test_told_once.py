@@ -19,7 +19,7 @@ READERS = frozenset(
 ACT = {
     "commands/chaos.py": "kills an engine, and looks whether the tick that it killed was over",
     "commands/tools.py": "charges an agent for a call that a person has it make",
-    "commands/verify.py": "is about the journals themselves",
+    "commands/check.py": "verify is about the journals themselves",
 }
 """Screens that read because of what they do, and not for something to show."""
 

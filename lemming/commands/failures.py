@@ -118,7 +118,7 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
         hint = f"{option} stands before the command: lemming {option} ..."
     else:
         hint = _meant_choice(str(error.format_message())) or f"{command} --help"
-    message = str(error.format_message()).replace("Value error, ", "")
+    message = str(error.format_message()).replace("Value error, ", "").replace("'-n' / '--limit'", "'-n'")
     cause: Any = error.__cause__
     if hasattr(cause, "errors"):  # pydantic's, which reads arguments for the parser
         from lemming.files.documents import in_plain_words
