@@ -15,7 +15,7 @@ from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.capabilities.requests.waiting import waiting as what_waits
 from lemming.commands.options import AsPerson, Here, argument, object_typed, option
-from lemming.commands.screen import show, show_json, tell
+from lemming.commands.screen import tell
 from lemming.commands.waiting import show_call, show_folded
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation, OrgPath
@@ -41,11 +41,6 @@ def decide_all(
     if not yes and not typer.confirm(f"{word.capitalize()} these {len(items)}?", err=True):
         raise typer.Exit(1)
     return [decide(base, item.identity, word, person=person or item.person, text=text) for item in items]
-
-
-def tell_decided(entry: OutboxEntry, *, as_json: bool) -> None:
-    """Print the entry that says what was decided, or where it is."""
-    show_json("entry", entry.as_json()) if as_json else show(entry.file)
 
 
 def tell_what_else(base: OrgPath, identity: str) -> None:
@@ -101,26 +96,25 @@ def approve(
     if for_ not in (None, "tool"):
         raise UsageError(f'--for "{for_}"', hint="--for tool: it may be called from now on")
     if ahead:
-        entry = approve_ahead(
-            base, ahead[0], ahead[1], object_typed(ahead[2], "ARGS", '{"command": "git push"}'), person=person
-        )
-        tell_decided(entry, as_json=here.as_json)
+        args = object_typed(ahead[2], "ARGS", '{"command": "git push"}')
+        here.shows_entry(approve_ahead(base, ahead[0], ahead[1], args, person=person))
     elif every:
-        _approve_all(base, tool, agent, person, yes=yes, as_json=here.as_json)
+        _approve_all(here, tool, agent, person, yes=yes)
     elif reference:
-        _approve_one(base, reference, person, edit or [], is_for_tool=for_ == "tool", as_json=here.as_json)
+        _approve_one(here, reference, person, edit or [], is_for_tool=for_ == "tool")
 
 
 def _approve_one(
-    base: OrgPath, reference: str, person: str | None, edits: list[str], *, is_for_tool: bool, as_json: bool
+    here: Here, reference: str, person: str | None, edits: list[str], *, is_for_tool: bool
 ) -> None:
+    base = here.org
     _, request, call = find_waiting(base, reference)
     if is_for_tool and call is None:
         raise UsageError("no call waits there that a gate could let pass", hint="lemming approve ID")
     if is_for_tool and call:
         require_asking(base, call, request.asker)
     entry = decide(base, reference, "approve", person=person, edits=edits)
-    tell_decided(entry, as_json=as_json)
+    here.shows_entry(entry)
     if call:
         tell_what_else(base, request.identity)
     if is_for_tool and call:
@@ -128,16 +122,14 @@ def _approve_one(
             tell(line)
 
 
-def _approve_all(
-    base: OrgPath, tool: str | None, agent: str | None, person: str | None, *, yes: bool, as_json: bool
-) -> None:
+def _approve_all(here: Here, tool: str | None, agent: str | None, person: str | None, *, yes: bool) -> None:
     if tool is None:
         raise UsageError("--all of which tool?", hint="lemming approve --all --tool file_write")
-    items = that_wait(base, tool=tool, agent=agent, person=person)
-    for item in items if not as_json else ():
+    items = that_wait(here.org, tool=tool, agent=agent, person=person)
+    for item in items if not here.as_json else ():
         show_call(item.call or {}, [(item.person, item.at_deadline)])
-    for entry in decide_all(base, items, "approve", person, yes=yes):
-        tell_decided(entry, as_json=as_json)
+    for entry in decide_all(here.org, items, "approve", person, yes=yes):
+        here.shows_entry(entry)
 
 
 def deny(
@@ -167,10 +159,10 @@ def deny(
     if (tool or agent) and not every:
         raise UsageError("--tool and --agent are for --all", hint="lemming deny --all --tool TOOL")
     if reference:
-        tell_decided(decide(base, reference, "deny", person=person, text=reason), as_json=here.as_json)
+        here.shows_entry(decide(base, reference, "deny", person=person, text=reason))
         return
     items = that_wait(base, tool=tool, agent=agent, person=person)
     for item in items if not here.as_json else ():
         show_folded(item.id, item.line)
     for entry in decide_all(base, items, "deny", person, text=reason, yes=yes):
-        tell_decided(entry, as_json=here.as_json)
+        here.shows_entry(entry)

@@ -35,7 +35,6 @@ BROKEN_PIPE = 141
 DEBUG_ENV = "LEMMING_DEBUG"
 
 _COLOURS: dict[str, Style] = {"error": "red", "warning": "yellow"}
-_QUOTED = re.compile(r"'([^']*)'")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:{}\[\]]+|.')
 _SOURCE_WIDTH = 100
 
@@ -117,7 +116,7 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
     if option in ("-C", "--root", "--version"):
         hint = f"{option} stands before the command: lemming {option} ..."
     else:
-        hint = _meant_choice(str(error.format_message())) or f"{command} --help"
+        hint = f"{command} --help"
     message = str(error.format_message()).replace("Value error, ", "").replace("'-n' / '--limit'", "'-n'")
     cause: Any = error.__cause__
     if hasattr(cause, "errors"):  # pydantic's, which reads arguments for the parser
@@ -128,15 +127,6 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
     if choice := _CHOICE.search(message):
         hint = nearest(choice[1], re.findall(r"'([^']*)'", choice[2])) or hint
     return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
-
-
-def _meant_choice(message: str) -> str:
-    """Return which of the words that the parser lists was meant; empty where none is near."""
-    from lemming.base.jsontext import nearest
-
-    given, _, listed = message.partition(" is not one of ")
-    words = _QUOTED.findall(given)
-    return nearest(words[-1], _QUOTED.findall(listed)) if listed and words else ""
 
 
 def _internal_error(error: Exception) -> LemmingError:

@@ -19,7 +19,8 @@ from lemming.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.base.paths import AGENT_NAME, agent_folder
 from lemming.base.times.spoken import DURATIONS, parse_duration
-from lemming.commands.screen import show_json, show_list, show_text, tell
+from lemming.commands.screen import show, show_json, show_list, show_text, tell
+from lemming.messages import OutboxEntry
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.under_way import describe_engine as describe_engine
@@ -76,6 +77,11 @@ class Here:
     ) -> None:
         """Print the first of these facts, a line or an object each; see `show_list`."""
         show_list(kind, self.few(found, limit), columns, as_json=self.as_json, nothing=nothing)
+
+    def shows_entry(self, entry: OutboxEntry) -> None:
+        """Print an entry that was written: where it is, or all of it."""
+        if not self.shows("entry", entry.as_json()):
+            show(entry.file)
 
     def tell_what_was_left_out(self) -> None:
         """Say how many of a list were not shown."""

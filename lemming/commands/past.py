@@ -26,7 +26,7 @@ from lemming.files import fs
 from lemming.files.lock import changing, read_to_change
 from lemming.history.bisect import CommitTrial
 from lemming.history.bisect import bisect as find_first_bad
-from lemming.history.read import Changes, Commit, FileChange, History
+from lemming.history.read import Changes, FileChange, History
 from lemming.history.rewind import Rewind, plan_rewind
 from lemming.history.rewind import rewind as do_rewind
 from lemming.org.config import ORG_FILE, load_config
@@ -198,7 +198,8 @@ def show_tick(
     past = past_states(base)
     commit = past.commit_of(int(tick)) if tick.isdecimal() else past.state(tick).commit
     changes = past.changes_of(commit, agent=agent or "") if commit else Changes([], "")
-    if here.shows("changes", _as_json(tick, commit, changes, only_stat=only_stat)):
+    of = {"of": tick, "commit": commit.as_json() if commit else None}
+    if here.shows("changes", {**of, **_as_json(changes, only_stat=only_stat)}):
         return
     if commit is None:
         tell(f"tick {tick} changed nothing")
@@ -208,13 +209,6 @@ def show_tick(
     if past.remark:
         tell(past.remark)
     show_changes(changes, only_stat=only_stat)
-
-
-def _as_json(tick: str, commit: Commit | None, changes: Changes, *, only_stat: bool) -> dict[str, Any]:
-    facts = changes.as_json()
-    if only_stat:
-        del facts["diff"]
-    return {"of": tick, "commit": commit.as_json() if commit else None, **facts}
 
 
 _PLACE = "A tick, a commit of `lemming history`, or `now`."
@@ -239,15 +233,15 @@ def diff(
         require_folder(base, agent)
     past = past_states(base)
     changes = past.changes_between(old, new, agent=agent or "")
-    if not here.as_json:
-        if past.remark:
-            tell(past.remark)
-        show_changes(changes, only_stat=only_stat)
+    if here.shows("changes", {"from": old, "to": new, **_as_json(changes, only_stat=only_stat)}):
         return
-    facts = changes.as_json()
-    if only_stat:
-        del facts["diff"]
-    show_json("changes", {"from": old, "to": new, **facts})
+    if past.remark:
+        tell(past.remark)
+    show_changes(changes, only_stat=only_stat)
+
+
+def _as_json(changes: Changes, *, only_stat: bool) -> dict[str, Any]:
+    return {key: it for key, it in changes.as_json().items() if not (only_stat and key == "diff")}
 
 
 def fork(

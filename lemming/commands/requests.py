@@ -38,7 +38,6 @@ from lemming.commands.screen import (
 )
 from lemming.commands.waiting import meant
 from lemming.mail.answers import answer_in
-from lemming.messages import OutboxEntry
 
 TEXT_CHARS = 70
 
@@ -218,7 +217,7 @@ def answer(
         from lemming.capabilities.approvals.deciding import decide
 
         entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=text_typed(text))
-        _tell(entry, here.as_json)
+        here.shows_entry(entry)
         return
     author = answerer(now, request, person)  # before anything is asked
     said = text_typed(text)
@@ -226,11 +225,7 @@ def answer(
     if not (said or fields or refuse):
         said, fields = _asked_for(request)
     entry = write_answer(base, request.identity, person=author, text=said, fields=fields, refuse=refuse)
-    _tell(entry, here.as_json)
-
-
-def _tell(entry: OutboxEntry, as_json: bool) -> None:
-    show_json("entry", entry.as_json()) if as_json else show(entry.file)
+    here.shows_entry(entry)
 
 
 def _parsed(request: RequestView, given: str) -> tuple[str, Any]:

@@ -25,7 +25,7 @@ from lemming.commands.options import (
     require_folder,
     text_typed,
 )
-from lemming.commands.screen import show, tell
+from lemming.commands.screen import tell
 from lemming.facts.next_turn import next_turn
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, load_config
@@ -101,8 +101,7 @@ def send(
         tags=tag or [],
         created_at=timestamp(SystemClock().now()),
     )
-    if not here.shows("entry", entry.as_json()):
-        show(entry.file)
+    here.shows_entry(entry)
     _tell_who_reads_it(base, entry, to, config)
 
 

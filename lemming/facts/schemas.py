@@ -37,22 +37,6 @@ def schema_of(name: str) -> Schema:
     return {"$schema": DRAFT, "title": title, **make()}
 
 
-def _resume() -> Schema:
-    return _of_a_file(Agent)
-
-
-def _org() -> Schema:
-    return _of_a_file(Org)
-
-
-def _models() -> Schema:
-    return _of_a_table(ModelEntry, "What a model key stands for.")
-
-
-def _credits() -> Schema:
-    return _of_a_table(Allocation, f"An agent's allocation; the key is its name: {AGENT_NAME_RULE}.")
-
-
 def _outbox() -> Schema:
     schema: Schema = _closed(_plain_schema(OutboxEntry))
     schema["properties"]["created_at"]["format"] = "date-time"
@@ -111,18 +95,6 @@ def _tick() -> Schema:
     return _object({"current_tick": number, "read_at": read_at}, required=["current_tick"], is_open=True)
 
 
-def _calendar() -> Schema:
-    return _of_a_file(class_of_format("calendar"))
-
-
-def _mcp() -> Schema:
-    return _of_a_file(class_of_format("mcp"))
-
-
-def _mcp_lock() -> Schema:
-    return _of_a_file(class_of_format("mcp_lock"))
-
-
 def _turn() -> Schema:
     """The contract between engine and model, as the architecture guide prints it."""
     entry = _object(
@@ -178,10 +150,6 @@ def _plan() -> Schema:
     return _with_conditions(schema)
 
 
-def _eval() -> Schema:
-    return _with_conditions(_of_a_file(Case))
-
-
 def _with_conditions(schema: Schema) -> Schema:
     """Return a schema in whose definitions `when` is a condition, or null."""
     for definition in schema["$defs"].values():
@@ -196,20 +164,23 @@ _CONDITION = {"$ref": "#/$defs/When"}
 
 
 FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
-    "resume": ("agents/<name>/resume.json", _resume),
+    "resume": ("agents/<name>/resume.json", lambda: _of_a_file(Agent)),
     "outbox": ("agents/<name>/outbox/<tick>_<id>.json", _outbox),
     "memory": ("agents/<name>/memory/<key>.json", _memory),
     "store": ("shared/store/<key>.json", _store),
     "mark": ("trust/<path of a file>.json", _mark),
-    "models": ("config/models.json", _models),
-    "org": ("config/org.json", _org),
-    "credits": ("config/credits.json", _credits),
-    "calendar": ("config/calendar.json", _calendar),
-    "mcp": ("config/mcp.json", _mcp),
-    "mcp_lock": ("config/mcp.lock.json", _mcp_lock),
+    "models": ("config/models.json", lambda: _of_a_table(ModelEntry, "What a model key stands for.")),
+    "org": ("config/org.json", lambda: _of_a_file(Org)),
+    "credits": (
+        "config/credits.json",
+        lambda: _of_a_table(Allocation, f"An agent's allocation; the key is its name: {AGENT_NAME_RULE}."),
+    ),
+    "calendar": ("config/calendar.json", lambda: _of_a_file(class_of_format("calendar"))),
+    "mcp": ("config/mcp.json", lambda: _of_a_file(class_of_format("mcp"))),
+    "mcp_lock": ("config/mcp.lock.json", lambda: _of_a_file(class_of_format("mcp_lock"))),
     "tick": ("tick.json", _tick),
     "plan": ("agents/<name>/plan.json", _plan),
-    "eval": ("evals/<name>/case.json", _eval),
+    "eval": ("evals/<name>/case.json", lambda: _with_conditions(_of_a_file(Case))),
     "turn": ("A model's reply", _turn),
     "journal": ("logs/ticks/<tick>.jsonl", _journal),
     "shown": ("What a command that looks prints with --json", _shown),

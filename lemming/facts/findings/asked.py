@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from lemming.base import paths
 from lemming.base.errors import CorruptState
+from lemming.base.quoting import counted
 from lemming.capabilities.requests.view import RequestView, Share
 from lemming.capabilities.requests.waiting import is_to_come
-from lemming.facts.findings.finding import Finding, few, named, quoted, times
+from lemming.facts.findings.finding import Finding, few, named, quoted
 from lemming.facts.findings.look import Look
 from lemming.journal.ledger import read_state
 from lemming.messages import OutboxEntry, names_in
@@ -65,7 +66,7 @@ def _tells(entry: OutboxEntry, asker: str) -> bool:
 
 def _dropped(look: Look, request: RequestView, share: Share) -> Finding:
     holder = share.holder
-    age = times(look.tick - share.since, "tick")
+    age = counted(look.tick - share.since, "tick")
     paused = f"; {holder} is paused" if look.agents[holder].paused else ""
     return Finding(
         kind="dropped",
@@ -113,16 +114,12 @@ def unread(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="unread",
             agents=(reader,),
-            message=f"{reader} has not been shown {_entries(len(entries))} addressed to it, the oldest of "
-            f"tick {entries[0].tick}, in {look.settings.unread} turns or more",
+            message=f"{reader} has not been shown {counted(len(entries), 'entry', 'entries')} addressed to "
+            f"it, the oldest of tick {entries[0].tick}, in {look.settings.unread} turns or more",
             since=entries[0].tick,
             evidence=few(entry.file for entry in entries),
             hint='raise "inbox_limit" or "inbox_chars" in config/org.json, or have it read fewer outboxes',
         )
-
-
-def _entries(number: int) -> str:
-    return f"{number} {'entry' if number == 1 else 'entries'}"
 
 
 def _removed(look: Look) -> Iterator[Finding]:
@@ -136,8 +133,9 @@ def _removed(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="unread",
             agents=(reader,),
-            message=f"{_entries(counts[reader])} {'was' if counts[reader] == 1 else 'were'} removed before "
-            f"{reader} was shown {'it' if counts[reader] == 1 else 'them'}",
+            message=f"{counted(counts[reader], 'entry', 'entries')} "
+            f"{'was' if counts[reader] == 1 else 'were'} removed before {reader} was shown "
+            f"{'it' if counts[reader] == 1 else 'them'}",
             since=ticks[0],
             evidence=few(paths.journal_file(tick) for tick in ticks),
             hint='raise "retention_ticks" in config/org.json, or let it take turns more often',
@@ -174,7 +172,8 @@ def unverified(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="unverified",
             agents=(agent,),
-            message=f"what {agent} wrote left in {times(len(turns))} though {_judges(turns)} did not pass it",
+            message=f"what {agent} wrote left in {counted(len(turns), 'turn')} though "
+            f"{_judges(turns)} did not pass it",
             since=turns[0].tick,
             evidence=named(turns),
             hint=f"`lemming tick {turns[-1].tick}` shows the reasons; "

@@ -58,12 +58,3 @@ def quoted(text: str) -> str:
     """Return the beginning of an agent's text, on a line, in quotation marks."""
     line = " ".join(text.split())
     return f'"{line if len(line) <= TEXT_CHARS else line[: TEXT_CHARS - 1].rstrip() + "…"}"'
-
-
-def times(number: int, noun: str = "turn") -> str:
-    """Return a number and what there are so many of.
-
-    >>> times(1), times(3, "tick")
-    ('1 turn', '3 ticks')
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"

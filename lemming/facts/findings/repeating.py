@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lemming.base.jsontext import compact
-from lemming.facts.findings.finding import Finding, named, quoted, times
+from lemming.base.quoting import counted
+from lemming.facts.findings.finding import Finding, named, quoted
 from lemming.facts.findings.look import Look
 from lemming.messages import OutboxEntry, text_of_payload
 from lemming.timeline.record import ToolUse, TurnRecord
@@ -87,7 +88,7 @@ def repeats(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="repeats",
             agents=(agent,),
-            message=f"{agent} {_words_for(deed, again[-1])} in {times(len(again))}",
+            message=f"{agent} {_words_for(deed, again[-1])} in {counted(len(again), 'turn')}",
             since=again[0].tick,
             evidence=named(again),
             hint=f'have {agent} take turns only when something is new ("wake": "changed"), or say in its '
@@ -160,8 +161,8 @@ def ping_pong(look: Look) -> Iterator[Finding]:
             yield Finding(
                 kind="ping_pong",
                 agents=(one, another),
-                message=f"{one} and {another} have answered each other {times(len(turns), 'time')} in a row, "
-                "and nothing else came of it",
+                message=f"{one} and {another} have answered each other {counted(len(turns), 'time')} "
+                "in a row, and nothing else came of it",
                 since=turns[0].tick,
                 evidence=named(turns),
                 hint="say in their instructions who has the last word, and let them speak only when they are "
@@ -195,8 +196,8 @@ def works_on(look: Look) -> Iterator[Finding]:
             yield Finding(
                 kind="works_on",
                 agents=(agent,),
-                message=f"{agent} answered in tick {row.before.tick} and took {times(len(row.turns))} after "
-                "that, which cost credits and left nothing",
+                message=f"{agent} answered in tick {row.before.tick} and took "
+                f"{counted(len(row.turns), 'turn')} after that, which cost credits and left nothing",
                 since=row.turns[0].tick,
                 evidence=named([row.before, *row.turns]),
                 hint=f'have {agent} take turns only when it is asked: "wake": "addressed" in its schedule',
@@ -216,8 +217,8 @@ def no_progress(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="no_progress",
             agents=(agent,),
-            message=f"{agent} spent {spent:g} credits in {times(len(row.turns))} in a row that left no "
-            "entry, no file and no memory, and learned nothing new",
+            message=f"{agent} spent {spent:g} credits in {counted(len(row.turns), 'turn')} in a row that "
+            "left no entry, no file and no memory, and learned nothing new",
             since=row.turns[0].tick,
             evidence=named(row.turns),
             hint=f"`lemming tick {newest}` shows the last of them; `lemming pause {agent}`, or "

@@ -15,14 +15,15 @@ from lemming.agents import agent_folders, nearest_agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import LemmingError, ToolError, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
+from lemming.facts.accounts import account_of
 from lemming.facts.preview import preview_tick, settings_to_look_by
 from lemming.facts.typed_text import SETTINGS, as_it_stands
 from lemming.facts.views.agents import now_of
 from lemming.facts.views.glances import EndsInWords
 from lemming.files import fs
-from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.ledger import AgentState
 from lemming.memory import read_memories
-from lemming.org.config import credits_of, load_config
+from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.resume import Agent
 from lemming.tick.plan import takes_turns
@@ -63,20 +64,14 @@ def agent(org: OrgPath, *, name: str, file: str = "", prompt: int = 0) -> dict[s
 def _money(org: Organisation, found: Agent | None) -> dict[str, Any]:
     if found is None:
         return {}
-    allowed = credits_of(load_config(org), found.name, found.credits)
     try:
-        state, wrong = read_state(org, found.name), ""
+        account = account_of(org, found, load_config(org)).as_json()
     except LemmingError as error:
-        state, wrong = AgentState(), str(error)
-    return {
-        "credits": state.credits,
-        "used_up": state.used_up,
-        "max_credits": allowed.max_credits,
-        "soft_cap": allowed.soft_cap,
-        "cost_usd": state.cost_usd,
-        "turns": state.turns,
-        "wrong": wrong,
-    }
+        return {**dict.fromkeys(_AMOUNTS), "credits": 0.0, "used_up": 0.0, "turns": 0, "wrong": str(error)}
+    return {**{key: account[key] for key in _AMOUNTS}, "credits": account["spent"], "wrong": ""}
+
+
+_AMOUNTS = ("used_up", "max_credits", "soft_cap", "cost_usd", "turns")
 
 
 def _memory(org: Organisation, name: str) -> dict[str, Any]:
