@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lemming.base.errors import UsageError
+from lemming.base.errors import LemmingError, UsageError
 from lemming.base.version import __version__
 from lemming.commands.failures import guarded
 from lemming.commands.options import Here, Session, verb
@@ -253,7 +253,10 @@ class Contents(TyperGroup):
 
 def _is_an_agent(ctx: Any, word: str) -> bool:
     """Return whether an agent has the name of a command, and so is what stands behind another."""
-    org = Here(ctx, as_json=False).org_if_any
+    try:
+        org = Here(ctx, as_json=False).org_if_any
+    except LemmingError:  # which the command itself says, if it needs one
+        return False
     return org is not None and (org.base / "agents" / word).is_dir()
 
 

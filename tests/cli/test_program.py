@@ -111,6 +111,7 @@ def test_what_stands_within_another_command_is_there_alone_too(base: Path, lemmi
     assert lemming("agents", "memory", "list", "ada") == lemming("memory", "ada")
     assert "outbox" in lemming("agents", "outbox").out  # an agent of that name
     assert lemming("map", "--json") == lemming("graph", "--json")
+    assert lemming("-C", "nowhere", "export", "schema", "tick") == lemming("schema", "tick")
     for name, inner in WITHIN.items():
         text = lemming(name, "--help").out
         assert [it for it in inner if f"\n    lemming {name} {it} " not in text] == []
