@@ -212,6 +212,8 @@ class Contents(TyperGroup):
             hint = MEANT.get(name) or nearest(name, names) or "lemming --help"
             raise UsageError(f'there is no command "{name}"', hint=hint)
         rest = args[1:]
+        if ctx.obj and rest and name in WITHIN and rest[0] not in WITHIN[name]:
+            ctx.obj.typed_within = rest[0], tuple(WITHIN[name])
         if rest and rest[0] in WITHIN.get(name, ()) and not _is_an_agent(ctx, rest[0]):
             name, *rest = rest
         if ctx.obj:

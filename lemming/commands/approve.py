@@ -30,7 +30,7 @@ def that_wait(
     found = {it.identity: it for it in reversed(waiting)}
     if not found:
         which = f"no call{f' of {tool}' if tool else ''}{f' by {agent}' if agent else ''}"
-        raise UsageError(f"{which} waits for approval", hint="`lemming approvals` lists all that wait")
+        raise UsageError(f"{which} waits for approval", hint="`lemming waiting` lists all that wait")
     return [*reversed(found.values())]
 
 

@@ -80,6 +80,8 @@ def tell_problem(problem: Problem, base: OrgPath | None) -> None:
 
 def _reported(error: Exception, session: Session, *, as_json: bool) -> int:
     known = _as_lemming_error(error, session.command)
+    if isinstance(known, UsageError) and not known.hint.startswith("did you mean"):
+        known.hint = nearest(*session.typed_within) or known.hint
     if os.environ.get(DEBUG_ENV):
         screen.tell_text("".join(traceback.format_exception(error)))
     shown = known or _internal_error(error)

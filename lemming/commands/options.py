@@ -33,11 +33,13 @@ T = TypeVar("T")
 @dataclass
 class Session:
     """`root` is the folder that was given for the organisation's, `base` the organisation's folder, once a
-    command has asked for it; `command` is what was typed."""
+    command has asked for it; `command` is what was typed. `typed_within`: a word behind it that is none of
+    the commands that stand within it, and these."""
 
     root: str | None = None
     base: Path | None = None
     command: str = "lemming"
+    typed_within: tuple[str, tuple[str, ...]] = ("", ())
 
 
 class Here:

@@ -112,6 +112,9 @@ def test_what_stands_within_another_command_is_there_alone_too(base: Path, lemmi
     assert "outbox" in lemming("agents", "outbox").out  # an agent of that name
     assert lemming("map", "--json") == lemming("graph", "--json")
     assert lemming("-C", "nowhere", "export", "schema", "tick") == lemming("schema", "tick")
+    for words in (["history", "dif", "1", "2"], ["agents", "diff"], ["repair", "prun"], ["status", "wach"]):
+        ran = lemming(*words)
+        assert (ran.status, "did you mean" in ran.err) == (2, words[0] != "agents"), ran
     for name, inner in WITHIN.items():
         text = lemming(name, "--help").out
         assert [it for it in inner if f"\n    lemming {name} {it} " not in text] == []

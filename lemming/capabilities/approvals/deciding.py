@@ -41,7 +41,7 @@ def find_waiting(base: OrgPath, reference: str) -> tuple[RequestsNow, RequestVie
         meant = [it for it, call in calls.items() if call["id"] == reference.strip()]
         if not meant:
             raise UsageError(
-                f"no call {reference} waits for approval", hint="`lemming approvals` lists those that do"
+                f"no call {reference} waits for approval", hint="`lemming waiting` lists those that do"
             )
         reference = meant[0]
     request = find_request(now.requests, reference)
