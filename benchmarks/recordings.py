@@ -22,8 +22,7 @@ from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.llm.backends import scripted
-from lemming.llm.backends.questions import question_in
-from lemming.llm.backends.scripted import ScriptLine
+from lemming.llm.backends.scripted import ScriptLine, question_in
 from lemming.providers import Reply, Request
 
 TEMPLATES = Path(__file__).parent.parent / "lemming/templates"

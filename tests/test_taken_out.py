@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from package import PACKAGE
 
+from lemming.capabilities.batches.records import BatchAnnounced
 from lemming.engine import run_once
+from lemming.journal.file import Journal
+from lemming.journal.records import TickStarted
 from lemming.plugins.shipped import LISTED, SHIPPED
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.root import state_root
@@ -262,6 +265,38 @@ def test_an_engine_is_left_where_all_are_taken_out_and_a_screen_says_what_it_lac
     assert 'status cannot go on: the capability "' in found.stderr
     assert "is not installed" in found.stderr
     assert "internal error" not in found.stderr
+
+
+def test_a_run_that_is_to_send_batches_is_refused_before_it_begins(tmp_path: Path) -> None:
+    base = plain(tmp_path / "org")
+    (tmp_path / "taken").mkdir()
+    place = without("batches", tmp_path / "taken")
+    found = python(place, "-m", "lemming", "-C", str(base), "run-once", "--batch")
+    assert found.returncode != 0
+    assert 'the capability "batches" is not installed' in found.stderr
+    assert not [*base.glob("logs/ticks/*")]
+
+
+def test_a_tick_that_has_records_of_one_that_is_absent_does_not_go_on(tmp_path: Path) -> None:
+    base = plain(tmp_path / "org")
+    (base / "tick.json").write_text(json.dumps({"current_tick": 1}))
+    at = "2026-01-01T00:00:00Z"
+    items = [{"custom_id": "x", "agent": "ada", "call": 0}]
+    with Journal(base, 1, epoch=1, durability="off") as journal:
+        journal.append(TickStarted(at=at, tick=1, order=["ada", "bob"]))
+        journal.append(BatchAnnounced(label="l", provider="openai", model="m", at=at, items=items))
+    (tmp_path / "taken").mkdir()
+    found = python(without("batches", tmp_path / "taken"), "-c", RUN, str(base))
+    assert found.returncode != 0
+    assert 'batch_announced: the capability "batches" is not installed' in found.stderr
+    assert not [*base.glob("agents/*/outbox/*")]
+
+
+def test_what_fetches_a_model_says_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    found = python(without("embedded", tmp_path / "taken"), "-m", "lemming", "models", "pull")
+    assert found.returncode == 3
+    assert 'the capability "embedded" is not installed' in found.stderr
 
 
 def test_a_tool_whose_folder_is_absent_is_unknown_and_says_what_is_missing(tmp_path: Path) -> None:

@@ -7,22 +7,23 @@ lines name their question, the file is a recording, and what nobody asked it bef
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 from lemming.base import errors
 from lemming.base.clock import is_timestamp
 from lemming.base.errors import ConfigError, Problem, RequestRejected
-from lemming.base.jsontext import compact
+from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.fitting import about
 from lemming.llm import calls
-from lemming.llm.backends.questions import question_in
-from lemming.providers import Backend, Reply, Request
+from lemming.providers import Backend, Message, Reply, Request
 
 _LIMIT_BYTES = 64 << 20
 NEEDS_A_MODEL = "`lemming models list` shows what can be used here, `lemming models use KEY` takes it"
@@ -157,3 +158,66 @@ def _wrong_in(line: ScriptLine, file: str) -> tuple[Problem, ...]:
             Problem(f'"at": expected a time such as 2026-11-23T09:00:00.000Z, found "{line.at}"', file, 1, 1),
         )
     return ()
+
+
+# --- what a question in a recording is named by ---------------------------------------------------
+# What the agent is told to be and all that it is shown: instructions, memory, files, entries, results. Left
+# out is what differs though the same is asked: the tick, ids, the account that a file came from, and how a
+# reply is to be written.
+
+_INSTRUCTIONS = re.compile(r"^# Instructions\n(.*?)(?=^# |\Z)", re.MULTILINE | re.DOTALL)
+_SAYS_NOTHING = frozenset({"# Now", "# Your reply"})
+_OPENS = re.compile(r"<<<DATA [0-9a-f]+\Z")
+_MARK = re.compile(r"\b[0-9a-f]{32}\b")  # of data: another one in each tick
+_TICK = re.compile(r"^It is tick \d+\.")
+_DIGITS = 16
+
+
+def question_in(messages: list[Message]) -> str:
+    """Return what names the question that these messages ask: 16 hexadecimal digits.
+
+    >>> first = [{"role": "user", "content": "# Now\\nIt is tick 1.\\n# Memory\\n(empty)"}]
+    >>> later = [{"role": "user", "content": "# Now\\nIt is tick 7.\\n# Memory\\n(empty)"}]
+    >>> question_in(first) == question_in(later)
+    True
+    """
+    asked = [{**message, "content": _instructions_or_all(message)} for message in messages]
+    return sha256(compact(asked)).hexdigest()[:_DIGITS]
+
+
+def _instructions_or_all(message: Message) -> str:
+    content = message["content"]
+    if message["role"] != "system":
+        return "\n".join(_telling(content))
+    found = _INSTRUCTIONS.search(content)
+    return found[1] if found else _MARK.sub("", content)
+
+
+def _telling(content: str) -> Iterator[str]:
+    """Yield the lines that tell what is asked; those of others' text are data, whatever they look like."""
+    end, is_left_out = "", False
+    for line in content.split("\n"):
+        if end:  # a judge is shown the prompt of whom it judges
+            yield _TICK.sub("", _MARK.sub("", _without_ids(line))) if line != end else "DATA>>>"
+            end = "" if line == end else end
+        elif _OPENS.match(line):
+            end = f"{line.removeprefix('<<<DATA ')} DATA>>>"
+            yield "<<<DATA"
+        else:
+            is_left_out = line in _SAYS_NOTHING if line.startswith("# ") else is_left_out
+            if not is_left_out:
+                yield line
+
+
+def _without_ids(line: str) -> str:
+    if not line.startswith('{"id": '):
+        return line
+    try:
+        entry = parse(line)
+    except JsonProblem:  # a long one is cut
+        return line
+    if not isinstance(entry.get("payload"), dict):
+        return line
+    payload = {key: value for key, value in entry["payload"].items() if key not in ("from", "message_id")}
+    kept = {key: value for key, value in entry.items() if key not in ("id", "tick")}
+    return compact({**kept, "payload": payload}).decode()
