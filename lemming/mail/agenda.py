@@ -48,6 +48,15 @@ def may_be_asked(view: View, take: Take) -> bool:
     return any(next(view.fresh_of(author), None) is not None for author in callers)
 
 
+def has_request(view: View) -> bool:
+    """Return whether one of those who wait for its answers asks an agent for something that is new to it."""
+    callers = filter(view.sees, view.mail.callers_of(view.reader))
+    found = (view.mail.read(name) for author in callers for name in view.fresh_of(author))
+    return any(
+        isinstance(it, OutboxEntry) and it.kind == "request" and view.reader in it.targets for it in found
+    )
+
+
 class NamedOnly:
     """The agenda of an agent that wakes for what names it, where nobody says more."""
 

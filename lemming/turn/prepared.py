@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent, Survey
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
-from lemming.mail.agenda import Agenda, NamedOnly, may_be_asked
+from lemming.mail.agenda import Agenda, NamedOnly, has_request, may_be_asked
 from lemming.mail.holds import Ends, EntriesOf, Read
 from lemming.mail.task import Task
 from lemming.mail.visibility import View
@@ -18,7 +19,7 @@ from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.uses import Habits, habits_of, named_by
-from lemming.plugins.capabilities import capability, capability_here, in_order
+from lemming.plugins.capabilities import capability, in_order, why_missing
 from lemming.plugins.shipped import ASKED_FOR, ASKING, REQUESTS, SHIPPED
 from lemming.tools import Tool
 from lemming.turn.labels import PLAIN, Labels
@@ -226,11 +227,7 @@ def prepared_for(moment: Moment, view: View) -> Prepared:
     agent's ledger keeps something: of one that does not, what it kept lies there until it is named again.
     """
     names, habits = moment.now.org.own(Uses).of(moment.agent, moment.now.config)
-    if habits.is_asked and (
-        may_be_asked(view, habits.take)
-        or not names.isdisjoint(ASKING)
-        or (habits.wake == "addressed" and capability_here(REQUESTS) is not None)
-    ):
+    if habits.is_asked and _is_asked(names, habits, view):
         names = names | {REQUESTS}
     if moment.state.kept:
         names = names | (moment.state.kept.keys() & SHIPPED.keys())
@@ -239,6 +236,15 @@ def prepared_for(moment: Moment, view: View) -> Prepared:
     if not names:
         return NOTHING_PREPARED
     return Prepared(_prepared(names, moment))
+
+
+def _is_asked(names: AbstractSet[str], habits: Habits, view: View) -> bool:
+    """Return whether requests take part: where anything may be; where they are not here, what is stops it."""
+    if not names.isdisjoint(ASKING) or habits.take is not None:
+        return True
+    if why_missing(REQUESTS):
+        return has_request(view)
+    return habits.wake == "addressed" or may_be_asked(view, None)
 
 
 def _prepared(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
