@@ -73,7 +73,7 @@ class EventStream(Generic[R]):
         try:
             while True:
                 news.clear()
-                while (event := self._taken()) is not None:
+                while (event := self._oldest()) is not None:
                     yield event
                 if self._is_over and not self._events:
                     break
@@ -131,9 +131,9 @@ class EventStream(Generic[R]):
     def _next(self) -> Event | None:
         with self._news:
             self._news.wait_for(lambda: self._events or self._is_over)
-        return self._taken()
+        return self._oldest()
 
-    def _taken(self) -> Event | None:
+    def _oldest(self) -> Event | None:
         with self._news:
             self._news.notify_all()
             return self._events.popleft() if self._events else None

@@ -105,7 +105,7 @@ class Waiter:
     ends: float | None
     at_work: Callable[[AtWork], None] | None
     watches: bool
-    _told: tuple[str, ...] = ()
+    _announced: tuple[str, ...] = ()
 
     def outcome(self) -> AskOutcome[Any] | None:
         """Return what came of the request, or that nobody is to wait longer; None: it is to be waited for."""
@@ -201,8 +201,8 @@ class Waiter:
 
     def _announce(self, now: RequestsNow, waits: str = "") -> None:
         holders = holders_at_work(now.requests, self._request(now))
-        if self.at_work and (*holders, waits) != self._told:
-            self._told = (*holders, waits)
+        if self.at_work and (*holders, waits) != self._announced:
+            self._announced = (*holders, waits)
             self.at_work(AtWork(now.requests.tick, holders, waits))
 
 

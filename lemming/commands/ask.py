@@ -18,7 +18,7 @@ from lemming.base.errors import UsageError, is_of_a_provider
 from lemming.base.json_schema import flaw_of
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 from lemming.capabilities.requests.costs import costs_of
-from lemming.capabilities.requests.now import facts_of, requests_now
+from lemming.capabilities.requests.now import request_shown, requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
 from lemming.commands.failures import guarded
 from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE
@@ -205,7 +205,7 @@ def ask(
     )
     if here.as_json:
         now = requests_now(base)
-        facts = facts_of(
+        facts = request_shown(
             outcome.request, now, costs_of(base, [it for _, it in now.requests.tree(outcome.request)])
         )
         shown = {

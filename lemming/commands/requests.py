@@ -11,7 +11,13 @@ from lemming.base.errors import UsageError
 from lemming.capabilities.requests.costs import RequestCost, RequestCosts, costs_of
 from lemming.capabilities.requests.entries import answerer, fields_wanted, write_answer, write_cancel
 from lemming.capabilities.requests.fields import properties_of, read_field, schema_for, words_of
-from lemming.capabilities.requests.now import RequestsNow, facts_of, find_request, out_of_reach, requests_now
+from lemming.capabilities.requests.now import (
+    RequestsNow,
+    find_request,
+    out_of_reach,
+    request_shown,
+    requests_now,
+)
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import at_deadline, is_to_come
 from lemming.commands.options import (
@@ -84,7 +90,7 @@ def requests(
         costs = costs_of(base, [request for _, request in levels], progress)
     if here.as_json:
         for _, request in levels[:1] if reference else levels:
-            show_json("request", facts_of(request, now, costs))
+            show_json("request", request_shown(request, now, costs))
     elif reference is not None:
         _show_one(now, levels[0][1], costs)
         _show_list(now, levels[1:], costs)

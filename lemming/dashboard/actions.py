@@ -92,8 +92,8 @@ def _send(org: Organisation, said: Json, person: str | None) -> Json:
     text, to = _required(said, "text"), _text(said, "to")
     now = requests_now(org)
     author = person_for(now, person)
-    if to and to not in now.known:
-        raise UsageError(f'there is no agent "{to[:80]}"', hint=nearest(to[:80], sorted(now.known)))
+    if to and to not in now.names:
+        raise UsageError(f'there is no agent "{to[:80]}"', hint=nearest(to[:80], sorted(now.names)))
     return _written(write_payload(org, author, "message", {"text": text, **({"target": to} if to else {})}))
 
 

@@ -170,8 +170,8 @@ def _send(ran: Ran, sent: Sent) -> None:
     now = requests_now(ran.org)
     require_person(now, sent.author)
     if sent.to and not now.may_read(sent.to, sent.author):
-        if sent.to not in now.known:
-            raise UsageError(f'there is no agent "{sent.to}"', hint=f"agents: {', '.join(sorted(now.known))}")
+        if sent.to not in now.names:
+            raise UsageError(f'there is no agent "{sent.to}"', hint=f"agents: {', '.join(sorted(now.names))}")
         raise UsageError(f"{sent.to} may not read {sent.author}", hint=missing_line(sent.to, sent.author))
     target = {"target": sent.to} if sent.to else {}
     _write(ran, sent.author, sent.kind, {"text": sent.text, **target, **sent.payload})

@@ -12,7 +12,7 @@ from types import GenericAlias
 from typing import Any, NotRequired, TypedDict, get_type_hints
 
 from lemming.capabilities.channels.states import ChannelState
-from lemming.capabilities.requests.costs import RequestCost
+from lemming.capabilities.requests.now import RequestShown
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.facts.accounts import Account
 from lemming.facts.costs import Cost
@@ -72,15 +72,7 @@ SHOWN: Mapping[str, Any] = {
     ),
     "credits": _form(Account),
     "waiting": _form(WaitsForPerson, line=str, call=NotRequired[Json]),
-    "request": _form(
-        id=str, file=str, asker=str, targets=Names, holders=Names, out_of_reach=Names, tick=int,
-        age_ticks=int, text=str, conversation=str, not_before=str, parent=Text, children=Names,
-        deadline=int | None,
-        not_after=str, end=Text, end_tick=int | None, closed_by=Text, held_since=dict[str, int],
-        hops=_many(_form(tick=int, by=str, to=str, file=str)), default=Any,
-        answers=_many(_form(agent=str, tick=int, file=str, answer=Any)), cost=_form(RequestCost),
-        cost_with_children=_form(RequestCost),
-    ),
+    "request": RequestShown,
     "cost": _form(**_GROUPS, tick=NotRequired[int | None], **_COST),
     "cost_total": _form(
         by=str, before=_form(**_COST), before_tick=int | None, judged_credits=NotRequired[float],

@@ -48,7 +48,7 @@ class Desk:
         return requests_of(self.entries, agents=self.agents, people=["human"], order=order, tick=tick)
 
     def request(self, id_: str, tick: int = 100) -> RequestView:
-        (found,) = self.requests(tick).named(id_)
+        (found,) = self.requests(tick).find(id_)
         return found
 
 

@@ -61,7 +61,7 @@ def test_a_plan_that_waits_for_an_hour_while_somebody_asks(base: Path) -> None:
         assert load_tick(base) - before <= 2
     clock.advance(3600)
     assert paid(run(base, clock)) == ["bob"]
-    assert requests_now(base).requests.named(request.id)[0].end == "answered"
+    assert requests_now(base).requests.find(request.id)[0].end == "answered"
 
 
 class Impatient:
@@ -204,7 +204,7 @@ def test_who_asked_is_told_of_a_child_that_a_person_cancelled(base: Path) -> Non
     (child,) = [it for it in read_outbox_entries(base, "lead") if it.kind == "request"]
     cancel(base, child.id, "bob")
     assert paid(run(base)) == ["lead"]
-    assert requests_now(base).requests.named(request.id)[0].answers[0].payload["text"] == "so be it"
+    assert requests_now(base).requests.find(request.id)[0].answers[0].payload["text"] == "so be it"
 
 
 def test_a_question_to_one_of_six_that_wake_always_costs_one_call(base: Path) -> None:

@@ -101,7 +101,7 @@ def test_polling_what_changes_is_no_repeat(base: Path) -> None:
     for number in range(6):
         fs.publish(base, "agents/bob/workspace/list.txt", b"%d" % number)
         assert paid([*clocked(base, 1)]) == ["bob"]
-    assert requests_now(base).requests.named(request.id)[0].is_open
+    assert requests_now(base).requests.find(request.id)[0].is_open
 
 
 def test_who_goes_on_with_its_work_may_look_at_the_same_file_in_each_turn() -> None:

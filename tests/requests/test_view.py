@@ -117,7 +117,7 @@ def test_what_was_asked_for_a_request_ends_with_it_unless_it_had_ended() -> None
     requests = desk.requests()
     tree = requests.tree(desk.request(top))
     assert [(depth, it.id) for depth, it in tree] == [(0, top), (1, done), (1, open_), (2, below)]
-    assert requests.root_of(requests.named(below)[0]).id == top
+    assert requests.root_of(requests.find(below)[0]).id == top
 
 
 def test_a_parent_is_an_earlier_request_that_the_asker_was_to_answer() -> None:
@@ -185,8 +185,8 @@ def test_an_id_may_come_with_author_and_tick_and_must_where_two_have_it() -> Non
     assert [request.end for request in desk.requests()] == [None, None], "it may mean either"
     desk.answer("bob", "cyd/1_job1", 2)
     assert {request.asker: request.end for request in desk.requests()} == {"ada": None, "cyd": "answered"}
-    assert [it.asker for it in desk.requests().named("ada/00000001_job1")] == ["ada"]
-    assert len(desk.requests().named("job")) == 2
+    assert [it.asker for it in desk.requests().find("ada/00000001_job1")] == ["ada"]
+    assert len(desk.requests().find("job")) == 2
 
 
 def test_what_a_person_writes_counts_as_written_before_the_turns_of_its_tick() -> None:

@@ -82,7 +82,7 @@ def _runs(org: Organisation, agent: str) -> Iterator[RunNow]:
                          step="", waits_for=what, steps_begun=0)  # fmt: skip
             continue
         requests = requests or requests_now(org).requests
-        found = [each for each in requests.named(run.request) if each.asker == run.asker]
+        found = [each for each in requests.find(run.request) if each.asker == run.asker]
         is_gone = run.status == "running" and len(found) == 1 and not found[0].is_open
         yield _run_now(run, str(found[0].end) if is_gone else run.status)
 

@@ -51,7 +51,7 @@ def problems_of_requests(base: OrgPath, only: str | None = None) -> Iterator[Pro
             )
 
 
-def named_in_team(team: Team) -> Iterator[tuple[str, str, bool]]:
+def members_in(team: Team) -> Iterator[tuple[str, str, bool]]:
     """Yield where a team names somebody, as a pointer, whom, and whether an answer is to come back."""
     for index, member in enumerate(team.members):
         yield f"/team/ask/{index}", member.agent, True
@@ -61,7 +61,7 @@ def named_in_team(team: Team) -> Iterator[tuple[str, str, bool]]:
 
 def wrong_with_team(agent: Agent, team: Team, known: Inventory) -> Iterator[tuple[str, str, str]]:
     """Yield those who can never be in an agent's team: the place, what is wrong, what to do."""
-    for at, name, _ in named_in_team(team):
+    for at, name, _ in members_in(team):
         if name == agent.name:
             yield at, "an agent is not in its own team", "take it out"
         elif name not in known.names and not team.may_be_absent:
@@ -72,7 +72,7 @@ def wrong_with_team(agent: Agent, team: Team, known: Inventory) -> Iterator[tupl
 def problems_of_team(base: OrgPath, agent: Agent, team: Team) -> Iterator[Problem]:
     """Yield what is wrong with whom an agent may ask: each must be able to read the other."""
     others = survey_agents(base).agents
-    for pointer, name, is_asked in named_in_team(team):
+    for pointer, name, is_asked in members_in(team):
         if name not in others or name == agent.name:
             continue
         readers = [(others[name], agent), (agent, others[name])] if is_asked else [(others[name], agent)]

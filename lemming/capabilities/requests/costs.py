@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.requests.view import Requests, RequestView
@@ -17,6 +17,15 @@ FEW_TICKS = 200
 """So many journals are looked through in less time than what is kept of others."""
 
 _NAMES_A_REQUEST, _ENDS_A_TURN = b'"request":"', b'{"type":"turn_'
+
+
+class RequestCostShown(TypedDict):
+    """What was spent on a request, as screens and programs have it."""
+
+    turns: int
+    calls: int
+    credits: float
+    cost_usd: float | None
 
 
 @dataclass(frozen=True)
@@ -39,9 +48,14 @@ class RequestCost:
             dollars,
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> RequestCostShown:
         """Return it as JSON values."""
-        return dict(vars(self))
+        return {
+            "turns": self.turns,
+            "calls": self.calls,
+            "credits": self.credits,
+            "cost_usd": self.cost_usd,
+        }
 
 
 NOTHING_SPENT = RequestCost()

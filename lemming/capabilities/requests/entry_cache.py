@@ -27,14 +27,14 @@ FORM = b"1"
 """What is kept in another form, by another version, is not believed: count it up."""
 
 
-class Stood(NamedTuple):
+class OutboxStamp(NamedTuple):
     """What files an outbox held, and what tells that they are still the same; empty: that is in doubt."""
 
     digest: str
     files: list[str]
 
 
-def stood(base: Path, author: str, *, since_ns: int | None = None) -> Stood:
+def stamp_of(base: Path, author: str, *, since_ns: int | None = None) -> OutboxStamp:
     """Look at every file of an outbox; with `since_ns`, in doubt where one may have changed since then."""
     try:
         with opened(base / paths.outbox_folder(author)) as folder:
@@ -42,10 +42,12 @@ def stood(base: Path, author: str, *, since_ns: int | None = None) -> Stood:
             lstat = os.lstat  # not `status_of`: there may be a hundred thousand
             identities = [identity_in(lstat(file, dir_fd=folder)) for file in files]
     except OSError:
-        return Stood("", [])
+        return OutboxStamp("", [])
     if since_ns is not None and not all(has_rested(it, since_ns) for it in identities):
-        return Stood("", files)
-    return Stood(sha256(repr((files, identities)).encode("utf-8", "surrogateescape")).hexdigest(), files)
+        return OutboxStamp("", files)
+    return OutboxStamp(
+        sha256(repr((files, identities)).encode("utf-8", "surrogateescape")).hexdigest(), files
+    )
 
 
 def read_kept(base: Path) -> dict[str, tuple[str, list[str]]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from lemming.base import paths
 from lemming.base.errors import ConfigError
-from lemming.capabilities.requests.entry_cache import WORTH_KEEPING, keep, read_kept, stood
+from lemming.capabilities.requests.entry_cache import WORTH_KEEPING, keep, read_kept, stamp_of
 from lemming.capabilities.requests.rules import concerns_requests, may_matter
 from lemming.files import fs
 from lemming.mail.index import NONE, EntryIndex, Names
@@ -23,7 +23,7 @@ class RequestEntries:
 
     def __init__(self, org: Organisation) -> None:
         self._base, self._index = org.base, org.own(EntryIndex)
-        self._outboxes: dict[str, _Read] = {}
+        self._outboxes: dict[str, _ReadOutbox] = {}
         self._all: dict[EntryName, OutboxEntry] = {}
 
     def look(self, authors: Iterable[str], *, decides: bool = False) -> dict[EntryName, OutboxEntry]:
@@ -41,8 +41,8 @@ class RequestEntries:
             names, known = self._index.outbox(author), before.get(author)
             if known and known.is_kept and decides:
                 known = None
-            if known and known.stood:  # its names were not looked at yet
-                is_same = stood(self._base, author).digest == known.stood
+            if known and known.stamp:  # its names were not looked at yet
+                is_same = stamp_of(self._base, author).digest == known.stamp
                 known = known.with_names(names) if is_same else None
             if known is None or known.names is not names or known.unusable:
                 read = self._read(author, names, known)
@@ -60,23 +60,25 @@ class RequestEntries:
         """Read all outboxes, and keep which entries mattered; of those that stand as then, only these."""
         began, kept, anew = time.time_ns(), read_kept(self._base), list[str]()
         for author in authors:
-            digest = stood(self._base, author).digest if author in kept else ""
+            digest = stamp_of(self._base, author).digest if author in kept else ""
             if digest and kept[author][0] == digest:
-                self._outboxes[author] = self._of(names_in(author, kept[author][1]), _Read(NONE, digest))
+                self._outboxes[author] = self._of(
+                    names_in(author, kept[author][1]), _ReadOutbox(NONE, digest)
+                )
             else:
                 self._outboxes[author] = self._read(author, self._index.outbox(author), None)
                 anew.append(author)
         self._put_together()
         if sum(len(self._outboxes[author].names.all) for author in anew) >= WORTH_KEEPING:
-            stand = {author: stood(self._base, author, since_ns=began).digest for author in anew}
+            stand = {author: stamp_of(self._base, author, since_ns=began).digest for author in anew}
             fresh = {it: (digest, self._outboxes[it].files) for it, digest in stand.items() if digest}
             keep(self._base, {it: known for it, known in kept.items() if it in self._outboxes} | fresh)
 
-    def _read(self, author: str, names: Names, known: _Read | None) -> _Read:
+    def _read(self, author: str, names: Names, known: _ReadOutbox | None) -> _ReadOutbox:
         """Read what is new in an outbox. Where its names are the same, something stands under one anew."""
         shown = frozenset(known.names.all) if known and known.names.all != names.all else frozenset()
         kept = known.entries if known else {}
-        read, to_read = _Read(names), list[EntryName]()
+        read, to_read = _ReadOutbox(names), list[EntryName]()
         read.is_kept = known is not None and known.is_kept
         for name in names.all:
             if not (name in shown and known and name not in known.unusable):
@@ -85,7 +87,7 @@ class RequestEntries:
                 read.entries[name] = kept[name]
         return self._of(to_read, read)
 
-    def _of(self, names: Iterable[EntryName], read: _Read) -> _Read:
+    def _of(self, names: Iterable[EntryName], read: _ReadOutbox) -> _ReadOutbox:
         """Add what these entries say to what was read."""
         for name in names:
             try:
@@ -98,34 +100,34 @@ class RequestEntries:
     def _look_at(self, name: EntryName) -> OutboxEntry | None:
         at_hand = self._index.entries.get(name)
         if at_hand is None:
-            return _about_requests(name, self._index.bytes_of(name))
+            return _request_entry_in(name, self._index.bytes_of(name))
         return at_hand if concerns_requests(at_hand) else None
 
 
-def entry_about_requests(base: OrgPath, name: EntryName) -> OutboxEntry | None:
+def read_request_entry(base: OrgPath, name: EntryName) -> OutboxEntry | None:
     """Return an entry that opens a request, moves one or ends one; None for any other, or none at all."""
     try:
-        return _about_requests(name, fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES))
+        return _request_entry_in(name, fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES))
     except (OSError, ConfigError):
         return None
 
 
-def _about_requests(name: EntryName, raw: bytes) -> OutboxEntry | None:
+def _request_entry_in(name: EntryName, raw: bytes) -> OutboxEntry | None:
     if not may_matter(raw):
         return None
     entry = decode_entry(name, raw)
     return entry if concerns_requests(entry) else None
 
 
-class _Read:
+class _ReadOutbox:
     """What was read of an outbox that held these names. `unusable` are tried again: they may be mended.
 
-    `stood`: what tells that the outbox stands as it did, where its names were not looked at. `is_kept`: which
+    `stamp`: what tells that the outbox stands as it did, where its names were not looked at. `is_kept`: which
     of its entries matter was kept, and not found out.
     """
 
-    def __init__(self, names: Names, stood: str = "") -> None:
-        self.names, self.stood, self.is_kept = names, stood, bool(stood)
+    def __init__(self, names: Names, stamp: str = "") -> None:
+        self.names, self.stamp, self.is_kept = names, stamp, bool(stamp)
         self.entries: dict[EntryName, OutboxEntry] = {}
         self.unusable: set[EntryName] = set()
 
@@ -134,9 +136,9 @@ class _Read:
         """The files that matter, or may do."""
         return [name.file_name for name in (*self.entries, *self.unusable)]
 
-    def with_names(self, names: Names) -> _Read:
+    def with_names(self, names: Names) -> _ReadOutbox:
         """Return the same of the names that were looked at now."""
-        read = _Read(names)
+        read = _ReadOutbox(names)
         read.is_kept = self.is_kept
         read.entries, read.unusable = self.entries, self.unusable
         return read

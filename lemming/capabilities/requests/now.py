@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import Any
+from typing import Any, TypedDict
 
 from lemming.agents import Survey, agent_folders, survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.base.jsontext import nearest
-from lemming.capabilities.requests.costs import RequestCosts
+from lemming.capabilities.requests.costs import RequestCosts, RequestCostShown
 from lemming.capabilities.requests.index import RequestEntries
 from lemming.capabilities.requests.patience import last_tick_for
 from lemming.capabilities.requests.rules import requests_of
@@ -38,7 +38,7 @@ class RequestsNow:
     broken: Mapping[str, ConfigError] = field(default_factory=dict)
 
     @property
-    def known(self) -> frozenset[str]:
+    def names(self) -> frozenset[str]:
         """The agents there are, also those whose resume is broken."""
         return frozenset((*self.agents, *self.broken))
 
@@ -123,7 +123,7 @@ def requests_now(base_path: str | os.PathLike[str]) -> RequestsNow:
 
 def find_request(requests: Requests, reference: str) -> RequestView:
     """Return the request that was meant; raise `UsageError` that names the nearest, or all that it may be."""
-    found = requests.named(reference)
+    found = requests.find(reference)
     if len(found) == 1:
         return found[0]
     if found:
@@ -136,7 +136,54 @@ def find_request(requests: Requests, reference: str) -> RequestView:
     raise UsageError(f'there is no request "{reference}"', hint=hint)
 
 
-def facts_of(request: RequestView, now: RequestsNow, costs: RequestCosts) -> dict[str, Any]:
+class HopShown(TypedDict):
+    """A request handed on, as screens and programs have it."""
+
+    tick: int
+    by: str
+    to: str
+    file: str
+
+
+class AnswerShown(TypedDict):
+    """An answer of one of those that were asked."""
+
+    agent: str
+    tick: int
+    file: str
+    answer: Any
+
+
+class RequestShown(TypedDict):
+    """A request as `lemming requests --json` prints it: `docs/requests.md`."""
+
+    id: str
+    file: str
+    asker: str
+    targets: list[str]
+    holders: list[str]
+    out_of_reach: list[str]
+    tick: int
+    age_ticks: int
+    text: str
+    conversation: str
+    not_before: str
+    parent: str | None
+    children: list[str]
+    deadline: int | None
+    not_after: str
+    end: str | None
+    end_tick: int | None
+    closed_by: str | None
+    held_since: dict[str, int]
+    hops: list[HopShown]
+    answers: list[AnswerShown]
+    default: Any
+    cost: RequestCostShown
+    cost_with_children: RequestCostShown
+
+
+def request_shown(request: RequestView, now: RequestsNow, costs: RequestCosts) -> RequestShown:
     """Return a request as JSON values: who asked, who holds it, every hop, what it has cost, its result."""
     requests, closed = now.requests, request.closed_by
     return {

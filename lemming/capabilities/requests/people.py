@@ -40,8 +40,8 @@ def require_person(now: RequestsNow, name: str) -> None:
     """Raise `UsageError` for a name that is no person's."""
     if name in now.people:
         return
-    if name not in now.known:
-        raise UsageError(f'there is no agent "{name}"', hint=nearest_agent(name, sorted(now.known)))
+    if name not in now.names:
+        raise UsageError(f'there is no agent "{name}"', hint=nearest_agent(name, sorted(now.names)))
     people = ", ".join(sorted(now.people))
     hint = f"people here: {people or 'none; an agent with the model key human is one'}"
     raise UsageError(f"{name} speaks for itself: a model answers for it", hint=hint)
@@ -52,8 +52,8 @@ def require_reach(now: RequestsNow, asker: str, target: str) -> None:
 
     The hint is the line of a resume that is missing.
     """
-    if target not in now.known:
-        raise UsageError(f'there is no agent "{target}"', hint=nearest_agent(target, sorted(now.known)))
+    if target not in now.names:
+        raise UsageError(f'there is no agent "{target}"', hint=nearest_agent(target, sorted(now.names)))
     if target == asker:
         raise UsageError(f"{asker} cannot ask itself", hint="name another agent")
     if target in now.broken:

@@ -69,19 +69,19 @@ def team_tools(agent: Agent) -> dict[str, TeamTool]:
     tools: dict[str, TeamTool] = {}
     for member in team.members:
         what = member.description or f"Ask {member.agent}."
-        tools[f"ask_{member.name}"] = _made(_Ask, f"ask_{member.name}", f"{what} {_HOW}", member.agent)
+        tools[f"ask_{member.name}"] = _tool_of(_Ask, f"ask_{member.name}", f"{what} {_HOW}", member.agent)
     for name in team.hand_to:
         text = (
             f"Hand what you were asked on to {name}, who answers it in your place. Nothing after it is done."
         )
-        tools[f"hand_to_{name}"] = _made(_HandTo, f"hand_to_{name}", text, name)
+        tools[f"hand_to_{name}"] = _tool_of(_HandTo, f"hand_to_{name}", text, name)
     return tools
 
 
-def _made(kind: type[TeamTool], name: str, description: str, target: str) -> TeamTool:
-    told = {"name": name, "description": description, "target": target}
-    made: type[TeamTool] = type(kind.__name__, (kind,), told)
-    return made()
+def _tool_of(kind: type[TeamTool], name: str, description: str, target: str) -> TeamTool:
+    attributes = {"name": name, "description": description, "target": target}
+    tool: type[TeamTool] = type(kind.__name__, (kind,), attributes)
+    return tool()
 
 
 CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this answer.)"

@@ -187,7 +187,7 @@ class Requests:
         """All ids there are."""
         return list(self._by_id)
 
-    def named(self, reference: str) -> list[RequestView]:
+    def find(self, reference: str) -> list[RequestView]:
         """Return the requests that a bare id, the beginning of one, or `author/TICK_ID` may mean."""
         wanted = reference.strip()
         if "/" in wanted:

@@ -123,7 +123,7 @@ class _Server(BoundedServer):
     def request(self, reference: str, agents: set[str]) -> RequestView | None:
         """Return a request that one of these agents made; None for any other."""
         with self._looking:
-            found = [it for it in requests_now(self.org).requests.named(reference) if it.asker in agents]
+            found = [it for it in requests_now(self.org).requests.find(reference) if it.asker in agents]
         return found[0] if len(found) == 1 else None
 
     def metrics_now(self) -> tuple[str, bytes] | None:

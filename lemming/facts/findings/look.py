@@ -12,7 +12,7 @@ from itertools import chain
 from lemming.agents import Agent, Survey, agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.errors import ConfigError, CorruptState, UsageError
-from lemming.capabilities.requests.index import entry_about_requests
+from lemming.capabilities.requests.index import read_request_entry
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.rules import requests_of
 from lemming.capabilities.requests.view import Requests, RequestView
@@ -100,7 +100,7 @@ class Look:
             return requests_now(self.org).requests
         oldest = f"{self.first:08}"
         recent = (names_in(author, [it for it in found if it >= oldest]) for author, found in files.items())
-        found = {name: entry_about_requests(self.org.base, name) for name in chain.from_iterable(recent)}
+        found = {name: read_request_entry(self.org.base, name) for name in chain.from_iterable(recent)}
         return requests_of(
             {name: entry for name, entry in found.items() if entry},
             agents=self.survey.agents,

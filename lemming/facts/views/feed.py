@@ -133,7 +133,7 @@ class _Look:
         if found := requests.by_identity.get(entry.identity):
             return found
         reference = entry.payload.get("reply_to")
-        named = requests.named(reference) if isinstance(reference, str) else []
+        named = requests.find(reference) if isinstance(reference, str) else []
         return named[0] if len(named) == 1 else None
 
     def shown(self, entry: OutboxEntry) -> Json:
