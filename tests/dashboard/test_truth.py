@@ -16,7 +16,7 @@ VIEWS = (
     "waiting", "agents", "feed", "findings", "ticks", "tick?number=3", "tick?number=4", "map", "money",
     "past?new=3", "agent?name=desk", "agent?name=desk&show=turns", "why?target=agents/desk/resume.json",
 )  # fmt: skip
-WATCHED = VIEWS if EVERYTHING else ("waiting", "agents", "tick?number=3", "tick?number=4", "map")
+WATCHED = VIEWS if EVERYTHING else ("waiting", "tick?number=4", "map")
 """A tab each. The others have no state of their own but what they were given."""
 
 SHOWN = """() => document.body.innerText +

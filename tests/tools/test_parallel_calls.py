@@ -216,7 +216,7 @@ def test_after_a_kill_each_call_that_is_not_recorded_begins_once(
 
     monkeypatch.setattr(CallsAhead, "add", begin)
     script = [{"reply": say("working", tool_calls=[call("look", n=n) for n in range(20, 26)])}]
-    for point in range(1, 60, 1 if EVERYTHING else 5):
+    for point in range(1, 60, 1 if EVERYTHING else 9):
         shop = Workshop(tmp_path / f"{point}", durability="tick")
         shop.file(COUNTED)
         make_org(shop.base, shop.resume(), script=script, org=shop.settings)
