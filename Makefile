@@ -41,7 +41,8 @@ format: $(VENV)/dev ## Put the code into the house's format
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-# LEMMING_FUZZ_SECONDS=600: for how long each kind of hostile values is tried (docs/durability.md).
+# LEMMING_FUZZ_SECONDS=600: for how long each kind of hostile values is tried; LEMMING_CRASH_RESULTS=DIR: where is
+# kept what was tried, for a run that goes on where one was interrupted (docs/durability.md).
 crash: $(VENV)/dev ## Every crash point and every long test, not the sample that `make test` takes
 	@LEMMING_CRASH_POINTS=all $(BIN)/python -m pytest -m "crash or long or sample" -n auto --dist worksteal
 

@@ -119,7 +119,7 @@ def tables() -> Iterator[str]:
     figures = "points | other files | calls repeated | at most"
     yield f"| the world ends | `durability` | organisations | {figures} |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
-    for label, tallies in kinds.items():
+    for label, tallies in sorted(kinds.items()):
         end, durability = label.rsplit(", ", 1)
         yield f"| {end} | `{durability}` | {len(tallies)} | {_cells(tallies)} |"
     yield f"| all | | {len(cases)} | {_cells([it for tallies in kinds.values() for it in tallies])} |"
