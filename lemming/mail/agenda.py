@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from lemming.mail.task import Task
-from lemming.mail.visibility import View
+from lemming.mail.visibility import Mail, View
 from lemming.messages import OutboxEntry
 from lemming.org.resume import Take
 
@@ -48,13 +48,17 @@ def may_be_asked(view: View, take: Take) -> bool:
     return any(next(view.fresh_of(author), None) is not None for author in callers)
 
 
+def is_only_said(entry: OutboxEntry, mail: Mail) -> bool:
+    """Return whether a person says something, and does not ask and wait for the answer."""
+    return entry.agent in mail.persons and "conversation" not in entry.payload
+
+
 def has_request(view: View) -> bool:
     """Return whether one of those who wait for its answers asks an agent for something that is new to it."""
     callers = filter(view.sees, view.mail.callers_of(view.reader))
     found = (view.mail.read(name) for author in callers for name in view.fresh_of(author))
-    return any(
-        isinstance(it, OutboxEntry) and it.kind == "request" and view.reader in it.targets for it in found
-    )
+    asked = (it for it in found if isinstance(it, OutboxEntry) and it.kind == "request")
+    return any(view.reader in it.targets and not is_only_said(it, view.mail) for it in asked)
 
 
 class NamedOnly:

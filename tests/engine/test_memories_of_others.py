@@ -44,6 +44,7 @@ def prompt_of(base: Path, agent: str, number: int) -> str:
 
 
 def test_a_memory_is_shown_where_it_is_granted_and_nowhere_else(base: Path) -> None:
+    pytest.importorskip("lemming.capabilities.requests.capability")  # commands that look need it
     org(base, "ada/goal")
     save_memory(base, "ada", "secret", "under the mat")
     tick(base)

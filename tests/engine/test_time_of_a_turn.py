@@ -43,6 +43,7 @@ OVER = ("TurnTooLong", "the turn's time, 0.2 s, is over")
 
 
 def test_an_answer_under_way_is_broken_off_and_what_the_turn_has_come_to_is_kept(base: Path) -> None:
+    pytest.importorskip("lemming.capabilities.requests.capability")  # commands that look need it
     timed(base, {"tick": 1, "step": 0, "reply": LOOK}, {"tick": 1, **SLOW}, {"reply": say("in time")})
     turn = turn_of(base)
     assert (turn.status, turn.end, turn.reason, turn.calls) == ("waiting", "deadline", OVER[1], 1)
@@ -55,6 +56,7 @@ def test_an_answer_under_way_is_broken_off_and_what_the_turn_has_come_to_is_kept
 
 
 def test_what_became_of_it_is_told(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("lemming.capabilities.requests.capability")  # commands that look need it
     timed(base, {"step": 0, "reply": LOOK}, SLOW)
     turn_of(base)
     for command, said in ((["tick", "1"], OVER[1]), (["status"], "waiting, deadline (1)")):

@@ -18,7 +18,7 @@ from lemming.capabilities.requests.closing import (
 from lemming.capabilities.requests.in_turn import KnownRequests, moving_in
 from lemming.capabilities.requests.patience import patient
 from lemming.journal.begun import Asked, Begun
-from lemming.mail.agenda import Agenda, may_be_asked
+from lemming.mail.agenda import Agenda, is_only_said, may_be_asked
 from lemming.mail.holds import Ends, Holds
 from lemming.mail.references import name_in, named_in
 from lemming.mail.task import Ended, Task
@@ -130,8 +130,7 @@ class RequestAgenda:
         if self._name not in entry.targets:
             return False
         if self._take is None and entry.agent in self._callers:
-            is_said = entry.agent in self._mail.persons and "conversation" not in entry.payload
-            return not is_said  # a person who did not ask and wait only says something
+            return not is_only_said(entry, self._mail)
         return self._take == "one"
 
     def _is_assigned(self, request: OutboxEntry) -> bool:
