@@ -24,6 +24,7 @@ from lemming.base.kinds import ToolClass as ToolClass
 from lemming.base.patterns import is_named
 from lemming.base.redaction import redact_content
 from lemming.files.effects import FileEffect, apply_effect
+from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.verdicts import GateVerdict
 from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation, OrgPath
@@ -257,8 +258,6 @@ class EngineTool(Tool):
 
         What the agent may not do is refused here too. Raises `ConfigError` when there is no such agent.
         """
-        from lemming.journal.ledger import amend_state, read_state  # the process of a function needs none
-
         org = Organisation.at(base_path)
         settings = load_config(org).org
         context = ToolContext(
