@@ -121,9 +121,12 @@ def _named(names: list[str], scope: CheckScope) -> dict[str, list[_Found]]:
 
 def _all(scope: CheckScope) -> dict[str, list[_Found]]:
     """Return what validate finds, doctor without what the first has told, and verify."""
-    left = [it for it in checks_of("doctor", scope) if it.name not in ("files", "config")]
+    files, left = _files(scope), checks_of("doctor", scope)
+    if scope.config is None:  # told by now, and doctor ends with it
+        left = left[: [it.name for it in left].index("config")]
+    left = [it for it in left if it.name not in ("files", "config")]
     return {
-        "validate": _files(scope),
+        "validate": files,
         "doctor": [
             _Found("doctor", it.name, each)
             for it, problems in run(left, scope, has_errors_told=True)

@@ -80,8 +80,10 @@ def tell_problem(problem: Problem, base: OrgPath | None) -> None:
 
 def _reported(error: Exception, session: Session, *, as_json: bool) -> int:
     known = _as_lemming_error(error, session.command)
-    if isinstance(known, UsageError) and not known.hint.startswith("did you mean"):
-        known.hint = nearest(*session.typed_within) or known.hint
+    word, names = session.typed_within
+    is_unread = isinstance(known, UsageError) and not known.hint.startswith("did you mean")
+    if known and is_unread and (hint := nearest(word, names)):
+        known.message, known.hint = f'there is no command "{word}" within {session.command}', hint
     if os.environ.get(DEBUG_ENV):
         screen.tell_text("".join(traceback.format_exception(error)))
     shown = known or _internal_error(error)
@@ -107,7 +109,9 @@ def _as_lemming_error(error: Exception, command: str) -> LemmingError | None:
 
 
 _CHOICE = re.compile(r"'([^']*)' is not one of (.*)")
-"""What the command line's parser says of a word that is none of several."""
+_NO_COMMAND = re.compile(r"No such command '([^']*)'")
+_NO_OPTION = re.compile(r"(No such option: \S+) \(Possible options: (\S+)\)")
+"""What the command line's parser says of a word that is none of several, no command, or no option."""
 
 
 def _usage_error(error: typer.TyperException, command: str) -> UsageError:
@@ -128,6 +132,12 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
         message = message.replace(item["msg"], in_plain_words(item))
     if choice := _CHOICE.search(message):
         hint = nearest(choice[1], re.findall(r"'([^']*)'", choice[2])) or hint
+    elif inner := _NO_COMMAND.match(message):
+        message = f'there is no command "{inner[1]}" within {command}'
+        hint = nearest(inner[1], context.command.list_commands(context)) if context else ""
+        hint = hint or f"{command} --help"
+    elif wrong := _NO_OPTION.match(message):
+        message, hint = wrong[1], f"did you mean {wrong[2]}? {hint}"
     return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 
 

@@ -47,6 +47,15 @@ def test_a_model_that_cannot_be_asked_is_the_machines(org: Path, lemming: Lemmin
     assert "ok    verify" in ran.out
 
 
+def test_settings_that_cannot_be_read_are_told_once(org: Path, lemming: Lemming) -> None:
+    (org / "config/org.json").write_text('{"gates": [{"at": "call", "than": "ask"}]}')
+    ran = lemming("check")
+    assert ran.status == 3
+    assert ran.err.count('unknown key "than"') == 1
+    assert "than" not in ran.out
+    assert "ok    doctor" in ran.out, "what it can look at without them"
+
+
 def test_the_json_says_which_check_found_what(org: Path, lemming: Lemming) -> None:
     (org / "agents/ada/resume.json").write_text('{"name": "ada", "instructions": 1}')
     objects = lemming("check", "--json").objects

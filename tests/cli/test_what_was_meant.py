@@ -120,3 +120,21 @@ def test_on_a_terminal_what_was_kept_and_changed_fits_its_width(
         assert max(map(len, ran.out.splitlines())) <= 70
     assert "ada, bob" in lemming("history").out
     assert max(map(len, wide.splitlines())) > 70
+
+
+@pytest.mark.parametrize(
+    ("typed", "wrong", "fix"),
+    [
+        ("tools lsit", 'there is no command "lsit" within lemming tools', 'did you mean "list"?'),
+        ("history shwo 1", 'there is no command "shwo" within lemming history', 'did you mean "show"?'),
+        ("mcp xx", 'there is no command "xx" within lemming mcp', "lemming mcp --help"),
+        ("check --newset 3", "no such option: --newset", "did you mean --newest? lemming check --help"),
+    ],
+)
+def test_a_mistyped_command_or_option_within_another_is_named_and_led_to_the_nearest(
+    base: Path, lemming: Lemming, typed: str, wrong: str, fix: str
+) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming(*typed.split())
+    assert ran.status == 2
+    assert f"{wrong}\n  fix: {fix}" in ran.err
