@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
-from lemming.base.redaction.hidden import is_dressed, is_in_short_lines, texts_in
+from lemming.base.redaction.disguises import is_dressed, is_in_short_lines, texts_in
 from lemming.base.redaction.key_shapes import has_long_word, keys_in, may_hide
 from lemming.base.redaction.rewriting import with_texts
 

@@ -1,4 +1,4 @@
-"""A call that a gate asks about: kept waiting, asked for, or made as it was approved (docs/approvals.md).
+"""A call that a gate asks about: what is kept while it waits, and what a person sees (docs/approvals.md).
 
 Nothing is run here that could not be run again: of a tool whose writing the engine does, its plan, for what
 the request shows.

@@ -9,7 +9,7 @@ from lemming.capabilities.approvals.decided import approved_calls, prompt_with
 from lemming.capabilities.approvals.entries import ask_about_entry, publish
 from lemming.capabilities.approvals.journals import having_made
 from lemming.capabilities.approvals.waiting import NAME, PUBLISH, SPEND, Waiting, call_in
-from lemming.capabilities.requests.closing import last_tick, not_after_in
+from lemming.capabilities.requests.deadlines import last_tick, not_after_in
 from lemming.files.documents import value_of
 from lemming.files.fields import Json
 from lemming.journal.begun import Asked

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
 
-from lemming.capabilities.requests.closing import (
+from lemming.capabilities.requests.deadlines import (
     count_in,
     is_for_any,
 )
 from lemming.capabilities.requests.in_turn import KnownRequests, moving_in
-from lemming.capabilities.requests.patience import patient
+from lemming.capabilities.requests.ticks_waited import patient
 from lemming.journal.begun import Asked, Begun
 from lemming.mail.agenda import Agenda, is_only_said, may_be_asked
 from lemming.mail.holds import Ends, Holds

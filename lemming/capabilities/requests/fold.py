@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from lemming.capabilities.requests.closing import enough_in, is_in_time, not_after_in
+from lemming.capabilities.requests.deadlines import enough_in, is_in_time, not_after_in
 from lemming.capabilities.requests.view import End, Hop, RequestView, Share
 from lemming.mail.references import named_in
 from lemming.messages import EntryName, OutboxEntry

@@ -22,7 +22,7 @@ from lemming.capabilities.requests.fold import (
     settle,
     targets_in,
 )
-from lemming.capabilities.requests.patience import last_tick_for
+from lemming.capabilities.requests.ticks_waited import last_tick_for
 from lemming.capabilities.requests.view import RequestView
 from lemming.mail.references import name_in
 from lemming.mail.visibility import Mail

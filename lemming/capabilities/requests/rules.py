@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from lemming.capabilities.requests.closing import last_tick
+from lemming.capabilities.requests.deadlines import last_tick
 from lemming.capabilities.requests.fold import (
     LastTick,
     Place,

@@ -9,9 +9,9 @@ from functools import cached_property
 from lemming.agents import Agent
 from lemming.base.paths import memory_file, workspace_folder
 from lemming.base.patterns import is_named
-from lemming.capabilities.trust.order import AGENT, TrustOrder
 from lemming.capabilities.trust.settings import OF_TOOLS, trust_in
 from lemming.capabilities.trust.vouches import Vouch, Vouches
+from lemming.capabilities.trust.words import AGENT, TrustOrder
 from lemming.files.opened import opened_place
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry

@@ -22,12 +22,12 @@ from lemming.base.errors import PermissionDenied
 from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.clean import CleanTurn, clean_turn
 from lemming.capabilities.trust.marks import Marks, forget_marks, rename_marks
-from lemming.capabilities.trust.order import AGENT, TRUST, Part
 from lemming.capabilities.trust.settings import least_shown, trust_in
 from lemming.capabilities.trust.soundness import wrong_with_clean, wrong_with_trust
 from lemming.capabilities.trust.tracing import TrustTracing
 from lemming.capabilities.trust.turn import TurnTrust, as_recorded
 from lemming.capabilities.trust.vouches import Vouches
+from lemming.capabilities.trust.words import AGENT, TRUST, Part
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.records import Record, ToolFinished

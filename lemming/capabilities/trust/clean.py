@@ -14,8 +14,8 @@ from lemming.agents import Agent
 from lemming.base.paths import memory_file, resume_file
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks
-from lemming.capabilities.trust.order import AGENT, Part
 from lemming.capabilities.trust.single_values import values_in
+from lemming.capabilities.trust.words import AGENT, Part
 from lemming.files.fields import Json
 from lemming.mail.task import Ended, Task
 from lemming.memory import Memories

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from lemming.base.jsontext import JsonProblem, parse, pretty
 from lemming.base.paths import TRUST
 from lemming.capabilities.trust.authors import Authors
-from lemming.capabilities.trust.order import AGENT, Part
+from lemming.capabilities.trust.words import AGENT, Part
 from lemming.files import fs
 from lemming.files.descriptors import open_regular, walk
 from lemming.files.effects import FileEffect

@@ -8,7 +8,7 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.jsontext import nearest
-from lemming.capabilities.trust.order import TRUST
+from lemming.capabilities.trust.words import TRUST
 from lemming.files.fitting import Misfit, about, keyed
 from lemming.org.config import Org
 from lemming.org.when import fields_in, problems_of

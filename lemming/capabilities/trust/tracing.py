@@ -16,8 +16,8 @@ from lemming.base.contract import ToolCall
 from lemming.base.paths import place_of
 from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.marks import Marks
-from lemming.capabilities.trust.order import AGENT, Part
 from lemming.capabilities.trust.turn import TurnTrust
+from lemming.capabilities.trust.words import AGENT, Part
 from lemming.files.effects import apply_effect
 from lemming.files.opened import opened_place
 from lemming.memory import decode_record, read_memories, trust_in

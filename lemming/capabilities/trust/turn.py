@@ -11,7 +11,7 @@ from typing import Any
 
 from lemming.base.jsontext import parse, pretty
 from lemming.capabilities.trust.marks import mark_effect
-from lemming.capabilities.trust.order import AGENT, TAG, TRUST, Part, TrustOrder, without_words
+from lemming.capabilities.trust.words import AGENT, TAG, TRUST, Part, TrustOrder, without_words
 from lemming.files.effects import FileEffect
 from lemming.messages import OutboxEntry
 from lemming.turn.values import TurnInputs

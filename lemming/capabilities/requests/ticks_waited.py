@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from lemming.base.errors import LemmingError
-from lemming.capabilities.requests.closing import last_tick
+from lemming.capabilities.requests.deadlines import last_tick
 from lemming.journal.begun import Begun
 from lemming.journal.file import read_plan
 from lemming.mail.visibility import Mail
