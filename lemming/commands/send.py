@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lemming import messages
-from lemming.agents import Agent, survey_agents
+from lemming.agents import Agent, agent_folders, survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
@@ -103,6 +103,8 @@ def send(
     )
     here.shows_entry(entry)
     _tell_who_reads_it(base, entry, to, config)
+    if to is None and text and len(text) > 1 and text[0] != author and text[0] in agent_folders(base):
+        tell(f'did you mean "--to {text[0]}"? it went to all who may read {author}', style="yellow")
 
 
 def _require_person(base: OrgPath, author: str, config: Config) -> None:
@@ -203,7 +205,11 @@ def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config
         told = _listed([f"{name} {'in ' if turn.at is None else ''}{turn.words}" for turn, name in coming])
         tell(f"to be read by {told} (tick {entry.tick} is next)")
     elif not entry.targets & {agent.name for agent in able}:
-        tell("warning: nobody will read it", style="yellow")
+        later = [agent.name for agent in able if takes_turns(agent, config) and _has_inbox(agent, config)]
+        see = "sees it in its" if len(later) == 1 else "see it in their"
+        names = " and ".join(later) if len(later) < 3 else _listed(later)
+        known = f"nobody is woken by it; {names} {see} next turn"
+        tell(known if later else "warning: nobody will read it", style="yellow")
 
 
 def _is_news(entry: OutboxEntry, agent: Agent, named: frozenset[str], config: Config) -> bool:
@@ -211,6 +217,12 @@ def _is_news(entry: OutboxEntry, agent: Agent, named: frozenset[str], config: Co
     if agent.name not in entry.targets and habits_of(agent, config).wake == "addressed":
         return False
     return entry.is_new_to(agent.name, named)
+
+
+def _has_inbox(agent: Agent, config: Config) -> bool:
+    """Return whether an agent's prompts show the newest of what it reads, also where that is no news."""
+    habits = habits_of(agent, config)
+    return habits.is_asked and not habits.is_written
 
 
 def _listed(readers: list[str]) -> str:

@@ -122,7 +122,32 @@ def test_who_wakes_for_what_names_it_is_not_told_of_as_a_reader_of_anything_else
     assert lemming("send", "Hello.").err == "to be read by bob in tick 1 (tick 1 is next)\n"
     assert lemming("send", "Hello.", "--to", "ada").err == "to be read by ada in tick 1 (tick 1 is next)\n"
     make_org(base / "other", HUMAN, resume("ada", **addressed))
-    assert lemming("-C", str(base / "other"), "send", "Hello.").err == "warning: nobody will read it\n"
+    told = lemming("-C", str(base / "other"), "send", "Hello.").err
+    assert told == "nobody is woken by it; ada sees it in its next turn\n"
+    assert '"text": "Hello."' in lemming("-C", str(base / "other"), "prompt", "ada").out
+
+
+def test_who_sees_what_wakes_nobody_is_told_and_is_shown_it_in_a_turn_for_something_else(
+    base: Path, lemming: Lemming
+) -> None:
+    addressed = {"schedule": {"wake": "addressed"}}
+    models = {"default": {"provider": "fake", "model": "echo"}, "plan": {"provider": "plan"}}
+    ada, bob = (resume(name, **addressed) for name in ("ada", "bob"))
+    make_org(base, HUMAN, ada, bob, resume("steps", model={"key": "plan"}), models=models)
+    told = "nobody is woken by it; ada and bob see it in their next turn\n"  # steps follows a plan
+    assert lemming("send", "Hello.").err == told
+    lemming("send", "--to", "bob", "Now you.")
+    shown = lemming("prompt", "bob").out
+    assert shown.index("# New entries") < shown.index("Now you.") < shown.index("seen before")
+    assert shown.index("seen before") < shown.index("Hello.")
+
+
+def test_an_agent_named_by_the_first_word_is_asked_after(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, resume("ada"))
+    hint = 'did you mean "--to ada"? it went to all who may read human'
+    assert hint in lemming("send", "ada", "hello").err
+    for words in (["ada hello"], ["ada"], ["--to", "ada", "ada", "hello"], ["human", "hello"]):
+        assert "did you mean" not in lemming("send", *words).err
 
 
 def test_who_will_read_a_message_is_told_with_the_tick(base: Path, lemming: Lemming) -> None:
@@ -141,7 +166,7 @@ def test_who_will_read_a_message_is_told_with_the_tick(base: Path, lemming: Lemm
     )
     refused = lemming("send", "Good work.", "--to", "deaf").err
     assert "deaf cannot read it" in refused
-    assert "nobody will read it" in refused
+    assert "nobody is woken by it; ada, hr, n0, n1, n2 and 2 more see it in their next turn" in refused
 
 
 def test_a_message_that_nobody_will_read_says_so(base: Path, lemming: Lemming) -> None:
