@@ -139,14 +139,16 @@ def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
 
 
 def _row(line: Line, *, is_in_trouble: bool) -> list[str]:
-    state = line.state
+    state, limit = line.state, "" if line.max_credits is None else f" of {line.max_credits:g}"
+    if not line.model:  # its resume is broken, which says what it may spend
+        limit = " of ?"
     return [
         line.agent,
         line.model or "-",
         _next(line),
         _last(line),
         f"{state.turns}" + (f" ({state.failed} failed)" if state.failed else ""),
-        f"{state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
+        f"{state.used_up:g}{limit}",
         in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls),
         "PROBLEM" if is_in_trouble or line.problem else "paused" if line.why == "paused" else waits_of(state),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -194,8 +195,16 @@ def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Lin
     plan = make_plan(tick, survey, config, at=at, since=since)
     reasons = plan.reasons
     lines = [_line(base, agent, config, plan, reasons[agent.name]) for agent in survey.agents.values()]
-    lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
+    lines += [_broken_line(base, name, str(error)) for name, error in survey.broken.items()]
     return sorted(lines, key=lambda line: line.agent)
+
+
+def _broken_line(base: OrgPath, name: str, problem: str) -> Line:
+    """Return the line of an agent whose resume says nothing; what it has done and spent, its ledger says."""
+    state = AgentState()
+    with suppress(LemmingError):  # a damaged ledger too: the resume is to be mended first
+        state = read_state(base, name)
+    return Line(name, problem=problem, state=state)
 
 
 def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reason) -> Line:

@@ -90,6 +90,34 @@ def test_a_broken_resume_and_an_empty_purse_are_wrong(base: Path, lemming: Lemmi
     assert "bob: out of service since tick 2 (20" in ran.err
 
 
+def test_a_broken_resume_is_dated_by_turns_that_failed_of_it_alone(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    whole = (base / "agents/bob/resume.json").read_text()
+    (base / "agents/bob/resume.json").write_text(whole.replace('"default"', '"nowhere"'))
+    lemming("run-once", "-q")
+    (base / "agents/bob/resume.json").write_text('{"name": "bob",}')
+    assert "bob: out of service: agents/bob/resume.json" in lemming("status").err
+    trouble = lemming("status", "--json").objects[0]["troubles"][0]
+    assert (trouble["about"], trouble["since_tick"], trouble["since"]) == ("bob", None, "")
+    lemming("run-once", "-q")
+    told = lemming("status").err
+    assert "bob: out of service since tick 2" in told
+    assert lemming("status", "--json").objects[0]["troubles"][0]["since_tick"] == 2
+
+
+def test_a_broken_resume_leaves_what_its_agent_did_and_spent(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("bob"))
+    lemming("run-once", "-q")
+    before = lemming("status", "--json").objects[0]["agents"][0]
+    assert before["turns"] == 1
+    (base / "agents/bob/resume.json").write_text('{"name": "bob",}')
+    after = lemming("status", "--json").objects[0]["agents"][0]
+    same = ("turns", "credits", "cost_usd", "last_tick", "last_status")
+    assert [after[key] for key in same] == [before[key] for key in same]
+    row = next(it for it in lemming("status").out.splitlines() if it.startswith("bob"))
+    assert f"{before['credits']:g} of ?" in row
+
+
 def test_a_mended_resume_is_no_longer_wrong(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"), resume("bob"))
     whole = (base / "agents/bob/resume.json").read_text()

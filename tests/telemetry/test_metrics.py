@@ -98,13 +98,15 @@ def test_totals_go_on_when_journals_are_gone(ran: Path, tmp_path: Path) -> None:
     assert after == before
 
 
-def test_an_agent_whose_resume_broke_has_no_totals_instead_of_nought(base: Path) -> None:
+def test_an_agent_whose_resume_broke_keeps_its_totals_and_has_none_before_its_first_turn(base: Path) -> None:
     make_org(base, resume("ada"), resume("bob"))
+    (base / "agents/new").mkdir()
+    (base / "agents/new/resume.json").write_text("{")
     run_once(base)
     (base / "agents/ada/resume.json").write_text("{")
     found = values(base)
-    assert ("lemming_turns_total", "ada") not in found
-    assert found["lemming_turns_total", "bob"] == 1
+    assert ("lemming_turns_total", "new") not in found
+    assert found["lemming_turns_total", "ada"] == found["lemming_turns_total", "bob"] == 1
     assert found["lemming_agent_trouble", "ada"] == 1
 
 

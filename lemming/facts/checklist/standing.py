@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,7 @@ def seconds_since_tick(base: OrgPath) -> float | None:
 def _agents(scope: CheckScope) -> Iterator[Problem]:
     agents, is_well = scope.sound.agents, True
     for name, turn in sorted(scope.turns_not_done.items()):
-        if name in agents and not agents[name].paused and not _is_mended(turn):
+        if name in agents and not agents[name].paused and not _is_of_its_resume(turn):
             is_well = False
             yield _of_agent(turn)
     if is_well:
@@ -83,7 +83,10 @@ def _agents(scope: CheckScope) -> Iterator[Problem]:
 def _broken(scope: CheckScope) -> Iterator[Problem]:
     for name, error in scope.sound.broken.items():
         turn = scope.turns_not_done.get(name)
-        since = f" {_since(turn)}" if turn else ""  # else no tick has run since it broke
+        turn = (
+            _of_its_resume(turn) if turn and _is_of_its_resume(turn) else None
+        )  # else no tick has run since
+        since = f" {_since(turn)}" if turn else ""
         yield Trouble(
             f"out of service{since}: {error}",
             paths.resume_file(name) if paths.AGENT_NAME.match(name) else "",
@@ -94,8 +97,13 @@ def _broken(scope: CheckScope) -> Iterator[Problem]:
         )
 
 
-def _is_mended(turn: NotDone) -> bool:
-    """Return whether it was the agent's resume that was broken, which by now is not."""
+def _of_its_resume(turn: NotDone) -> NotDone:
+    """Return since when it was the resume: turns before may have failed of something else."""
+    return turn if turn.tick == turn.since_tick else replace(turn, since_tick=turn.tick, since="")
+
+
+def _is_of_its_resume(turn: NotDone) -> bool:
+    """Return whether it was the agent's resume that was broken; where it is no more, that is mended."""
     return turn.error == "ConfigError" and turn.reason.startswith(paths.resume_file(turn.agent))
 
 
