@@ -118,6 +118,14 @@ def test_a_broken_resume_leaves_what_its_agent_did_and_spent(base: Path, lemming
     assert f"{before['credits']:g} of ?" in row
 
 
+def test_a_tick_comes_to_the_same_in_status_as_in_what_ran_it(base: Path, lemming: Lemming) -> None:
+    quiet = resume("bob", schedule={"wake": "addressed"})
+    make_org(base, resume("human", model={"key": "human"}), resume("ada"), quiet)
+    ran = lemming("run-once").err
+    assert re.search(r"tick 1 in .*: 1 done, 1 skipped, ", ran)
+    assert "tick 1: 1 done, 1 skipped, " in lemming("status").out
+
+
 def test_a_mended_resume_is_no_longer_wrong(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"), resume("bob"))
     whole = (base / "agents/bob/resume.json").read_text()
