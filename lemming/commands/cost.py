@@ -36,7 +36,7 @@ from lemming.commands.screen import (
     told_as_it_goes,
 )
 from lemming.facts.accounts import account_of, accounts
-from lemming.facts.costs import Cost, Costs, costs_by
+from lemming.facts.costs import By, Cost, Costs, costs_by
 from lemming.files import fs
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.lock import changing, read_to_change
@@ -144,14 +144,16 @@ def _show(found: Costs, rows: Sequence[tuple[str, Cost]]) -> None:
     if not rows:
         tell("nothing spent yet")
         return
-    cells = [[name or "(no request)", *_cells(row)] for name, row in [*rows, ("total", found.total)]]
+    cells = [
+        [name or "(no request)", *_cells(row, found.by)] for name, row in (*rows, ("total", found.total))
+    ]
     show_table([found.by.upper(), "TURNS", "CALLS", "CREDITS", "DOLLARS", "TOKENS"], cells)
 
 
-def _cells(row: Cost) -> list[str]:
+def _cells(row: Cost, by: By) -> list[str]:
     cached = f" ({row.cached_tokens:,} cached)" if row.cached_tokens else ""
     return [
-        str(row.turns),
+        "-" if by == "model" else str(row.turns),  # a turn may ask several
         str(row.calls),
         _in_digits(row.credits),
         dollars_text(row),

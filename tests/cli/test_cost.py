@@ -145,6 +145,7 @@ def test_a_model_is_the_key_that_was_asked(base: Path, lemming: Lemming) -> None
     assert "down" not in rows
     table = lemming("cost", "--by", "model").out.splitlines()
     assert next(line for line in table if line.startswith("scripted")).split()[4] == "unknown"
+    assert {line.split()[1] for line in table[1:] if line[:1].isalpha()} == {"-"}  # a turn may ask several
     assert " or more" in next(line for line in table if line.startswith("total"))
 
 
