@@ -165,7 +165,6 @@ MEANT = {
     "list": "lemming agents list",
     "new": "lemming agents new NAME, or lemming init DIR",
     "rm": "lemming agents rm NAME",
-    "help": "lemming --help, or lemming COMMAND --help",
     "version": "lemming --version",
     "delete": "lemming agents rm NAME",
     "create": "lemming agents new NAME, or lemming init DIR",
@@ -358,6 +357,8 @@ def run(args: list[str]) -> int:
     def work() -> int:
         root, words = _root_and_rest(args)
         session.root = root or session.root
+        if words[:1] == ["help"]:
+            words = [*words[1:], "--help"]
         app = make_app(completion=not words or words[0].startswith("-"))
         status = typer.main.get_command(app).main(
             words or ["--help"], "lemming", standalone_mode=False, obj=session

@@ -239,13 +239,24 @@ def test_the_folder_may_be_named_anywhere(base: Path, bare: Lemming, words: list
         ("run", "run-once"),
         ("stop", "Ctrl-C"),
         ("ls", "agents list"),
-        ("help", "--help"),
         ("version", "--version"),
     ],
 )
 def test_a_command_of_another_name_is_led_to_the_right_one(bare: Lemming, word: str, said: str) -> None:
     ran = bare(word)
     assert (ran.status, said in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [[], ["check"], ["agents", "new"]])
+def test_help_is_a_word_too(bare: Lemming, words: list[str]) -> None:
+    asked, flagged = bare("help", *words), bare(*words, "--help")
+    assert (asked.status, asked.out) == (0, flagged.out)
+    assert "Usage: lemming" in asked.out
+
+
+def test_help_about_no_command_names_the_nearest(bare: Lemming) -> None:
+    ran = bare("help", "chek")
+    assert (ran.status, 'did you mean "check"' in ran.err) == (2, True)
 
 
 def test_a_person_does_not_fire(base: Path, lemming: Lemming) -> None:
