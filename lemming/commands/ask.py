@@ -21,7 +21,7 @@ from lemming.capabilities.requests.costs import costs_of
 from lemming.capabilities.requests.now import request_shown, requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
 from lemming.commands.failures import guarded
-from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE
+from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE, line_of_start
 from lemming.commands.options import (
     AgentName,
     AsPerson,
@@ -39,7 +39,7 @@ from lemming.commands.options import (
 from lemming.commands.screen import one_line, show_json, show_pretty, show_text, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
-from lemming.journal.events import Event, ProblemFound
+from lemming.journal.events import Event, ProblemFound, TickBegins
 from lemming.journal.records import TurnEnded
 from lemming.org.organisation import OrgPath
 from lemming.tick.under_way import running_engine
@@ -75,6 +75,9 @@ class Watcher:
             text = f"  {event.report.agent} failed: {one_line(event.report.reason, 400)}"
         elif isinstance(event, ProblemFound) and not self.quiet:
             text = f"  {one_line(str(event.problem), 400)}"
+        elif isinstance(event, TickBegins) and event.turns_left is not None and not self.quiet:
+            tell(f"  {line_of_start(event)}", style="dim")
+            return
         else:
             return
         if text not in self._failed:

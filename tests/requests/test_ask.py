@@ -210,6 +210,18 @@ def test_ask_prints_the_answer_and_who_was_at_work(org: Path, lemming: Lemming) 
     assert lemming("ask", "-q", "bob", "And then?").err == ""
 
 
+def test_ask_says_that_an_interrupted_tick_is_continued_first(org: Path, lemming: Lemming) -> None:
+    lemming("run-once", "-q")
+    assert "continues" not in lemming("ask", "bob", "When?").err
+    tick = load_tick(org) - 1
+    journal = org / f"logs/ticks/{tick:08}.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:2]))
+    (org / "tick.json").write_text(f'{{"current_tick": {tick}}}')
+    told = lemming("ask", "ada", "When does it leave?").err
+    assert f"tick {tick} continues: " in told
+    assert told.index(f"tick {tick} continues: ") < told.index("is at work")
+
+
 def test_ask_prints_facts_as_json(org: Path, lemming: Lemming) -> None:
     (shown,) = lemming("ask", "ada", "When?", "--json").objects
     assert (shown["type"], shown["answer"], shown["end"]) == ("answer", "It leaves at nine.", "answered")
