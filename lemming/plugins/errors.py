@@ -96,6 +96,16 @@ def place_of(error: BaseException) -> str:
     return "".join(f"{last.filename}:{last.lineno}" for last in (own or frames)[-1:])
 
 
+def file_of(module: str, file: str) -> str:
+    """Return the file of a module, beginning with its package: the same wherever that is installed.
+
+    >>> file_of("quota", "/opt/lib/quota/__init__.py"), file_of("quota.days", "/opt/lib/quota/days.py")
+    ('quota/__init__.py', 'quota/days.py')
+    """
+    path = Path(file)
+    return "/".join(path.parts[-(module.count(".") + 1 + (path.stem == "__init__")) :])
+
+
 def is_own(file: str) -> bool:
     """Return whether a file of Python code is neither a library's nor LeMMing's."""
     from sysconfig import get_path

@@ -93,6 +93,13 @@ def unregister(kind: Kind, name: str) -> None:
     _offered.clear()
 
 
+def names_from(kind: Kind, module: str) -> list[str]:
+    """Return the names of what a module registered, or a package that it is in, whoever names that."""
+    return [
+        it.name for it in _registrations if it.kind == kind and f"{module}.".startswith(f"{it.origin[0]}.")
+    ]
+
+
 def offered(kind: Kind, plugins: tuple[str, ...] | None, make: Callable[[Mapping[str, Any]], V]) -> V:
     """Return what an organisation that names these plugins has, as `make` makes it of what is registered.
 

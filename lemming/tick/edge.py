@@ -8,7 +8,6 @@ observer. That ends the run, and the tick goes on where its journal ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
@@ -27,7 +26,8 @@ from lemming.files.refusals import is_about_one_file
 from lemming.journal.events import is_observers
 from lemming.journal.report import Reason
 from lemming.messages import EntryName, OutboxEntry
-from lemming.plugins.errors import words_of
+from lemming.plugins.errors import file_of, words_of
+from lemming.plugins.registry import names_from
 from lemming.tick.runtime import Stopped
 
 T = TypeVar("T")
@@ -60,10 +60,13 @@ def why_broken(error: Exception) -> TurnBroke:
     if isinstance(error, LemmingError):
         raise error
     steps = [*_steps_of(error)]
-    file, line = Path(steps[-1].tb_frame.f_code.co_filename).name, steps[-1].tb_lineno
+    words = redact_foreign(words_of(error)[:_WORDS])
+    if by := _of_a_capability(steps):
+        hint = "mend the capability, or take its block out; the other agents go on"
+        return TurnBroke(f"{words}, in the capability {by}", hint=hint)
     reading = ", ".join(dict.fromkeys(_files_at_hand(steps)))
     while_reading = f", while it read {reading}" if reading else ""
-    message = f"{redact_foreign(words_of(error)[:_WORDS])}, at {file}:{line}{while_reading}"
+    message = f"{words}, at {_place_of(steps[-1])}{while_reading}"
     return TurnBroke(message, hint="mend what it read, or move it away; the other agents go on")
 
 
@@ -76,6 +79,27 @@ def _steps_of(error: Exception) -> Iterator[TracebackType]:
     while step:
         yield step
         step = step.tb_next
+
+
+def _of_a_capability(steps: list[TracebackType]) -> str:
+    """Return the capability that does not ship whose own code broke, or what that called but for the engine,
+    with the place; empty for none.
+    """
+    for step in reversed(steps):
+        module = _module_of(step)
+        if names := names_from("capability", module):
+            return f"{' or '.join(names)}, {_place_of(step)}"
+        if module.partition(".")[0] == "lemming":
+            break
+    return ""
+
+
+def _place_of(step: TracebackType) -> str:
+    return f"{file_of(_module_of(step), step.tb_frame.f_code.co_filename)}:{step.tb_lineno}"
+
+
+def _module_of(step: TracebackType) -> str:
+    return str(step.tb_frame.f_globals.get("__name__", ""))
 
 
 def _files_at_hand(steps: list[TracebackType]) -> Iterator[str]:

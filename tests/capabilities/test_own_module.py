@@ -152,8 +152,15 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     base = org_with(tmp_path / "org", code, BREAKS, "breaks", more=[resume("cid")])
     ada, bob, cid = run_once(base, clock=FrozenClock()).turns
     assert (ada.status, bob.status, cid.status) == ("failed", "done", "failed")
-    assert "KeyError: 'leaving'" in ada.reason
-    assert "KeyError: 'prepare'" in cid.reason
+    module = next(code.glob("*.py"))
+    for turn, hook in ((ada, "leaving"), (cid, "prepare")):
+        line = 1 + module.read_text().splitlines().index(
+            f'        {"    " * (turn is cid)}raise KeyError("{hook}")'
+        )
+        assert turn.reason == (
+            f"KeyError: '{hook}', in the capability breaks, {module.name}:{line} "
+            "(mend the capability, or take its block out; the other agents go on)"
+        )
     rows = {row["name"]: row for row in view(base, "agents")["rows"]}
     assert "KeyError: 'prepare'" in rows["cid"]["text"]
     assert run(["-C", str(base), "plan"]) == 0

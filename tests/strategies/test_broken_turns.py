@@ -82,7 +82,10 @@ def test_what_breaks_a_turn_fails_it_alone_and_the_next_one_goes_on(
             "aaron": "done", "ada": "failed", "zed": "done",
         }  # fmt: skip
         assert found["ada"].error == "TurnBroke"
-        assert "TypeError: unhashable type: 'list', at test_broken_turns.py:" in found["ada"].reason
+        assert (
+            "TypeError: unhashable type: 'list', at tests/strategies/test_broken_turns.py:"
+            in found["ada"].reason
+        )
     brittle.clear()
     assert turns(base)["ada"].status == "done"
     assert [len(verify(base).findings), *(it.tick for it in replay(base, [1, 2, 3]))] == [0, 1, 2, 3]
