@@ -34,7 +34,7 @@ from lemming.turn.attachments import attach
 from lemming.turn.parts import PLAIN_LINE, asking, entries_of
 from lemming.turn.repeats import HINT, Repeats
 from lemming.turn.replies import read_reply
-from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
+from lemming.turn.results import OUTBOX_ENTRIES, RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.seams import No
 from lemming.turn.values import Answer, Answers, TurnInputs
 
@@ -231,13 +231,13 @@ class Draft:
         for fills in self.seams.fills:
             if isinstance(filled := fills(new, alone=alone), No):
                 whom = {"target": new.payload.get("target")}
-                self.add_result("outbox_entries", whom, ToolResult(False, filled.why))
+                self.add_result(OUTBOX_ENTRIES, whom, ToolResult(False, filled.why))
                 return None
             new = filled
         for leaving in self.seams.leaving if not by_engine else ():
             if isinstance(may := leaving(new, at), No):
                 told = {"kind": new.kind, "target": new.payload.get("target")}
-                self.add_result("outbox_entries", told, ToolResult(False, may.why, outcome="refused"))
+                self.add_result(OUTBOX_ENTRIES, told, ToolResult(False, may.why, outcome="refused"))
                 return None
             new = may
         if self.seams.watch and not by_engine:
@@ -267,7 +267,7 @@ class Draft:
         moment = moment_of(payload.get("not_before"))
         if "not_before" in payload and not moment:
             why = "payload.not_before is no moment (write 2026-12-01T12:00:00Z): the entry is shown at once"
-            self.add_result("outbox_entries", {}, ToolResult(False, why))
+            self.add_result(OUTBOX_ENTRIES, {}, ToolResult(False, why))
         return moment if moment > at else ""
 
     def stage_memory(self, key: str, value: Any, at: str) -> None:
@@ -382,3 +382,6 @@ class Draft:
         self.calls.append(call)
         if not is_entry:
             self.used.append(tool_used(tool, result))
+        if tool == OUTBOX_ENTRIES and not result.success and result.outcome != "pending":
+            why = next(iter(result.output.splitlines()), "it does not say why")
+            self.remarks.append(f"{tool}: {why}"[:500])

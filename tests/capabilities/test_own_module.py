@@ -54,6 +54,15 @@ class House(Capability):
     def part(self, draft, given):
         return Part(self.name, draft, given)
 """
+REFUSES = CALLS.replace(
+    CALLS[: CALLS.index("@")],
+    """
+class Part(TurnPart):
+    def leaving(self, new, at):
+        return No("too long, write it shorter\\nsecond line")
+
+""",
+)
 BREAKS = """
 class Part(TurnPart):
     def leaving(self, new, at):
@@ -144,6 +153,18 @@ def test_a_call_is_refused_before_it_is_made_and_the_model_is_told(tmp_path: Pat
     run_once(base, clock=FrozenClock())
     started = next(it for it in journal_lines(base, 2) if it["type"] == "turn_started")
     assert "not in this house" in started["prompt"][-1]["content"]
+
+
+def test_why_an_entry_was_refused_stands_beside_its_turn(
+    tmp_path: Path, code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = org_with(tmp_path / "org", code, REFUSES, "house")
+    for command in (["run-once", "--trust"], ["tick"]):
+        assert run(["-C", str(base), *command]) == 0
+        said = "".join(capsys.readouterr())
+        assert "outbox_entries: too long, write it shorter" in said
+        assert "second line" not in said
+    assert [it.turns for it in replay(base, [1])] == [2]
 
 
 def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
