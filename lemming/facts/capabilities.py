@@ -50,6 +50,13 @@ def problems_of_org(name: str, base: OrgPath, config: Config, only: str | None) 
         return [*asked.problems_of_org(base, config, only), *of_key]
 
     yield from _problems(name, _told(name, config, find), ORG_FILE)
+    if only is None and name not in SHIPPED:
+        users = _users(config, survey_agents(base)).get(name)
+        found = _facts_told(Organisation.at(base), config, name, users) if users else ""
+        if found and isinstance(found, str):
+            hint = "a mistake in its facts, for who wrote the capability to mend"
+            why = f'capability "{name}" broke: {found}'
+            yield Problem(why, ORG_FILE, hint=hint, severity="warning")
 
 
 def problems_with_agents(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
@@ -97,22 +104,34 @@ def _problems(name: str, found: list[Problem] | ConfigError | str, file: str) ->
 
 def facts_of(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[Fact]]:
     """Return what the capabilities that are in use say to screens, by name, those that say anything."""
-    users: dict[str, dict[str, Agent]] = {}
-    for agent in survey.agents.values():
-        for name in named_by(agent, config) if takes_turns(agent, config) else ():
-            users.setdefault(name, {})[agent.name] = agent
+    users = _users(config, survey)
     said = {name: _said(Organisation.at(base), config, name, users[name]) for name in sorted(users)}
     return {name: facts for name, facts in said.items() if facts}
 
 
-def _said(org: Organisation, config: Config, name: str, agents: dict[str, Agent]) -> list[Fact]:
+def _users(config: Config, survey: Survey) -> dict[str, dict[str, Agent]]:
+    """Return the agents that use a capability, by its name."""
+    users: dict[str, dict[str, Agent]] = {}
+    for agent in survey.agents.values():
+        for name in named_by(agent, config) if takes_turns(agent, config) else ():
+            users.setdefault(name, {})[agent.name] = agent
+    return users
+
+
+def _facts_told(
+    org: Organisation, config: Config, name: str, agents: dict[str, Agent]
+) -> list[Fact] | ConfigError | str:
     def facts(asked: Capability) -> list[Fact]:
         if not _is_own(asked, "facts"):
             return []
         kept = {it: _kept(org, it, name) for it in agents}
         return [*asked.facts(InUse(org, config, agents, kept, timestamp(SystemClock().now())))]
 
-    found = _told(name, config, facts)
+    return _told(name, config, facts)
+
+
+def _said(org: Organisation, config: Config, name: str, agents: dict[str, Agent]) -> list[Fact]:
+    found = _facts_told(org, config, name, agents)
     if isinstance(found, list):
         return found
     if isinstance(found, ConfigError):
