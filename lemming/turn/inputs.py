@@ -114,7 +114,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         before=shown.before,
         labels=labels,
     )
-    prepared.tells(seen, shown)
+    prepared.annotates(seen, shown)
     situation = SITUATIONS[entry.prompt](seen)
     images: list[dict[str, str]] = []
     if entry.images:

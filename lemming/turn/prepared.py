@@ -148,10 +148,10 @@ class Prepared:
         """Return the forms of the entries that the turn writes."""
         return [form for it in self._all for form in it.forms(task, asked)] if self._all else ()
 
-    def tells(self, seen: Seen, shown: Showing) -> None:
+    def annotates(self, seen: Seen, shown: Showing) -> None:
         """Have the prompt say what parts have to say of it."""
         for each in self._all:
-            each.tells(seen, shown)
+            each.annotates(seen, shown)
 
     def and_for(self, task: Task | None, asked: Sequence[OutboxEntry], moment: Moment) -> Prepared:
         """Return these, with those that whoever asked brings into a turn for a request, or for several."""

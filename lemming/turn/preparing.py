@@ -126,7 +126,7 @@ class Preparation:
         """
         return ()
 
-    def tells(self, seen: Seen, shown: Showing) -> None:
+    def annotates(self, seen: Seen, shown: Showing) -> None:
         """Say what there is to be said of the prompt in what it is made from, in place: it is all known."""
 
     def given(self) -> Json:

@@ -62,7 +62,7 @@ class AnswersPreparation(Preparation):
         wanted = self._schemas.get(task.begun.request) if task else None
         return forms_of(self.moment.agent, wanted)
 
-    def tells(self, seen: Seen, shown: Showing) -> None:
+    def annotates(self, seen: Seen, shown: Showing) -> None:
         """Say what the payloads must be: to a model in words, to a program as the resume says it."""
         rules = payload_rules(
             seen.agent,

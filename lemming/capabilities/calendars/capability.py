@@ -41,7 +41,7 @@ class Calendars(Capability):
 class CalendarPreparation(Preparation):
     """Tells the clock which jobs are due."""
 
-    def tells(self, seen: Seen, shown: Showing) -> None:
+    def annotates(self, seen: Seen, shown: Showing) -> None:
         """Have the values of the turn hold the requests that are to be made."""
         now = self.moment.now
         jobs = jobs_due(TickLook(now.org, now.config, now.survey, now.tick, now.at, now.since))

@@ -126,7 +126,7 @@ class GatesPreparation(Preparation):
         passed, self._given = look_at_shown(self.moment.now, self.moment.agent, offered, lets_in)
         return passed
 
-    def tells(self, seen: Seen, shown: Showing) -> None:
+    def annotates(self, seen: Seen, shown: Showing) -> None:
         """Say which files the judges of gates go by: what these say, the turn reads."""
         rules = [it for it in rules_for(self.moment.agent, self.moment.now.config.org) if it.gate.by]
         if rules:

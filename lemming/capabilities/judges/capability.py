@@ -86,7 +86,7 @@ class JudgesPreparation(Preparation):
         self._task = shown.task
         return shown
 
-    def tells(self, seen: Seen, shown: Showing) -> None:
+    def annotates(self, seen: Seen, shown: Showing) -> None:
         """Look up who must pass what the turn would publish; raise `ConfigError` for who cannot be found."""
         about = self.moment.now, self.moment.agent, self._task
         self._judges = judges_of(*about, self.moment.held)

@@ -118,7 +118,7 @@ class PlanPreparation(Preparation):
         waits = waits_of(self.moment.state.requests, memories.values)
         return min((it for wait in waits if isinstance(it := wait.get("tick"), int)), default=None)
 
-    def tells(self, seen: Seen, shown: Showing) -> None:
+    def annotates(self, seen: Seen, shown: Showing) -> None:
         """Have the values hold what there is outside, and of all runs the request's own only."""
         seen.outside = {**seen.outside, **self._outside.as_json()}
         if shown.task is not None and shown.task.request is not None:

@@ -70,7 +70,7 @@ class SkillsPreparation(Preparation):
             sections.append(skills_section(skills_of(moment.agent, moment.now.org, moment.held).by_name))
         return sections
 
-    def tells(self, seen: Seen, shown: Showing) -> None:
+    def annotates(self, seen: Seen, shown: Showing) -> None:
         """Say which files and folders these are from."""
         agent = self.moment.agent
         folders = (f"{folder}/" for _, folder, _ in folders_of(agent))

@@ -159,7 +159,7 @@ class TrustPreparation(Preparation):
         """Return what a turn is shown that is to be clean."""
         return self._tracker.clean(offered)
 
-    def tells(self, seen: Seen, shown: Showing) -> None:
+    def annotates(self, seen: Seen, shown: Showing) -> None:
         """Have the prompt say how far the turn, and each part of it, is trusted."""
         self._told = self._tracker.track(seen, shown)
 
