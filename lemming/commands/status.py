@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
@@ -82,6 +83,25 @@ def status(
     raise typer.Exit(1 if check and found.troubles else 0)
 
 
+def together(facts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return facts in words, those of the same text as one that says of whom.
+
+    >>> together([("ada", "is full"), ("bob", "is full"), ("cid", "has room")])
+    ['ada, bob: is full', 'cid has room']
+    """
+    whom: dict[str, list[str]] = {}
+    for about, text in facts:
+        whom.setdefault(text, []).append(about)
+    return [_with_names(names, text).strip() for text, names in whom.items()]
+
+
+def _with_names(names: list[str], text: str) -> str:
+    if len(names) == 1:
+        return f"{names[0]} {text}"
+    more = f" and {len(names) - FACTS_SHOWN} more" if len(names) > FACTS_SHOWN else ""
+    return f"{', '.join(names[:FACTS_SHOWN])}{more}: {text}"
+
+
 def _show(found: Standing, waits: str, findings: int | None) -> None:
     show(f"{painted(str(found.base), 'bold')}")
     show(_where(found.tick, found.is_interrupted, found.engine, found.progress))
@@ -91,9 +111,10 @@ def _show(found: Standing, waits: str, findings: int | None) -> None:
     if waits:
         show(painted(one_line(waits, 400), "yellow"))
     for name, facts in found.said.items():
-        told = "; ".join(f"{it.about} {it.text}".strip() for it in facts[:FACTS_SHOWN])
-        more = f"; and {len(facts) - FACTS_SHOWN} more" if len(facts) > FACTS_SHOWN else ""
-        show(f"{one_line(f'{name}: {told}', 400)}{more}")
+        told = together(facts)
+        more = f"; and {len(told) - FACTS_SHOWN} more" if len(told) > FACTS_SHOWN else ""
+        shown = "; ".join(told[:FACTS_SHOWN])
+        show(f"{one_line(f'{name}: {shown}', 400)}{more}")
     if findings:
         show(painted(f"{counted(findings, 'finding')}; `lemming findings` says which", "yellow"))
     if findings is None:

@@ -82,6 +82,11 @@ class Breaks(Capability):
     def facts(self, used):
         raise KeyError("facts")
 """
+FACTS = """
+    def facts(self, used):
+        from lemming.turn.seams import Fact
+        return [Fact(name, "waits" if name == "bob" else "wrote") for name in used.agents]
+"""
 NAMES = ("mark", "early", "late", "house", "breaks")
 
 
@@ -192,6 +197,16 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     assert "capability \"breaks\" broke: KeyError: 'problems', at " in said
     (line,) = (it for it in said.splitlines() if "capability \"breaks\" broke: KeyError: 'facts', at " in it)
     assert line.startswith("warning")
+
+
+def test_what_is_so_of_several_agents_is_one_fact(
+    tmp_path: Path, code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = says("Mark", "mark", "") + FACTS
+    base = org_with(tmp_path / "org", code, text, "mark", more=[resume("cid")])
+    run_once(base, clock=FrozenClock())
+    run(["-C", str(base), "status"])
+    assert "mark: ada, cid: wrote; bob waits\n" in capsys.readouterr().out
 
 
 def test_a_look_does_not_import_what_nobody_has_agreed_to(
