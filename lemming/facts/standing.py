@@ -202,7 +202,7 @@ def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Lin
 def _broken_line(base: OrgPath, name: str, problem: str) -> Line:
     """Return the line of an agent whose resume says nothing; what it has done and spent, its ledger says."""
     state = AgentState()
-    with suppress(LemmingError):  # a damaged ledger too: the resume is to be mended first
+    with suppress(LemmingError, ValueError):  # a damaged ledger, a folder that no agent can be named like
         state = read_state(base, name)
     return Line(name, problem=problem, state=state)
 
