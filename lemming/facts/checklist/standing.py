@@ -83,9 +83,7 @@ def _agents(scope: CheckScope) -> Iterator[Problem]:
 def _broken(scope: CheckScope) -> Iterator[Problem]:
     for name, error in scope.sound.broken.items():
         turn = scope.turns_not_done.get(name)
-        turn = (
-            _of_its_resume(turn) if turn and _is_of_its_resume(turn) else None
-        )  # else no tick has run since
+        turn = _of_its_resume(turn) if turn and _is_of_its_resume(turn) else None  # else none was due since
         since = f" {_since(turn)}" if turn else ""
         yield Trouble(
             f"out of service{since}: {error}",
@@ -104,7 +102,8 @@ def _of_its_resume(turn: NotDone) -> NotDone:
 
 def _is_of_its_resume(turn: NotDone) -> bool:
     """Return whether it was the agent's resume that was broken; where it is no more, that is mended."""
-    return turn.error == "ConfigError" and turn.reason.startswith(paths.resume_file(turn.agent))
+    is_agent = paths.AGENT_NAME.match(turn.agent) and turn.error == "ConfigError"
+    return bool(is_agent) and turn.reason.startswith(paths.resume_file(turn.agent))
 
 
 def _of_agent(turn: NotDone) -> Trouble:
