@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -12,7 +11,6 @@ import typer
 
 from lemming.agents import Survey
 from lemming.base.clock import SystemClock, parse_timestamp
-from lemming.base.errors import CorruptState
 from lemming.base.times.words import until_text
 from lemming.capabilities.requests.waiting import waiting_text
 from lemming.commands.options import Here, describe_engine, duration, option
@@ -27,11 +25,8 @@ from lemming.commands.screen import (
     totals_in_words,
 )
 from lemming.facts.checklist.standing import Trouble
-from lemming.facts.standing import Line, Standing, standing_of, waits_of
-from lemming.journal.file import read_plan
-from lemming.journal.records import TickCommitted
+from lemming.facts.standing import Line, Standing, standing_of, totals_of, waits_of
 from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
 from lemming.tick.plan import pause_reason
 
 FACTS_SHOWN = 8
@@ -107,7 +102,7 @@ def _show(found: Standing, waits: str, findings: int | None) -> None:
     show(_where(found.tick, found.is_interrupted, found.engine, found.progress))
     _show_pauses(found.survey, found.config)
     if found.last:
-        show(f"tick {found.last.tick}: {totals_in_words(_totals_of(found.base, found.last))}")
+        show(f"tick {found.last.tick}: {totals_in_words(totals_of(found.base, found.last))}")
     if waits:
         show(painted(one_line(waits, 400), "yellow"))
     for name, facts in found.said.items():
@@ -124,14 +119,6 @@ def _show(found: Standing, waits: str, findings: int | None) -> None:
     _tell_troubles(found.troubles, found.survey)
     for problem in found.misplaced:
         tell(one_line(str(problem), 400), style="yellow")
-
-
-def _totals_of(base: OrgPath, last: TickCommitted) -> dict[str, Any]:
-    """Return the totals as `run-once` says them: whoever was to take no turn, as people, is not skipped."""
-    plan = None
-    with suppress(CorruptState):
-        plan = read_plan(base, last.tick)
-    return {**last.totals, "skipped": last.totals["skipped"] - len(plan.skipped if plan else ())}
 
 
 def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None, progress: dict[str, Any]) -> str:

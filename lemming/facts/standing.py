@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.agents import Agent, Survey
 from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import LemmingError, Problem
+from lemming.base.errors import CorruptState, LemmingError, Problem
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
 from lemming.facts.checklist.check import CheckScope
 from lemming.facts.checklist.standing import Trouble, seconds_since_tick, troubles_of
 from lemming.facts.next_turn import next_turn
 from lemming.journal.begun import Asked
-from lemming.journal.file import read_journal
+from lemming.journal.file import read_journal, read_plan
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import TickCommitted
 from lemming.journal.report import Reason, Why
@@ -149,6 +149,14 @@ class Standing:
             "misplaced": [problem.as_json() for problem in self.misplaced],
             "capabilities": {name: [it._asdict() for it in facts] for name, facts in self.said.items()},
         }
+
+
+def totals_of(base: OrgPath, last: TickCommitted) -> dict[str, Any]:
+    """Return the totals as `run-once` says them: whoever was to take no turn, as people, is not skipped."""
+    plan = None
+    with suppress(CorruptState):
+        plan = read_plan(base, last.tick)
+    return {**last.totals, "skipped": last.totals["skipped"] - len(plan.skipped if plan else ())}
 
 
 def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence[Trouble] = ()) -> Standing:
