@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def _as_lemming_error(error: Exception, command: str) -> LemmingError | None:
 
 _CHOICE = re.compile(r"'([^']*)' is not one of (.*)")
 _NO_COMMAND = re.compile(r"No such command '([^']*)'")
-_NO_OPTION = re.compile(r"(No such option: \S+) \(Possible options: (\S+)\)")
+_NO_OPTION = re.compile(r"(No such option: --(\S+)) \(Possible options: (.*)\)")
 """What the command line's parser says of a word that is none of several, no command, or no option."""
 
 
@@ -137,7 +138,9 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
         hint = nearest(inner[1], context.command.list_commands(context)) if context else ""
         hint = hint or f"{command} --help"
     elif wrong := _NO_OPTION.match(message):
-        message, hint = wrong[1], f"did you mean {wrong[2]}? {hint}"
+        message, options = wrong[1], re.findall(r"--([^\s,]+)", wrong[3])
+        near = get_close_matches(wrong[2], options, n=1)  # the dashes would make any two look alike
+        hint = f"did you mean --{near[0]}? {hint}" if near else hint
     return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 
 

@@ -129,6 +129,7 @@ def test_on_a_terminal_what_was_kept_and_changed_fits_its_width(
         ("history shwo 1", 'there is no command "shwo" within lemming history', 'did you mean "show"?'),
         ("mcp xx", 'there is no command "xx" within lemming mcp', "lemming mcp --help"),
         ("check --newset 3", "no such option: --newset", "did you mean --newest? lemming check --help"),
+        ("agents new bob --quiet", "no such option: --quiet", "lemming agents new --help"),
     ],
 )
 def test_a_mistyped_command_or_option_within_another_is_named_and_led_to_the_nearest(
