@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks import aged, cold, counts, idle, instructions, memory, overhead, parallel, simulate
+from benchmarks import aged, cluster, cold, counts, idle, instructions, memory, overhead, parallel, simulate
 from benchmarks.measurement import Measurement, file_system
 from benchmarks.options import Options
 from benchmarks.peers import measuring
@@ -38,10 +38,11 @@ SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "counts": counts.measure,
     "instructions": instructions.measure,
     "aged": aged.measure,
+    "cluster": cluster.measure,
     "simulate": simulate.measure,
     "peers": measuring.measure,
 }
-ON_PURPOSE = {"aged", "peers", "simulate"}  # what takes too long for "everything"
+ON_PURPOSE = {"aged", "cluster", "peers", "simulate"}  # what takes too long for "everything"
 MEMORY = Path("/dev/shm")
 RESULTS = Path(__file__).parent / "results.json"
 QUICK = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": (), "kills": 2}
