@@ -53,6 +53,7 @@ CAPABILITIES = "capabilities"
 NEEDS = {
     "answers": set[str](),
     "approvals": {"gates", "requests"},
+    "attachments": {"toolbox"},
     "background": set(),
     "batches": set(),
     "calendars": {"requests"},

@@ -35,6 +35,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
         {"gates": [{"at": "spend", "credits": 1, "per": "turn", "then": "ask"}]},
         {"turn": {"max_approvals": 2}},
     ],
+    "attachments": [{"permissions": {"tools": ["attach"]}}, {"model": {"key": "eye"}}],
     "embedded": [{"model": {"key": "default"}}],
     "gates": [
         {"gates": [{"at": "out", "deny": ["secret"], "then": "block"}]},
@@ -71,6 +72,7 @@ LINES: dict[str, dict[str, Any]] = {
     "box": {"provider": "folder", "options": {"path": "./shared/box", "to": "bob"}},
     "batchy": {"provider": "scripted", "options": {"file": "script.json"}, "batch_deadline_s": 60},
     "dear": {"provider": "scripted", "options": {"file": "script.json"}, "usd_per_million_input_tokens": 1},
+    "eye": {"provider": "scripted", "options": {"file": "script.json"}, "images": True},
     "program": {"provider": "cli", "options": {"command": ["cat"]}},
 }
 """Lines of `config/models.json` for one who uses a capability."""

@@ -155,13 +155,6 @@ class CallJson(TypedDict):
     args: Any
 
 
-class ImageJson(TypedDict):
-    """An image attached to what a prompt shows."""
-
-    path: str
-    sha256: Digest
-
-
 class FailedAttempt(TypedDict):
     """Why a model that was asked again had not answered before."""
 

@@ -31,7 +31,6 @@ from lemming.journal.parts import (
     EmittedJson,
     FailedAttempt,
     GivenTrustJson,
-    ImageJson,
     Inputs,
     MessageJson,
     ModelJson,
@@ -130,7 +129,6 @@ class TurnStarted(Record):
     damaged: list[str] = []  # noqa: RUF012
     task: Annotated[Json, TaskJson] | None = None
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
-    images: Annotated[list[dict[str, str]], list[ImageJson]] = []  # noqa: RUF012
     given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012
 
     if not TYPE_CHECKING:

@@ -20,7 +20,7 @@ from lemming.base.hosts import why_no_pattern
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
 from lemming.base.redaction import name_variables
 from lemming.base.times.cron import why_no_zone
-from lemming.files.documents import NOT_JSON, Document, read_text, unreadable
+from lemming.files.documents import NOT_JSON, Document, read_text, unreadable, value_of
 from lemming.files.fitting import INSIDE, about
 from lemming.files.unknown import UNKNOWN_KEY
 from lemming.org.blocks import AgentDefaults, FindingSettings, Http, Quota, Reminders, ShellSettings
@@ -379,3 +379,13 @@ def credits_of(config: Config, agent_name: str, resume: AgentCredits) -> AgentCr
         max_credits=resume.max_credits if override.max_credits is None else override.max_credits,
         soft_cap=resume.soft_cap if override.soft_cap is None else override.soft_cap,
     )
+
+
+def block_of(name: str, kind: type[Any], blocks: Mapping[str, dict[str, Any]], file: str) -> Any:
+    """Return the block of a capability as a value of its class; None: there is none. Raises `ConfigError`."""
+    if name not in blocks:
+        return None
+    try:
+        return value_of(kind, blocks[name])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"capabilities.{name}: {error}", where=file) from error

@@ -27,7 +27,7 @@ class Habits(NamedTuple):
 
 def named_by(agent: Agent, config: Config) -> AbstractSet[str]:
     """Return the names of the capabilities that a resume, or the settings, make use of."""
-    own = {name for name, is_used in USED.items() if is_used(agent, config.org)}
+    own = {name for name, is_used in USED.items() if is_used(agent, config)}
     if agent.capabilities or config.org.capabilities:
         own |= {*agent.capabilities, *config.org.capabilities}
     if by := brain_of(agent, config):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from lemming.base.patterns import is_among
+
 JUDGES, REQUESTS, STRATEGIES = "judges", "requests", "strategies"
 NO_KEYS: Mapping[str, str] = {}
 
@@ -24,7 +26,7 @@ class TableLine(NamedTuple):
     `requests`: a path in the payload of a request; who writes there makes a request of its. `needs`: others
     that have to be here too. `begins`: it may ask, or show, before a turn's own first question. `awaits`:
     it says of entries past their retention that somebody waits for them. `after`:
-    those that are asked before it, at every moment at which both take part. `used` says of an agent and the
+    those that are asked before it, at every moment at which both take part. `used` says of an agent and all
     settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
     payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
 
@@ -92,9 +94,14 @@ class TableLine(NamedTuple):
         return self.place.rpartition(":")[0].rpartition(".")[0]
 
 
-def _asks_persons(agent: Any, settings: Any) -> bool:
-    rules = (rule for it in (settings, agent) for rule in it.further.get("gates", ()))
+def _asks_persons(agent: Any, config: Any) -> bool:
+    rules = (rule for it in (config.org, agent) for rule in it.further.get("gates", ()))
     return any(rule.then == "ask" for rule in rules)
+
+
+def _attaches(agent: Any, config: Any) -> bool:
+    line = config.models.get(agent.model.key)
+    return (line is not None and line.images) or is_among("attach", agent.permissions.tools)
 
 
 def names_servers(agent: Any) -> bool:
@@ -146,6 +153,15 @@ SHIPPED: Mapping[str, TableLine] = {
             needs=("gates", REQUESTS),
             begins=True,
             used=_asks_persons,
+        ),
+        TableLine(
+            "attachments",
+            "lemming.capabilities.attachments.capability:Attachments",
+            tools={"attach": "lemming.capabilities.attachments.tool:Attach"},
+            model=("images",),
+            tick="lemming.capabilities.attachments.capability:AttachmentsInTicks",
+            needs=("toolbox",),
+            used=_attaches,
         ),
         TableLine(
             "batches",
@@ -324,7 +340,6 @@ WITHIN: Mapping[str, TableLine] = {
                 "memory_write": "lemming.capabilities.toolbox.memories:MemoryWrite",
                 "store_read": "lemming.capabilities.toolbox.store:StoreRead",
                 "store_write": "lemming.capabilities.toolbox.store:StoreWrite",
-                "attach": "lemming.capabilities.toolbox.attachments:Attach",
                 "read_document": "lemming.capabilities.toolbox.documents:ReadDocument",
                 "http_get": "lemming.capabilities.toolbox.web:HttpGet",
                 "http_post": "lemming.capabilities.toolbox.web:HttpPost",

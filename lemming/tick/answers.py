@@ -44,7 +44,7 @@ from lemming.tick.recorded_answers import recorded_answer, recorded_finding, rec
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolResult
-from lemming.turn.parts import tracing_of
+from lemming.turn.parts import completed, tracing_of
 from lemming.turn.places import Found, FunctionBroke, Functions, SpendingLimits
 from lemming.turn.values import Answer, TurnInputs
 
@@ -217,10 +217,8 @@ class JournaledAnswers:
         require_paid_for(inputs, entry, request, self._spent, self._answers.values())
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
-        if inputs.images and entry.images:
-            from lemming.turn.images import with_images
-
-            request = with_images(request, inputs, self._runtime.base, self._commits.held_files)
+        if inputs.given:
+            request = completed(request, entry, inputs, self._runtime.base, self._commits.held_files)
         if self._limits or not self._snapshot.pauses.is_clear(self._name):
             self._look_before(key or inputs.agent.model.key, entry, request)
         try:

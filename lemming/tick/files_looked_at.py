@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lemming.access.grants import why_no_grant
 from lemming.agents import Survey
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
@@ -11,16 +10,11 @@ from lemming.tick.seams import parts_in
 
 
 def looked_at_by(org: Organisation, survey: Survey, config: Config) -> dict[str, Files]:
-    """Return the files that capabilities look at, and where models may find images, by agent."""
+    """Return the files that capabilities look at, by agent."""
     found: dict[str, Files] = {}
     for part in parts_in(org, survey, config):
         for name in part.agents:
             agent, files = survey.agents[name], found.get(name, NOTHING)
             may_read = [*files.may_read, *part.may_read(org, agent)]
             found[name] = Files({**files.read, **part.reads(agent)}, may_read)
-    keys = [key for key in survey.by_model if (entry := config.models.get(key)) and entry.images]
-    for name in (name for key in keys for name in survey.by_model[key]):
-        grants, files = survey.agents[name].permissions.file_access.allow_read, found.get(name, NOTHING)
-        shown = [grant for grant in grants if not why_no_grant(grant)]
-        found[name] = files._replace(may_read=[*files.may_read, *shown])
     return found

@@ -30,7 +30,6 @@ from lemming.memory import memory_effect
 from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.providers import Message
 from lemming.tools import ToolResult
-from lemming.turn.attachments import attach
 from lemming.turn.parts import PLAIN_LINE, asking, entries_of
 from lemming.turn.repeats import HINT, Repeats
 from lemming.turn.replies import read_reply
@@ -205,9 +204,8 @@ class Draft:
         before = {**self.staged} if self.seams.replied else {}
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
-        attach(self, first, at)
         for replied in self.seams.replied if has_seen else ():  # else it is a strategy's, for itself
-            replied(self.entries[first : first + written], before)
+            replied(first, written, before)
         if reply.left_out:
             self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]

@@ -116,11 +116,6 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     )
     prepared.annotates(seen, shown)
     situation = SITUATIONS[entry.prompt](seen)
-    images: list[dict[str, str]] = []
-    if entry.images:
-        from lemming.turn.images import images_shown  # only for models that take images
-
-        images = images_shown(agent, now.org.base, task, inbox, held)
     inputs = TurnInputs(
         agent=agent,
         tick=now.tick,
@@ -136,7 +131,6 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         fingerprint=found.fingerprint,
         task=prepared.purpose(task) if task else None,
         open_requests={request.identity: request.agent for request in asked},
-        images=images,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         given=prepared.given(),
     )

@@ -17,7 +17,7 @@ from lemming.turn.inputs import Gathered
 from lemming.turn.parts import purpose_in
 from lemming.turn.values import TurnInputs
 
-MAY_BE_EMPTY = ("warned", "open_requests", "images", "given")
+MAY_BE_EMPTY = ("warned", "open_requests", "given")
 """Of `TurnInputs`, what a record holds where it says anything."""
 
 

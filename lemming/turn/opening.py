@@ -141,8 +141,7 @@ class Openings:
             self._known.clear()
             self._abilities.clear()
         provider = provider_class(entry.provider, plugins)
-        how = entry.tools, entry.prompt, entry.images
-        key = provider, entry.provider, how, compact(entry.options), tuple(plugins)
+        key = provider, entry.provider, entry.tools, entry.prompt, compact(entry.options), tuple(plugins)
         if key not in self._abilities:
             self._abilities[key] = _abilities_of(entry, self._base, plugins)
         opening = _make_opening(
@@ -209,9 +208,6 @@ def _abilities_of(entry: ModelEntry, base: Path, plugins: list[str]) -> _Abiliti
     if entry.tools == "native" and not (provider.takes_tools and entry.prompt == "full"):
         why = "its provider takes none" if entry.prompt == "full" else f'its prompt is "{entry.prompt}"'
         what = f'{entry.provider} {entry.model}: "tools": "native" is not possible: {why}'
-        raise Unusable(what, where=MODELS_FILE)
-    if entry.images and not provider.takes_images:
-        what = f'{entry.provider} {entry.model}: "images": true is not possible: its provider takes none'
         raise Unusable(what, where=MODELS_FILE)
     return _Abilities(provider.takes_schema, calls_natively(entry, provider))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
@@ -15,10 +16,11 @@ from lemming.journal.ledger import AgentState
 from lemming.journal.records import Record, ToolFinished
 from lemming.journal.report import End, Status
 from lemming.messages import OutboxEntry, entry_id
+from lemming.org.models import ModelEntry
 from lemming.org.uses import named_by
 from lemming.plugins.capabilities import capability, in_order
 from lemming.plugins.shipped import LISTED, REQUESTS, TAKING_PART, WRITERS
-from lemming.providers import Message
+from lemming.providers import Message, Request
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.opening import Surroundings
 from lemming.turn.places import Asking, Held, Holder, Lookout, Tracing, Words
@@ -39,7 +41,7 @@ Fits = Callable[[list[NewEntry]], list[NewEntry | list[str]]]
 Files = dict[str, FileEffect]
 StepsOf = Callable[["Turn", tuple[str, ...] | None], "Steps | None"]
 Fills = Callable[..., NewEntry | No]
-Replied = Callable[[Sequence[OutboxEntry], Mapping[str, FileEffect]], None]
+Replied = Callable[[int, int, Mapping[str, FileEffect]], None]
 
 
 class Seams:
@@ -131,6 +133,15 @@ def entries_of(call: ToolCall) -> Sequence[NewEntry]:
     by = WRITERS.get(call.tool)
     entries: Sequence[NewEntry] = capability(by).entries_of(call) if by else ()
     return entries
+
+
+def completed(
+    request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, held: Mapping[str, bytes]
+) -> Request:
+    """Return a question of a turn as its model is asked, with what capabilities add to it."""
+    for name in inputs.given:
+        request = capability(name).completes(request, entry, inputs, base, held)
+    return request
 
 
 def asking(draft: Draft) -> Seams:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.access.trust import Reach
 from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.base.errors import ConfigError, LemmingError, Problem
-from lemming.files.documents import value_of
+from lemming.base.errors import LemmingError, Problem
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.begun import Asked, Begun
@@ -28,11 +28,11 @@ from lemming.journal.report import End, Status, TurnReport
 from lemming.mail.capability_notes import CallNote, WaitingForPerson
 from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry
-from lemming.org.config import ORG_FILE, Config, Org
+from lemming.org.config import ORG_FILE, Config, Org, block_of
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.uses import Habits
-from lemming.providers import Message
+from lemming.providers import Message, Request
 from lemming.tools import ToolResult
 from lemming.turn.moments import Awaits, Drive, Fact, InUse, Keeps, Moment, No, NoSettings, Rest, Showing
 from lemming.turn.opening import Surroundings
@@ -93,8 +93,11 @@ class TurnPart:
         """Return each entry of a reply as it is kept, or what is wrong in its payload; one part does."""
         return [*entries]
 
-    def replied(self, entries: Sequence[OutboxEntry], before: Mapping[str, FileEffect]) -> None:
-        """Take note of what a reply has staged; `before`: the files that were there before its memories."""
+    def replied(self, first: int, written: int, before: Mapping[str, FileEffect]) -> None:
+        """Take note of what a reply has staged, its calls made: of the draft's entries those from `first` on.
+
+        `written` of these are its own, not its calls'; `before`: the files there were before its memories.
+        """
 
     def watches(self) -> Lookout | None:
         """Return who looks at what goes through this turn, after all else; None: nobody. One part does."""
@@ -201,11 +204,11 @@ class Capability:
 
     def settings_in(self, config: Config) -> Any:
         """Return what `config/org.json` says of it; None where nothing. Raises `ConfigError`."""
-        return _block(self.name, self.settings, config.org.capabilities, ORG_FILE)
+        return block_of(self.name, self.settings, config.org.capabilities, ORG_FILE)
 
     def settings_of(self, agent: Agent) -> Any:
         """Return what a resume says of it; None where nothing. Raises `ConfigError`."""
-        return _block(self.name, self.resume_settings, agent.capabilities, paths.resume_file(agent.name))
+        return block_of(self.name, self.resume_settings, agent.capabilities, paths.resume_file(agent.name))
 
     def habits(self, agent: Agent) -> Habits | None:
         """Return how an agent takes turns whose model key stands for a provider of this capability."""
@@ -235,6 +238,12 @@ class Capability:
     def model_of(self, given: Json, key: str) -> ModelEntry | None:
         """Return what a model key stands for that its part asks, and that no line of a file has; or None."""
         return None
+
+    def completes(
+        self, request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, held: Mapping[str, bytes]
+    ) -> Request:
+        """Return a question of a turn as its model is asked: with what no record holds, read from files."""
+        return request
 
     def looks_at_calls(self, now: Surroundings, inputs: TurnInputs) -> CallLookout | None:
         """Return who looks at a turn's calls as they are made; None: it does not. Of those in use now."""
@@ -387,12 +396,3 @@ class Capability:
     def facts(self, used: InUse) -> Iterable[Fact]:
         """Return what screens say of it: a line of `lemming status`, a card of the page. Only to look."""
         return ()
-
-
-def _block(name: str, kind: type[Any], blocks: Mapping[str, Json], file: str) -> Any:
-    if name not in blocks:
-        return None
-    try:
-        return value_of(kind, blocks[name])
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"capabilities.{name}: {error}", where=file) from error

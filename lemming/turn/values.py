@@ -107,8 +107,6 @@ class TurnInputs:
     """What the turn is for; None: for its inbox."""
     open_requests: dict[str, str] = field(default_factory=dict)
     """Who asked, by the identity of the open requests that the prompt shows beside others."""
-    images: list[dict[str, str]] = field(default_factory=list)
-    """Images attached to what the prompt shows, `{"path", "sha256"}`, for a model that takes them."""
     given: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What capabilities start from that take part in the turn, by their names (`lemming.turn.seams`)."""
     problem: ProviderError | None = None

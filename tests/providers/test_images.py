@@ -73,7 +73,9 @@ def test_an_image_that_is_attached_is_shown_to_the_model(tmp_path: Path, asked: 
     assert request.images == (Image("image/png", BASE64),)
     assert request.images_with == request.messages[-1]["content"]
     started = next(line for line in journal_lines(base, 1) if line["type"] == "turn_started")
-    assert started["images"] == [{"path": "shared/chart.png", "sha256": sha256(CHART).hexdigest()}]
+    assert started["given"]["attachments"]["images"] == [
+        {"path": "shared/chart.png", "sha256": sha256(CHART).hexdigest()}
+    ]
     assert BASE64 not in (base / "logs/ticks/00000001.jsonl").read_text()
 
 
@@ -97,7 +99,7 @@ def test_a_model_that_takes_none_is_shown_none_and_its_record_has_no_such_key(
     run_once(base, clock=FrozenClock())
     assert asked[0].images == ()
     started = next(line for line in journal_lines(base, 1) if line["type"] == "turn_started")
-    assert "images" not in started
+    assert "given" not in started
     assert "images" not in started["model"]
 
 

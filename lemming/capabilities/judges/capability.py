@@ -23,7 +23,6 @@ from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.report import End
 from lemming.mail.task import Task
-from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
@@ -117,9 +116,9 @@ class JudgesPart(TurnPart):
         if self._own.is_sent_back and task and task.request and not says_anything:
             raise ContractError(NOT_ANSWERED)
 
-    def replied(self, entries: Sequence[OutboxEntry], before: Mapping[str, FileEffect]) -> None:
+    def replied(self, first: int, written: int, before: Mapping[str, FileEffect]) -> None:
         """Note what may have to be taken back."""
-        self._own.note(self.draft, entries, before)
+        self._own.note(self.draft, self.draft.entries[first : first + written], before)
 
     def before_call(self, call: ToolCall) -> ToolCall | No:
         """Keep a request from being handed on whose answer is judged for who asked."""

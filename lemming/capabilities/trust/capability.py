@@ -41,7 +41,6 @@ from lemming.tick.plan import people_in
 from lemming.tick.soundness.inventory import Inventory
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
-from lemming.turn.images import paths_in
 from lemming.turn.labels import Labels
 from lemming.turn.moments import Keeps
 from lemming.turn.opening import Surroundings
@@ -298,9 +297,6 @@ class Tracker:
         yield self._marks.of(paths.resume_file(agent.name))
         for file in seen.outside.get("files", ()):
             yield from self._if_allowed(file)
-        if self._entry.images:
-            for path in _attached(_entries(seen)):
-                yield self._marks.of(path)
         for path in seen.told_by:
             yield from self._marks.below(path[:-1]) if path.endswith("/") else [self._marks.of(path)]
 
@@ -320,8 +316,3 @@ def _entries(seen: Seen) -> Iterator[OutboxEntry]:
         yield from (*([task.request] if task.request else []), *task.thread)
         for ended in task.asked:
             yield from filter(None, (ended.entry, ended.answer))
-
-
-def _attached(entries: Iterable[OutboxEntry]) -> Iterator[str]:
-    for entry in entries:
-        yield from paths_in(entry)

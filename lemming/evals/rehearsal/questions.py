@@ -19,9 +19,9 @@ from lemming.tick.questions import question
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.retake import RecordedAnswers
 from lemming.turn.draft import Draft
-from lemming.turn.images import load_images
 from lemming.turn.loop import finish
 from lemming.turn.on_record import from_record
+from lemming.turn.parts import completed
 from lemming.turn.values import Answer, TurnInputs
 
 
@@ -29,7 +29,8 @@ class RecordedQuestions:
     """What was asked in a recorded tick, and what was answered. Safe to use from many threads.
 
     Questions are not in journals: turns are taken again to see them, each when one of it is first asked for.
-    `base`: where images are. `config`: what stands for the models that turns ask beside their agents' own.
+    `base`: where files are that questions take along. `config`: what stands for the models that turns ask
+    beside their agents' own.
     """
 
     def __init__(self, recorded: RecordedTick, base: OrgPath, config: Config) -> None:
@@ -77,9 +78,7 @@ class _Noting(RecordedAnswers):
         inputs = self._inputs
         entry = entry_for(inputs, self._config, model)
         request = question(inputs, entry, call, messages, schema)
-        if inputs.images and entry.images:
-            images = load_images(inputs.images, inputs.agent, self._base, {})
-            request = request._replace(images=images, images_with=inputs.prompt[-1]["content"])
+        request = completed(request, entry, inputs, self._base, {})
         self.asked[call] = question_of(entry, request)
         return super().ask(call, messages, model, schema)
 

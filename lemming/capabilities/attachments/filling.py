@@ -6,31 +6,28 @@ The look is a call like any other: recorded, and taken from the record when the 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.base.contract import ToolCall
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.base.patterns import is_named
+from lemming.base.patterns import is_among
+from lemming.capabilities.attachments.tool import Attach
 from lemming.messages import OutboxEntry
+from lemming.turn.draft import Draft
 
-if TYPE_CHECKING:
-    from lemming.turn.draft import Draft
-
-TOOL, KEY = "attach", "attachments"
+KEY = "attachments"
 
 
-def attach(draft: Draft, first: int, at: str) -> None:
+def fill_in(draft: Draft, first: int) -> None:
     """Put the digests of attached files into the entries from `first` on; an agent without the tool has none.
 
     What cannot be attached is left out of its entry, and the model is told why.
     """
-    if not (tools := draft.inputs.agent.permissions.tools):
-        return
-    entries = draft.entries[first:]
+    entries, at = draft.entries[first:], draft.answers[-1].at
     named = [item for entry in entries if KEY in entry.payload for item in _attachments(entry)]
-    if not named or not any(is_named(TOOL, pattern) for pattern in tools):
+    if not named or not is_among(Attach.name, draft.inputs.agent.permissions.tools):
         return
-    index, call = len(draft.results), ToolCall(TOOL, {"files": named})
+    index, call = len(draft.results), ToolCall(Attach.name, {"files": named})
     has_more_to_show = bool(draft.unshown)
     draft.use(call, at)
     found = iter(_found(draft.source.use(index, call, at, {}).output, len(named)))

@@ -16,12 +16,9 @@ from lemming.access.grants import resolve
 from lemming.access.open import file_digest_of, read_raw
 from lemming.agents import Agent
 from lemming.base.errors import ToolError
-from lemming.mail.inbox import Inbox
-from lemming.mail.task import Task
+from lemming.capabilities.attachments.filling import KEY
 from lemming.messages import OutboxEntry
-from lemming.providers import Image, Request
-from lemming.turn.attachments import KEY
-from lemming.turn.values import TurnInputs
+from lemming.providers import Image
 
 IMAGES_LIMIT = 8
 IMAGE_LIMIT_BYTES = 4 << 20
@@ -49,28 +46,6 @@ def images_in(
         if _is_image(item) and _digest(agent, base, item["path"], held) == item["sha256"]
     }
     return [{"path": path, "sha256": digest} for path, digest in named][:IMAGES_LIMIT]
-
-
-def with_images(request: Request, inputs: TurnInputs, base: Path, held: Mapping[str, bytes]) -> Request:
-    """Return a request with the images that belong to the end of its turn's prompt."""
-    images = load_images(inputs.images, inputs.agent, base, held)
-    return request._replace(images=images, images_with=inputs.prompt[-1]["content"])
-
-
-def paths_in(entry: OutboxEntry) -> list[str]:
-    """Return where the images are that an entry names."""
-    return [item["path"] for item in _listed(entry) if _is_image(item)]
-
-
-def images_shown(
-    agent: Agent, base: Path, task: Task | None, inbox: Inbox, held: Mapping[str, bytes]
-) -> list[Named]:
-    """Return the images attached to the entries that a prompt shows."""
-    shown = [*inbox.unread, *inbox.known]
-    if task:
-        answers = [ended.entry for ended in task.asked if ended.entry]
-        shown = [*([task.request] if task.request else []), *task.thread, *answers]
-    return images_in(shown, agent, base, held)
 
 
 def load_images(

@@ -1,0 +1,1 @@
+"""Attachments: files that go with entries, and images among them that models are shown."""
