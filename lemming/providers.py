@@ -1,8 +1,8 @@
 """Model backends behind one interface: what is asked (`Request`), what comes back (`Reply`), who answers.
 
-A provider of your own needs one method, `call`. The ones that ship live in `lemming/llm/backends/`, one file
-each, and are imported when first used. Failures are `ProviderError`s; anything else a provider raises
-becomes one at the edge in `lemming.llm.calls`.
+A provider of your own needs one method, `call`. Those that ship are files of `lemming/llm/backends/` and of
+capabilities, imported when first used. Failures are `ProviderError`s; anything else a provider raises becomes
+one at the edge in `lemming.llm.calls`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 
 from lemming.base.errors import AnswerTooLarge, ConfigError, ContractError, LemmingError, UnknownModel
 from lemming.base.jsontext import nearest
-from lemming.base.model_servers import SERVERS
 from lemming.base.redaction import name_variables, redact
 from lemming.files.documents import value_of
 from lemming.plugins.capabilities import missing_for_provider
@@ -202,10 +201,6 @@ _MODELS_FILE = "config/models.json"
 _NAMED = frozenset({"model_name", "messages", "temperature"})
 
 _BUILT_IN = {
-    "openai": "lemming.llm.backends.openai:OpenAIProvider",
-    **{name: f"lemming.llm.backends.openai_served:{name}" for name in SERVERS},
-    "anthropic": "lemming.llm.backends.anthropic:AnthropicProvider",
-    "ollama": "lemming.llm.backends.ollama:OllamaProvider",
     "scripted": "lemming.llm.backends.scripted:ScriptedProvider",
     "human": "lemming.llm.backends.human:HumanProvider",
     "replay": "lemming.llm.backends.replay:ReplayProvider",

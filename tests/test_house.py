@@ -55,12 +55,13 @@ NEEDS = {
     "approvals": {"gates", "requests"},
     "attachments": {"toolbox"},
     "background": set(),
-    "batches": set(),
+    "batches": {"hosted"},
     "calendars": {"requests"},
     "channels": {"programs"},
     "cluster": set(),
     "embedded": set(),
     "gates": {"judges", "money", "trust"},
+    "hosted": {"background"},
     "judges": {"requests"},
     "mcp": {"background"},
     "money": set(),
@@ -72,7 +73,7 @@ NEEDS = {
     "skills": set(),
     "store": set(),
     "strategies": set(),
-    "toolbox": {"sandbox", "store"},
+    "toolbox": {"background", "sandbox", "store"},
     "trust": set(),
     "windows": set(),
 }
@@ -80,13 +81,13 @@ SCREENS = {"commands", "dashboard"}
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
 
 SDKS: dict[str, str | set[str]] = {
-    "anthropic": "llm/backends/anthropic.py",
+    "anthropic": "capabilities/hosted/anthropic.py",
     "docstring_parser": "capabilities/toolbox/functions/docstrings.py",
     "cronsim": "base/times/cron.py",
     "distributed": "capabilities/cluster/calls.py",
-    "httpx": "llm/backends/ollama.py",
+    "httpx": "capabilities/hosted/ollama.py",
     "httpx2": {
-        "llm/backends/openai.py",
+        "capabilities/hosted/openai.py",
         "capabilities/mcp/http.py",
         "capabilities/toolbox/fetching.py",
         "telemetry/post.py",
@@ -99,9 +100,9 @@ SDKS: dict[str, str | set[str]] = {
     "pypdf": "capabilities/toolbox/document_reader.py",
     "mcp": {"capabilities/mcp/session.py", "capabilities/mcp/serve.py"},
     "google": "telemetry/otlp.py",
-    "ollama": "llm/backends/ollama.py",
+    "ollama": "capabilities/hosted/ollama.py",
     "opentelemetry": "telemetry/otlp.py",
-    "openai": "llm/backends/openai.py",
+    "openai": "capabilities/hosted/openai.py",
     "starlette": "dashboard/server.py",
     "structlog": "logging_config.py",
     "tenacity": {"llm/retrying.py", "telemetry/post.py"},
@@ -258,7 +259,7 @@ def test_commands_print_through_the_screen_only() -> None:
 # Where a function searches by a pattern that does not stand there as it is, and whose it is.
 SEARCHES = {
     "files/fields.py": "the tables of our own formats",
-    "llm/backends/http.py": "our own words, put together",
+    "capabilities/hosted/http.py": "our own words, put together",
     "timeline/renaming.py": "a name, escaped",
     "capabilities/toolbox/functions/files.py": "a name, escaped",
 }

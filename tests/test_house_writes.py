@@ -31,7 +31,7 @@ OF_THE_PROCESS = {
     ("plugins/registry.py", "_registrations"): "a module registers as it is imported, once in a process",
     ("plugins/registry.py", "_installed"): "as _registrations",
     ("plugins/registry.py", "_offered"): "made of _registrations",
-    ("llm/backends/background.py", "_current"): "the loop on which the clients of SDKs live",
+    ("capabilities/background/calls.py", "_current"): "the loop on which the clients of SDKs live",
     ("capabilities/embedded/local.py", "_models"): "loaded weights, hundreds of megabytes that all may use",
 }
 # Functions that remember what they returned for a path, which is no organisation's.

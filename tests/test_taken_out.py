@@ -13,10 +13,11 @@ import pytest
 from package import PACKAGE
 
 from lemming.capabilities.batches.records import BatchAnnounced
+from lemming.capabilities.hosted.servers import SERVERS
 from lemming.engine import run_once
 from lemming.journal.file import Journal
 from lemming.journal.records import TickStarted
-from lemming.plugins.shipped import LISTED, SHIPPED
+from lemming.plugins.shipped import LISTED, MODEL_SERVERS, SHIPPED
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.root import state_root
 
@@ -103,8 +104,8 @@ def without(name: str, place: Path) -> Path:
 
 
 def folders() -> list[Path]:
-    """Return the folders of all capabilities, but for the tools that the guide has every agent call."""
-    stay = {"__pycache__", "sandbox", "store", "toolbox"}
+    """Return the folders of all capabilities, but for the tools and models that the guide names."""
+    stay = {"__pycache__", "background", "hosted", "sandbox", "store", "toolbox"}
     return [it for it in CAPABILITIES.iterdir() if it.is_dir() and it.name not in stay]
 
 
@@ -309,6 +310,26 @@ def test_a_tool_whose_folder_is_absent_is_unknown_and_says_what_is_missing(tmp_p
     assert "('ada', 'done', '')" in found.stdout
     told = (base / "logs/engine.log").read_text()
     assert 'no tool \\"file_write\\" (the capability \\"toolbox\\" is not installed' in told
+
+
+def test_a_model_whose_folder_is_absent_is_not_asked_and_its_agent_is_told(tmp_path: Path) -> None:
+    models = {"far": {"provider": "openai", "model": "m"}, "near": {"provider": "vllm", "model": "m"}}
+    script = [{"reply": say("hello")}]
+    agents = [resume("ada", model={"key": "far"}), resume("eve", model={"key": "near"}), resume("bob")]
+    base = make_org(tmp_path / "org", *agents, models=models, script=script)
+    (tmp_path / "taken").mkdir()
+    place = without("hosted", tmp_path / "taken")
+    found = python(place, "-c", RUN, str(base))
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count('the capability "hosted" is not installed') == 2
+    assert "('bob', 'done', '')" in found.stdout
+    ran = python(place, "-m", "lemming", "-C", str(base), "run-once", "--quiet")
+    assert "internal error" not in ran.stderr
+    assert "hosted" in ran.stderr + ran.stdout
+
+
+def test_the_servers_of_the_table_are_those_that_have_an_address() -> None:
+    assert set(MODEL_SERVERS) == SERVERS.keys()
 
 
 def test_each_capability_is_named_by_something() -> None:

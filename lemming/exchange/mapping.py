@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from lemming.base.model_servers import SERVERS
 from lemming.base.paths import AGENT_NAME, SKILL_FILE
 from lemming.base.times.cron import why_no_cron, why_no_zone
+from lemming.capabilities.hosted.servers import SERVERS
 from lemming.exchange.source import Destination, Source, Taken
 
 _TOOLS = {

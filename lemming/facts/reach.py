@@ -14,17 +14,15 @@ from lemming.access.bound import code, of_command, of_module
 from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.base.model_servers import SERVERS
 from lemming.base.redaction import without_userinfo
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.capabilities import capability, why_missing
-from lemming.plugins.shipped import LISTED
+from lemming.plugins.shipped import HOSTED, LISTED, MODEL_SERVERS
 from lemming.tools import shipped_tools
 
-_OF_SERVERS = (server.key_env for server in SERVERS.values())
-_USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY", *filter(None, _OF_SERVERS))
+_USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
 _OWN_MODULES = "lemming."
 
 
@@ -99,14 +97,19 @@ def _capabilities(
 def _model(entry: ModelEntry) -> Iterator[Reach]:
     options = entry.options
     named, address = options.get("api_key_env"), options.get("base_url") or options.get("host")
+    usual = {None, *_USUAL_KEYS}
     if entry.provider == "ollama":
         named = "OLLAMA_API_KEY"
-    elif host := SERVERS.get(entry.provider):
+    elif entry.provider in MODEL_SERVERS and not why_missing(HOSTED):
+        from lemming.capabilities.hosted.servers import SERVERS  # where a line is of one
+
+        host = SERVERS[entry.provider]
         named = host.key_variable(address, named)
+        usual.add(host.key_env)
     shown = without_userinfo(str(address or "")).partition("?")[0]
     if address and not is_this_machine(str(address)):
         yield Reach(f"sends prompts{f', and what the variable {named} holds,' if named else ''} to {shown}")
-    elif named not in (None, *_USUAL_KEYS):
+    elif named not in usual:
         yield Reach(f"sends what the variable {named} holds to {shown or entry.provider}")
 
 

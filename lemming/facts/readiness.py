@@ -12,8 +12,8 @@ from typing import Any
 
 from lemming.base.errors import LemmingError
 from lemming.base.extras import install_line
-from lemming.base.model_servers import SERVERS
 from lemming.base.redaction import without_userinfo
+from lemming.capabilities.hosted.servers import SERVERS
 from lemming.facts.reach import is_this_machine
 from lemming.org.models import LOCAL_MODEL, ModelEntry
 from lemming.providers import is_channel, is_person, make_provider

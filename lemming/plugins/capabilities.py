@@ -27,8 +27,8 @@ from lemming.plugins.shipped import (
     REQUESTS,
     SHIPPED,
     SOURCES,
-    TableLine,
 )
+from lemming.plugins.table import TableLine
 
 Load = Callable[[], Any]
 FOLDER = "lemming.capabilities."

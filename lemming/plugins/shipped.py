@@ -7,91 +7,17 @@ loaded where an organisation uses it: `lemming.plugins.capabilities`. What it ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from lemming.base.patterns import is_among
+from lemming.plugins.table import TableLine
 
-JUDGES, REQUESTS, STRATEGIES = "judges", "requests", "strategies"
-NO_KEYS: Mapping[str, str] = {}
-
-
-class TableLine(NamedTuple):
-    """A line of the table. `resume`: the keys of a resume that it reads, each with the class that has it as a
-    field; `org`: likewise of `config/org.json`. `members`: those of one of a team, each with a function that
-    reads its value, and is told where that stands.
-
-    `place`, and each class, are a module and a name in it. `gates`: the words of a gate's `then` that it
-    answers, `turn` the keys of a resume's `turn` that are its own, `commands` those that need it.
-    `requests`: a path in the payload of a request; who writes there makes a request of its. `needs`: others
-    that have to be here too. `begins`: it may ask, or show, before a turn's own first question. `awaits`:
-    it says of entries past their retention that somebody waits for them. `after`:
-    those that are asked before it, at every moment at which both take part. `used` says of an agent and all
-    settings whether it takes part, beside what keys and words say; `is_asked_for` of who asked, and the
-    payload of the request; `takes_part` of what a turn starts from, where it gives nothing of its own.
-
-    `backends` are providers that ask models as those of the engine do: they have no part in a turn.
-    `providers` are those that a model key may name, an agent with one uses it; `asks_no_model`: they work out
-    their answers themselves. `model`: the keys of a line of `config/models.json` that are its own; `records`:
-    the kinds of records that it writes; `executors`: values of `executor` in `config/org.json`, each with
-    what has others make the model calls; `pricing`: what says what a call costs in dollars, of lines that say
-    a price, and of providers that are `priced`. `tick` is its part in ticks (`lemming.tick.seams`). `files`:
-    those of the organisation that it alone reads; `formats`: classes that files are read as; `removes`:
-    patterns of files that it removes. `strategies`: those that it brings; `by_memory`: those of them that go
-    by what they keep in memories.
-
-    `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
-    `of_functions` what makes one of a function. `granted`: tools that a key of the resume grants; `writers`:
-    those whose calls have the turn write entries. `brings` says of the settings and the resumes whether there
-    may be any of the source's; names of a server's begin with `prefix`. `carrier` carries messages in and out
-    between ticks. `reaches` says of all settings and the agents whether it may do something outside the
-    organisation's folder.
-    """
-
-    name: str
-    place: str
-    resume: Mapping[str, str] = NO_KEYS
-    org: Mapping[str, str] = NO_KEYS
-    members: Mapping[str, str] = NO_KEYS
-    gates: frozenset[str] = frozenset()
-    turn: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
-    requests: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    begins: bool = False
-    awaits: bool = False
-    after: tuple[str, ...] = ()
-    used: Callable[[Any, Any], Any] | None = None
-    is_asked_for: Callable[[Any, Mapping[str, Any]], Any] | None = None
-    takes_part: Callable[[Any], Any] | None = None
-    backends: Mapping[str, str] = NO_KEYS
-    providers: Mapping[str, str] = NO_KEYS
-    asks_no_model: bool = False
-    by_memory: tuple[str, ...] = ()
-    model: tuple[str, ...] = ()
-    records: Mapping[str, str] = NO_KEYS
-    executors: Mapping[str, str] = NO_KEYS
-    pricing: str = ""
-    priced: tuple[str, ...] = ()
-    tick: str = ""
-    files: tuple[str, ...] = ()
-    formats: Mapping[str, str] = NO_KEYS
-    removes: tuple[str, ...] = ()
-    strategies: Mapping[str, str] = NO_KEYS
-    tools: Mapping[str, str] = NO_KEYS
-    granted: Mapping[str, str] = NO_KEYS
-    writers: tuple[str, ...] = ()
-    source: str = ""
-    prefix: str = ""
-    brings: Callable[[Any, Any], Any] | None = None
-    of_functions: str = ""
-    carrier: str = ""
-    reaches: Callable[[Any, Any], Any] | None = None
-
-    @property
-    def folder(self) -> str:
-        """The package that holds all of it."""
-        return self.place.rpartition(":")[0].rpartition(".")[0]
+HOSTED, JUDGES, REQUESTS, STRATEGIES = "hosted", "judges", "requests", "strategies"
+MODEL_SERVERS = (
+    "azure", "cerebras", "deepseek", "fireworks", "gemini", "groq", "huggingface", "llamacpp", "lmstudio",
+    "mistral", "openrouter", "together", "vllm", "xai",
+)  # fmt: skip
 
 
 def _asks_persons(agent: Any, config: Any) -> bool:
@@ -129,8 +55,13 @@ def _may_ask(inputs: Any) -> Any:
     return is_begun or any(name not in LISTED or LISTED[name].requests for name in inputs.given)
 
 
-def _judged_by_gates(settings: Any, agents: Any) -> bool:
-    return any(gate.by for said in (settings.org, *agents) for gate in said.further.get("gates", ()))
+def _has_planners(config: Any, agents: Any) -> bool:
+    keys = {key for key, line in config.models.items() if line.provider == "plan"}
+    return any(it.model.key in keys for it in agents)
+
+
+def _judged_by_gates(config: Any, agents: Any) -> bool:
+    return any(gate.by for said in (config.org, *agents) for gate in said.further.get("gates", ()))
 
 
 SHIPPED: Mapping[str, TableLine] = {
@@ -167,6 +98,7 @@ SHIPPED: Mapping[str, TableLine] = {
             "batches",
             "lemming.capabilities.batches.capability:BatchesInUse",
             model=("batch_deadline_s", "batch_price_factor", "options.batches"),
+            needs=(HOSTED,),
             records={
                 "batch_announced": "lemming.capabilities.batches.records:BatchAnnounced",
                 "batch_sent": "lemming.capabilities.batches.records:BatchSent",
@@ -262,7 +194,7 @@ SHIPPED: Mapping[str, TableLine] = {
             commands=("plans",),
             needs=("answers", "judges", REQUESTS),
             takes_part=lambda inputs: inputs.model.provider == "plan",
-            reaches=lambda config, _: any(it.provider == "plan" for it in config.models.values()),
+            reaches=_has_planners,
         ),
         TableLine(
             "programs",
@@ -351,6 +283,16 @@ WITHIN: Mapping[str, TableLine] = {
             brings=lambda settings, _: settings.tool_files,
             reaches=lambda config, _: config.org.tool_files,
             of_functions="lemming.capabilities.toolbox.functions.tool:FunctionTool",
+        ),
+        TableLine(
+            HOSTED,
+            "lemming.capabilities.hosted.capability:HostedModels",
+            backends={
+                "openai": "lemming.capabilities.hosted.openai:OpenAIProvider",
+                "anthropic": "lemming.capabilities.hosted.anthropic:AnthropicProvider",
+                "ollama": "lemming.capabilities.hosted.ollama:OllamaProvider",
+            }
+            | {name: f"lemming.capabilities.hosted.served:{name}" for name in MODEL_SERVERS},
         ),
     )
 }

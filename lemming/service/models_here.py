@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.base.model_servers import SERVERS
+from lemming.capabilities.hosted.servers import SERVERS
 
 LIMIT_BYTES = 1 << 20
 _PATIENCE_S = 0.5

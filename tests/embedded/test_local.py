@@ -14,8 +14,8 @@ import pytest
 
 from lemming.base.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
 from lemming.capabilities.embedded.local import LocalProvider
-from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.openai import OpenAIProvider
+from lemming.capabilities.hosted.anthropic import AnthropicProvider
+from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.llm.calls import ask
 from lemming.org.config import Org
 from lemming.org.models import LOCAL_MODEL, ModelEntry

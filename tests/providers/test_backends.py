@@ -22,11 +22,11 @@ from lemming.base.errors import (
     Unavailable,
     UnknownModel,
 )
+from lemming.capabilities.hosted.anthropic import AnthropicProvider
+from lemming.capabilities.hosted.http import retry_after_s
+from lemming.capabilities.hosted.ollama import OllamaProvider
+from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.capabilities.programs.cli import CliProvider
-from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.http import retry_after_s
-from lemming.llm.backends.ollama import OllamaProvider
-from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
 from lemming.llm.retrying import RetryingLLMProvider
 from lemming.providers import LLMProvider, Request
@@ -297,7 +297,7 @@ def test_an_unknown_ollama_model_says_how_to_get_it(faults: FaultServer, request
 
 def test_an_address_in_ollama_host_that_is_none_is_named_whoever_is_asked(faults: FaultServer) -> None:
     code = f"""
-from lemming.llm.backends.ollama import OllamaProvider
+from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.llm.calls import ask
 from lemming.providers import Request
 

@@ -9,10 +9,10 @@ import pytest
 from fault_server import ANSWER, ODD_COUNTS, FaultServer
 
 from lemming.base.errors import AnswerTooLarge, RequestRejected, Unavailable
-from lemming.llm.backends import bounded
-from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.ollama import OllamaProvider
-from lemming.llm.backends.openai import OpenAIProvider
+from lemming.capabilities.hosted import bounded
+from lemming.capabilities.hosted.anthropic import AnthropicProvider
+from lemming.capabilities.hosted.ollama import OllamaProvider
+from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.llm.calls import ask
 from lemming.llm.retrying import RetryingLLMProvider
 from lemming.llm.tokens import tokens_used

@@ -113,8 +113,9 @@ def test_a_plugins_own_provider_error_is_cut_and_redacted(
 def test_no_sdk_is_imported_before_it_is_used() -> None:
     code = """
 import sys
-import lemming.llm.calls, lemming.llm.retrying, lemming.llm.backends.openai, lemming.llm.backends.anthropic
-import lemming.llm.backends.ollama, lemming.capabilities.embedded.local
+import lemming.llm.calls, lemming.llm.retrying
+import lemming.capabilities.hosted.openai, lemming.capabilities.hosted.anthropic
+import lemming.capabilities.hosted.ollama, lemming.capabilities.embedded.local
 import lemming.capabilities.programs.cli, lemming.llm.backends.scripted
 from lemming.providers import make_provider
 for name in ("openai", "anthropic", "ollama", "local"):
@@ -128,9 +129,9 @@ print(sorted(sdks & sys.modules.keys()))
 def test_the_interpreter_ends_quietly_with_connections_open_and_calls_in_flight(faults: FaultServer) -> None:
     code = f"""
 import contextlib, threading
-from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.ollama import OllamaProvider
-from lemming.llm.backends.openai import OpenAIProvider
+from lemming.capabilities.hosted.anthropic import AnthropicProvider
+from lemming.capabilities.hosted.ollama import OllamaProvider
+from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.llm.calls import ask
 from lemming.base.errors import ProviderError
 from lemming.providers import LLMProvider, Request
@@ -159,7 +160,7 @@ def test_ctrl_c_cancels_a_call_that_hangs(faults: FaultServer) -> None:
     code = f"""
 import os, signal, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
-from lemming.llm.backends.ollama import OllamaProvider
+from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.llm.calls import ask
 from lemming.providers import Request
 

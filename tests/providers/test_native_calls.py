@@ -12,16 +12,16 @@ import pytest
 from native_server import Json, NativeServer, chat, messages, ollama, responses
 
 from lemming.base.clock import FrozenClock
+from lemming.capabilities.hosted.anthropic import AnthropicProvider
+from lemming.capabilities.hosted.anthropic_wire import Message as Answer
+from lemming.capabilities.hosted.ollama import OllamaProvider
+from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.hosted.openai_wire import Completion
+from lemming.capabilities.hosted.streams import ChatStream, MessageStream
 from lemming.engine import run_once
 from lemming.files.documents import adapter
-from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.anthropic_wire import Message as Answer
-from lemming.llm.backends.ollama import OllamaProvider
-from lemming.llm.backends.openai import OpenAIProvider
-from lemming.llm.backends.openai_wire import Completion
 from lemming.llm.calls import ask
 from lemming.llm.servers import Servers
-from lemming.llm.streaming import ChatStream, MessageStream
 from lemming.providers import LLMProvider, Message, Reply, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay

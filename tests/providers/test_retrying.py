@@ -19,7 +19,7 @@ from lemming.base.errors import (
     TimedOut,
     Unavailable,
 )
-from lemming.llm.backends.openai import OpenAIProvider
+from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.llm.circuit import Circuits
 from lemming.providers import Backend, Reply, Request, RetryingLLMProvider
 

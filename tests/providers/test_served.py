@@ -11,7 +11,7 @@ from fault_server import FaultServer
 
 from lemming.base.clock import FrozenClock
 from lemming.base.errors import CircuitOpen, ConfigError, Unavailable, UnknownModel
-from lemming.base.model_servers import SERVERS
+from lemming.capabilities.hosted.servers import SERVERS
 from lemming.capabilities.money.prices import worst_of
 from lemming.facts.readiness import readiness_of
 from lemming.llm.circuit import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits

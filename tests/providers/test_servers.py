@@ -12,11 +12,11 @@ from fault_server import ANSWER, FaultServer, Received
 from lemming import engine
 from lemming.base.clock import FrozenClock
 from lemming.base.errors import Problem, RequestRejected
+from lemming.capabilities.hosted.anthropic import AnthropicProvider
+from lemming.capabilities.hosted.http import refused_part
+from lemming.capabilities.hosted.ollama import OllamaProvider
+from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.journal.events import ProblemFound
-from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.http import refused_part
-from lemming.llm.backends.ollama import OllamaProvider
-from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.servers import Servers
 from lemming.providers import LLMProvider, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume

@@ -14,10 +14,10 @@ from stream_server import ANSWER, StreamServer
 from lemming import engine
 from lemming.base.clock import FrozenClock
 from lemming.base.errors import AnswerTooLarge, TimedOut, Unavailable
+from lemming.capabilities.hosted.anthropic import AnthropicProvider
+from lemming.capabilities.hosted.ollama import OllamaProvider
+from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.journal.events import ModelWrote
-from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.ollama import OllamaProvider
-from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
 from lemming.llm.servers import Servers
 from lemming.llm.streaming import WholeWords

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lemming.base.redaction import excerpt
 from lemming.capabilities.batches.api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.capabilities.batches.apis import LIMIT_BYTES, BatchApi
-from lemming.llm.backends.anthropic import AnthropicProvider
-from lemming.llm.backends.anthropic_wire import Message
-from lemming.llm.backends.bounded import answers_up_to
+from lemming.capabilities.hosted.anthropic import AnthropicProvider
+from lemming.capabilities.hosted.anthropic_wire import Message
+from lemming.capabilities.hosted.bounded import answers_up_to
 from lemming.providers import Reply
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from lemming.base.errors import ProviderError
 from lemming.capabilities.batches.api import BatchProgress, TakesBatches
-from lemming.llm.backends.sdk import SdkBackend
+from lemming.capabilities.hosted.sdk import SdkBackend
 from lemming.providers import LLMProvider, Reply, Request
 
 WORK_S = 600.0

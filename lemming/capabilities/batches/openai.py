@@ -11,8 +11,8 @@ from lemming.base.jsontext import compact
 from lemming.base.redaction import excerpt
 from lemming.capabilities.batches.api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.capabilities.batches.apis import LIMIT_BYTES, BatchApi
-from lemming.llm.backends.bounded import answers_up_to
-from lemming.llm.backends.openai import OpenAIProvider
+from lemming.capabilities.hosted.bounded import answers_up_to
+from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.providers import Reply
 
 if TYPE_CHECKING:

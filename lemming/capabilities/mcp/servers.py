@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from lemming.base.errors import LemmingError, TimedOut, ToolError
 from lemming.base.json_schema import flaw_of, misfits
 from lemming.base.patterns import is_named
+from lemming.capabilities.background.calls import SharedClient, run
 from lemming.capabilities.mcp.lock import KnownServer, known_tool
 from lemming.capabilities.mcp.session import Answered, Session, SessionEnded
 from lemming.capabilities.mcp.settings import PREFIX, McpServer, mcp_config, require_sdk
-from lemming.llm.backends.background import SharedClient, run
 from lemming.org.organisation import Organisation
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def fetch(request: WebRequest, rules: Http, *, caller: str) -> WebPage:
 
     Raises `ToolError` when there is no answer, and `NobodyKnows` when the request may have arrived.
     """
-    from lemming.llm.backends.background import run
+    from lemming.capabilities.background.calls import run
 
     asked = _Asked(request, rules, caller)
     try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.llm.backends.anthropic_wire import Message, cached_until_here, wire_messages, wire_tool
-from lemming.llm.backends.bounded import client_settings
-from lemming.llm.backends.http import split_system
-from lemming.llm.backends.native import tools_of, with_images
-from lemming.llm.backends.sdk import SdkBackend, whole_of
-from lemming.llm.streaming import Hear, MessageStream
+from lemming.capabilities.hosted.anthropic_wire import Message, cached_until_here, wire_messages, wire_tool
+from lemming.capabilities.hosted.bounded import client_settings
+from lemming.capabilities.hosted.http import split_system
+from lemming.capabilities.hosted.native import tools_of, with_images
+from lemming.capabilities.hosted.sdk import SdkBackend, whole_of
+from lemming.capabilities.hosted.streams import MessageStream
+from lemming.llm.streaming import Hear
 from lemming.providers import Reply, Request
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.base.errors import Unavailable
-from lemming.base.model_servers import without_call
-from lemming.llm.backends.bounded import client_settings
-from lemming.llm.backends.native import tools_of
-from lemming.llm.backends.openai_wire import (
+from lemming.capabilities.hosted.bounded import client_settings
+from lemming.capabilities.hosted.native import tools_of
+from lemming.capabilities.hosted.openai_wire import (
     Completion,
     JsonMode,
     Response,
@@ -18,8 +17,10 @@ from lemming.llm.backends.openai_wire import (
     responses_fields,
     stepped_down,
 )
-from lemming.llm.backends.sdk import SdkBackend, whole_of
-from lemming.llm.streaming import ChatStream, Hear, ResponseStream, Stream
+from lemming.capabilities.hosted.sdk import SdkBackend, whole_of
+from lemming.capabilities.hosted.servers import without_call
+from lemming.capabilities.hosted.streams import ChatStream, ResponseStream, Stream
+from lemming.llm.streaming import Hear
 from lemming.providers import Reply, Request
 
 if TYPE_CHECKING:

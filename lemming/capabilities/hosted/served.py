@@ -1,4 +1,4 @@
-"""The servers of `lemming.base.model_servers` as providers: a class for each, by its name."""
+"""The servers of `lemming.capabilities.hosted.servers` as providers: a class for each, by its name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any, ClassVar
 
 from lemming.base.errors import ConfigError
-from lemming.base.model_servers import SERVERS, ModelServer
-from lemming.llm.backends.openai import OpenAIProvider
-from lemming.llm.backends.openai_wire import JsonMode
+from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.hosted.openai_wire import JsonMode
+from lemming.capabilities.hosted.servers import SERVERS, ModelServer
 
 
 class ServedProvider(OpenAIProvider):

@@ -28,9 +28,9 @@ from lemming.base.errors import (
     UnknownModel,
 )
 from lemming.base.redaction import excerpt, name_variables
+from lemming.capabilities.background.calls import AsyncClient, SharedClient, run
+from lemming.capabilities.hosted.bounded import host_of
 from lemming.files.documents import adapter
-from lemming.llm.backends.background import AsyncClient, SharedClient, run
-from lemming.llm.backends.bounded import host_of
 from lemming.llm.calls import in_words
 from lemming.llm.streaming import Hear, WholeWords
 from lemming.plugins.errors import error_by_class, error_by_status

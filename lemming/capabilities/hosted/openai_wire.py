@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lemming.llm.backends.http import split_system
-from lemming.llm.backends.native import (
+from lemming.capabilities.hosted.http import split_system
+from lemming.capabilities.hosted.native import (
     CHAT,
     RESPONSES,
     argument_text,

@@ -17,10 +17,18 @@ from urllib.parse import unquote, urlsplit
 from lemming.base.errors import ConfigError, ProviderError, TimedOut
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.base.redaction import name_variables, without_userinfo
-from lemming.llm.backends.bounded import client_settings, listened_to, rewritten
-from lemming.llm.backends.http import HttpBackend
-from lemming.llm.backends.native import arguments_of, chat_calls, function_tools, made, tools_of, with_images
-from lemming.llm.streaming import Hear, LinesOfAnswer
+from lemming.capabilities.hosted.bounded import client_settings, listened_to, rewritten
+from lemming.capabilities.hosted.http import HttpBackend
+from lemming.capabilities.hosted.native import (
+    arguments_of,
+    chat_calls,
+    function_tools,
+    made,
+    tools_of,
+    with_images,
+)
+from lemming.capabilities.hosted.streams import LinesOfAnswer
+from lemming.llm.streaming import Hear
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Message, Reply, Request
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.llm.backends.native import ANTHROPIC, arguments_of, in_runs, kept_of, made
+from lemming.capabilities.hosted.native import ANTHROPIC, arguments_of, in_runs, kept_of, made
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Finish, Reply
 

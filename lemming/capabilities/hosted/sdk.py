@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from lemming.base.errors import ConfigError, TimedOut
-from lemming.llm.backends.http import C, HttpBackend, default_key_env, with_extra
-from lemming.llm.streaming import Stream, put_together
+from lemming.capabilities.hosted.http import C, HttpBackend, default_key_env, with_extra
+from lemming.capabilities.hosted.streams import Stream, put_together
 from lemming.providers import Request
 
 
