@@ -48,7 +48,7 @@ NOT_WRITING = {
     ("commands/stopping.py", "os.write"): "a line to standard error, from a thread that must not wait",
     ("capabilities/sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
     ("capabilities/sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",
-    ("processes/keeper.py", "os.write"): "a pipe to the engine",
+    ("capabilities/processes/keeper.py", "os.write"): "a pipe to the engine",
     ("capabilities/mcp/launcher.py", "os.write"): "pipes between a server and the engine",
     ("capabilities/toolbox/functions/workers.py", "os.write"): "the pipe to a process that runs functions",
     ("capabilities/sandbox/walls.py", "os.write"): "the kernel's files about a process, in /proc",

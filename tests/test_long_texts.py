@@ -15,12 +15,12 @@ from typing import Any
 
 from lemming.base.contract import object_in
 from lemming.base.errors import LemmingError
-from lemming.base.front_matter import NotFrontMatter
 from lemming.base.quoting import quoted
 from lemming.base.redaction import redact_content
 from lemming.capabilities.channels.mail_text import mail_in, message_id_of, sender_of, text_of_mail
 from lemming.capabilities.judges.judge import verdict_in
 from lemming.capabilities.plans.references import filled, references_in
+from lemming.capabilities.skills.front_matter import NotFrontMatter
 from lemming.exchange.mapping import words_in
 from lemming.exchange.openclaw import load_json5
 from lemming.facts.findings.claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE

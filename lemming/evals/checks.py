@@ -11,7 +11,8 @@ from typing import Any
 from lemming.agents import survey_agents
 from lemming.base.errors import ContractError, ProviderError, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
-from lemming.base.patterns.expressions import expression
+from lemming.capabilities.conditions import when
+from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.judges.judge import Judge, question, verdict_in
 from lemming.capabilities.judges.settings import judge_named
 from lemming.capabilities.requests.now import requests_now
@@ -31,7 +32,6 @@ from lemming.facts.findings.rules import findings_of
 from lemming.files import fs
 from lemming.mail.answers import answer_in
 from lemming.messages import OutboxEntry
-from lemming.org import when
 from lemming.org.models import ModelEntry
 from lemming.providers import Request, require_reply
 from lemming.service.command import run_command

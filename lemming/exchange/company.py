@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from lemming.base.front_matter import NotFrontMatter, load_yaml
 from lemming.base.paths import GUIDE
+from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
 from lemming.exchange.mapping import (
     agent_name,
     cron_of,

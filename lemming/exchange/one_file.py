@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple
 from lemming.agents import decode_resume
 from lemming.base import paths
 from lemming.base.errors import ConfigError, UsageError
-from lemming.base.front_matter import NotFrontMatter, load_yaml
 from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
+from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
 from lemming.exchange.shorthand import WordDefaults, resume_of
 from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 

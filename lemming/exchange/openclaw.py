@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from lemming.base.errors import ToolError
-from lemming.base.front_matter import NotFrontMatter, load_yaml
+from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
 from lemming.exchange.mapping import (
     HARMLESS,
     agent_name,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.base.errors import UsageError
-from lemming.base.front_matter import NotFrontMatter, split, values_of
+from lemming.capabilities.skills.front_matter import NotFrontMatter, split, values_of
 from lemming.files import fs
 from lemming.files.refusals import looking
 

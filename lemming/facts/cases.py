@@ -18,11 +18,11 @@ from lemming.base.errors import ConfigError, Problem, UsageError
 from lemming.base.jsontext import locate, nearest
 from lemming.base.kinds import FindingKind, MessageKind
 from lemming.base.patterns import NoExpression
-from lemming.base.patterns.expressions import expression
+from lemming.capabilities.conditions import when
+from lemming.capabilities.conditions.expressions import expression
 from lemming.files import fs
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import Misfit, about, keyed
-from lemming.org import when
 from lemming.org.organisation import OrgPath
 
 CASE_FILE = "case.json"

@@ -13,6 +13,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.base.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
+from lemming.capabilities.conditions import when
 from lemming.facts.cases import Case
 from lemming.files.documents import adapter
 from lemming.files.fields import Count
@@ -21,7 +22,6 @@ from lemming.files.unknown import OTHERS
 from lemming.journal.prompts import referring_schema
 from lemming.journal.records import Record, TurnStarted, all_kinds
 from lemming.messages import OutboxEntry
-from lemming.org import when
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
 from lemming.org.resume import Allocation

@@ -26,7 +26,7 @@ from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.clock import FrozenClock, timestamp
 from lemming.base.jsontext import parse
-from lemming.base.patterns.expressions import expression
+from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.requests.index import RequestEntries
 from lemming.capabilities.requests.rules import requests_of
 from lemming.capabilities.requests.view import Requests, RequestView

@@ -10,7 +10,7 @@ import pytest
 from sources import CLAUDE, COMPANY, OPENCLAW, made
 from terminal import Lemming, Ran
 
-from lemming.base.front_matter import load_yaml, split, values_of
+from lemming.capabilities.skills.front_matter import load_yaml, split, values_of
 from lemming.exchange.openclaw import load_json5
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 

@@ -14,8 +14,8 @@ import pytest
 from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
 from tool_desk import Desk
 
+from lemming.capabilities.processes.children import Process, memory_of
 from lemming.org.blocks import Quota
-from lemming.processes.children import Process, memory_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 

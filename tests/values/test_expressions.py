@@ -10,8 +10,8 @@ import time
 import pytest
 
 from lemming.base.patterns import NoExpression, is_named
-from lemming.base.patterns.expressions import expression
-from lemming.org.when import problems_of
+from lemming.capabilities.conditions.expressions import expression
+from lemming.capabilities.conditions.when import problems_of
 
 LONG = "a" * 50_000
 HOSTILE = [

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.base.front_matter import LIMIT_CHARS, NotFrontMatter, load_yaml, split, values_of
+from lemming.capabilities.skills.front_matter import LIMIT_CHARS, NotFrontMatter, load_yaml, split, values_of
 
 
 @pytest.mark.parametrize(

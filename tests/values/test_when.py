@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lemming.org.when import OPS, field_of, holds, predicate, problems_of, schema
+from lemming.capabilities.conditions.when import OPS, field_of, holds, predicate, problems_of, schema
 
 ANSWER = {
     "verdict": "good",

@@ -18,10 +18,10 @@ from lemming.base.paths import resume_file
 from lemming.capabilities.answers.closed_schemas import closed_schema, why_not_closable
 from lemming.capabilities.answers.fitting import fitted
 from lemming.capabilities.answers.settings import Output, output_of
+from lemming.capabilities.conditions import when
 from lemming.files.fields import Json
 from lemming.mail.answers import MAY_ANSWER
 from lemming.messages import OutboxEntry
-from lemming.org import when
 from lemming.turn.reply_schemas import Form
 from lemming.turn.values import TurnInputs
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from lemming.capabilities.conditions.when import problems_of
 from lemming.files.fitting import Misfit, about
 from lemming.org.resume import Agent
-from lemming.org.when import problems_of
 
 OUTPUT = "output"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lemming.capabilities.conditions.when import fields_in, predicate
 from lemming.capabilities.gates.gate import SETTLES, Rule
 from lemming.journal.verdicts import Then
-from lemming.org.when import fields_in, predicate
 
 Json = dict[str, Any]
 

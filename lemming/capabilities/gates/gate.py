@@ -16,12 +16,12 @@ from lemming.base.json_schema import flaw_of
 from lemming.base.jsontext import compact, parse
 from lemming.base.kinds import ToolClass
 from lemming.base.patterns import NoExpression, is_among
-from lemming.base.patterns.expressions import expression
 from lemming.base.times.spoken import DURATIONS, parse_duration
+from lemming.capabilities.conditions.expressions import expression
+from lemming.capabilities.conditions.when import Predicate, fields_in, predicate, problems_of
 from lemming.capabilities.gates.limit import AMOUNTS, Per, window_of
 from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
 from lemming.journal.verdicts import At, Then
-from lemming.org.when import Predicate, fields_in, predicate, problems_of
 from lemming.plugins.capabilities import why_missing
 from lemming.plugins.shipped import JUDGES
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import compact, to_line
 from lemming.base.patterns import is_among
-from lemming.base.patterns.expressions import expression
 from lemming.base.redaction.rewriting import with_texts
+from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.gates.gate import SEEN, SETTLES, Gate, Rule
 from lemming.journal.verdicts import At, GateVerdict, Then
 from lemming.plugins.errors import words_of

@@ -11,10 +11,10 @@ from lemming.base.errors import Outcome
 from lemming.base.jsontext import compact, meant, nearest
 from lemming.base.kinds import MESSAGE_KINDS, ToolClass
 from lemming.base.patterns import is_among, is_named
+from lemming.capabilities.conditions.when import predicate
 from lemming.capabilities.gates.gate import SEEN, Gate
 from lemming.capabilities.gates.sound_paths import wrong_with_paths
 from lemming.journal.verdicts import At
-from lemming.org.when import predicate
 from lemming.plugins.capabilities import missing_for_gate
 from lemming.tick.soundness.inventory import Fault, Inventory, Test, slips_in
 

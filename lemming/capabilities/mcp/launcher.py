@@ -22,7 +22,7 @@ _LOOK_MS = 2000
 
 def main() -> None:
     """Run the program until it ends, says too much, or nobody listens any more."""
-    from lemming.processes import children as processes
+    from lemming.capabilities.processes import children as processes
 
     engine, limit, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     processes.adopt_orphans()

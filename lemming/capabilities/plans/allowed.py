@@ -15,11 +15,11 @@ from lemming.base.contract import MAX_TOOL_CALLS
 from lemming.base.errors import Problem
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import nearest
+from lemming.capabilities.conditions.when import MISSING, field_of, predicate, problems_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step
 from lemming.capabilities.plans.references import parts_of, references_in
 from lemming.capabilities.plans.referred import all_paths
 from lemming.capabilities.plans.ways import targets, ways_text
-from lemming.org.when import MISSING, field_of, predicate, problems_of
 
 DANGEROUS = ("send", "execute", "administer")
 """Classes of tools (`lemming.tools.ToolClass`) to which nobody's silence may lead."""

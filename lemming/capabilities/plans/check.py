@@ -13,6 +13,7 @@ from lemming.base.errors import ConfigError, Problem, UsageError
 from lemming.base.json_schema import flaw_of, misfits
 from lemming.base.jsontext import locate, nearest
 from lemming.base.times.spoken import DURATIONS, parse_duration
+from lemming.capabilities.conditions import when
 from lemming.capabilities.plans.format import (
     AgentPlan,
     Member,
@@ -28,7 +29,6 @@ from lemming.capabilities.plans.referred import fields_in, reference_problems
 from lemming.capabilities.plans.ways import OUT, is_decided, reachable, ways_from, ways_text
 from lemming.files.documents import Document
 from lemming.mail.answers import OF_THE_ENGINE
-from lemming.org import when
 from lemming.org.organisation import Organisation
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")

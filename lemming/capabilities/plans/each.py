@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from lemming.capabilities.conditions.when import MISSING, field_of
 from lemming.capabilities.plans.format import Member, Step
 from lemming.capabilities.plans.run import Doing, Run
-from lemming.org.when import MISSING, field_of
 
 Json = dict[str, Any]
 _OF_A_MEMBER = tuple(it.name for it in fields(Member) if it.name not in ("name", "writes"))

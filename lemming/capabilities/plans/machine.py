@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from lemming.base.jsontext import compact
 from lemming.capabilities.answers.fitting import FittedAnswer
+from lemming.capabilities.conditions.when import holds
 from lemming.capabilities.plans.asking import request_for, said_of, verification_for, wait_for, withdrawal
 from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
@@ -19,7 +20,6 @@ from lemming.capabilities.plans.references import as_text, filled, rendered
 from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
 from lemming.capabilities.plans.run_values import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
 from lemming.capabilities.plans.ways import after
-from lemming.org.when import holds
 
 Json = dict[str, Any]
 REASONS_CHARS = 4000

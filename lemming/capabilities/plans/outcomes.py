@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.capabilities.answers.fitting import FittedAnswer, bare_word, fields_in, fitting, yes_or_no
+from lemming.capabilities.conditions import when
 from lemming.capabilities.plans.format import Choice, Member, Step, Verify
 from lemming.capabilities.plans.references import as_text
 from lemming.mail.answers import OF_THE_ENGINE
-from lemming.org import when
 from lemming.turn.verdict import VERDICT_SCHEMA
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lemming.base.jsontext import to_line
-from lemming.org.when import MISSING, field_of
+from lemming.capabilities.conditions.when import MISSING, field_of
 
 ROOTS = {
     "start": "the request: its text, or a field of its payload",

@@ -7,6 +7,7 @@ from typing import Any
 
 from lemming.base.errors import Problem
 from lemming.base.jsontext import nearest
+from lemming.capabilities.conditions import when
 from lemming.capabilities.plans.format import AgentPlan, Member, Step
 from lemming.capabilities.plans.outcomes import schema_for
 from lemming.capabilities.plans.references import (
@@ -18,7 +19,6 @@ from lemming.capabilities.plans.references import (
     references_in,
 )
 from lemming.capabilities.plans.ways import reachable
-from lemming.org import when
 
 
 def reference_problems(plan: AgentPlan) -> Iterator[Problem]:

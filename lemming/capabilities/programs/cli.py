@@ -15,8 +15,8 @@ from typing import IO, NamedTuple
 
 from lemming.base.errors import Unavailable, Unusable
 from lemming.base.redaction import excerpt
+from lemming.capabilities.processes import keeper
 from lemming.llm import calls
-from lemming.processes import keeper
 from lemming.providers import Backend, Message, Reply, Request
 
 OUTPUT_LIMIT_BYTES = 1 << 20

@@ -76,8 +76,8 @@ def main() -> None:
 
 def carry_out(order: Order) -> Verdict:
     """Run the command to its end, or to a limit's, and end everything it started."""
+    from lemming.capabilities.processes import children as processes
     from lemming.files import quota
-    from lemming.processes import children as processes
 
     wake = processes.wake_at_each_end()
     is_read_only = _prepare(order)
@@ -109,8 +109,8 @@ def _prepare(order: Order) -> bool:
     """Do what the launcher itself must do; return whether all but the workspace is read-only now."""
     if sys.platform != "linux":
         return False
+    from lemming.capabilities.processes import children as processes
     from lemming.capabilities.sandbox import walls
-    from lemming.processes import children as processes
 
     processes.adopt_orphans()
     if os.geteuid() == 0 and order.workspace is not None:
@@ -214,7 +214,7 @@ def _describe(order: Order, is_read_only: bool) -> str:
 
 def _watch(child: int, wake: int, order: Order) -> tuple[Ended, int]:
     """Wait for the command's end, the deadline, a limit, or the end of whoever ordered it."""
-    from lemming.processes import children as processes
+    from lemming.capabilities.processes import children as processes
 
     began = time.monotonic()
     deadline, next_count, next_look = began + order.timeout_s, *(2 * [began + _LOOK_EVERY_S])
@@ -255,7 +255,7 @@ def _next_count_after(began: float) -> float:
 
 
 def _are_too_many() -> bool:
-    from lemming.processes import children as processes
+    from lemming.capabilities.processes import children as processes
 
     return sum(process.threads for process in processes.descendants()) > PROCESS_LIMIT
 
@@ -265,8 +265,8 @@ def _limit_reached(order: Order) -> Ended | None:
 
     To tell the memory of many takes seconds, in which they can double: they are counted meanwhile.
     """
+    from lemming.capabilities.processes import children as processes
     from lemming.files import quota
-    from lemming.processes import children as processes
 
     found = processes.descendants()
     if sum(process.memory_bytes for process in found) > order.max_memory_bytes:

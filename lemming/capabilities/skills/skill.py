@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lemming.base.errors import ConfigError, Problem
-from lemming.base.front_matter import NotFrontMatter, split, values_of
 from lemming.base.paths import SKILL_FILE
+from lemming.capabilities.skills.front_matter import NotFrontMatter, split, values_of
 
 DESCRIPTION_CHARS = 1024
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from lemming.agents import Agent
 from lemming.base.paths import memory_file, workspace_folder
 from lemming.base.patterns import is_named
+from lemming.capabilities.conditions.when import holds
 from lemming.capabilities.trust.settings import OF_TOOLS, trust_in
 from lemming.capabilities.trust.vouches import Vouch, Vouches
 from lemming.capabilities.trust.words import AGENT, TrustOrder
@@ -17,7 +18,6 @@ from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
-from lemming.org.when import holds
 from lemming.providers import is_channel, is_person
 from lemming.turn.opening import Surroundings
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.jsontext import nearest
+from lemming.capabilities.conditions.when import fields_in, problems_of
 from lemming.capabilities.trust.words import TRUST
 from lemming.files.fitting import Misfit, about, keyed
 from lemming.org.config import Org
-from lemming.org.when import fields_in, problems_of
 
 ORDER = ("outside", "known", "agent", "owner")
 OF_TOOLS = {"mcp.*": "outside", "http_*": "outside"}

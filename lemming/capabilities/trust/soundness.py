@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from lemming.agents import Agent, nearest_agent
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
+from lemming.capabilities.conditions.when import fields_in
 from lemming.capabilities.trust.settings import OF_TOOLS, Trust, TrustRule, least_shown
 from lemming.org.config import Config
 from lemming.org.uses import brain_of
-from lemming.org.when import fields_in
 from lemming.plugins.shipped import BY_MEMORY
 from lemming.tick.soundness.inventory import Fault, Inventory
 

@@ -1,7 +1,7 @@
 """The processes that run an organisation's functions: each for one agent, a call at a time.
 
-A process is started at the first call, and again after one that was ended. A keeper is around each
-(`lemming.processes.keeper`): it ends the process, with all that it started, when the engine lets go or dies.
+A process is started at the first call, and again after one that was ended. A keeper is around each: it ends
+the process, with all that it started, when the engine lets go or dies.
 
 What a function leaves behind in its process, such as a thread, reaches no other agent's call, and no later
 answer of the same agent: each call has a number that its answer bears.
@@ -24,6 +24,7 @@ from typing import Any
 from lemming.base.deadlines import STOP_GRACE_S, LeftBehind
 from lemming.base.errors import ConfigError, Problem, ToolError
 from lemming.base.jsontext import compact, parse
+from lemming.capabilities.processes import keeper
 from lemming.capabilities.toolbox.functions.body import Done
 from lemming.capabilities.toolbox.functions.homes import Home
 from lemming.capabilities.toolbox.functions.loading import Sources
@@ -36,7 +37,6 @@ from lemming.capabilities.toolbox.functions.wire import (
 )
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
-from lemming.processes import keeper
 from lemming.tools import Tool, ToolResult, interrupted
 from lemming.tools.context import CallEffects, ToolContext
 

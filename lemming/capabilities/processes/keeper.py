@@ -18,7 +18,7 @@ from typing import NoReturn
 
 def main() -> None:
     """Run the program until it ends or the engine lets go, then end everything below."""
-    from lemming.processes import children as processes
+    from lemming.capabilities.processes import children as processes
 
     control, report, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     for descriptor in (control, report):
@@ -51,7 +51,7 @@ def _become(argv: list[str], report: int) -> NoReturn:
 
 def _wait(child: int, control: int, wake: int) -> int | None:
     """Return the status of the program, or None when the engine let go first."""
-    from lemming.processes import children as processes
+    from lemming.capabilities.processes import children as processes
 
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -68,5 +68,6 @@ def _wait(child: int, control: int, wake: int) -> int | None:
 
 if __name__ == "__main__":
     # At the end, so that nothing installed beside the package can pose as the standard library.
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path.append(os.path.dirname(package))
     main()

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lemming.base.patterns import NoExpression
-from lemming.base.patterns.program import ASK, CHOOSE, FAIL, FOUND, READ, Program, Step, program_of
+from lemming.capabilities.conditions.program import ASK, CHOOSE, FAIL, FOUND, READ, Program, Step, program_of
 
 MOST_WORK = 500_000
 WORK_A_LETTER = 8

@@ -12,7 +12,7 @@ from typing import Any, Final
 from lemming.base.errors import Problem
 from lemming.base.jsontext import nearest
 from lemming.base.patterns import NoExpression
-from lemming.base.patterns.expressions import expression
+from lemming.capabilities.conditions.expressions import expression
 
 Predicate = Callable[[Any], bool]
 Json = dict[str, Any]
