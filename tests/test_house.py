@@ -131,7 +131,7 @@ EDGES = {
     "commands/failures.py": 1,
     "dashboard/live.py": 1,
     "base/deadlines.py": 1,
-    "tick/executors/threads.py": 1,
+    "tick/executors/turns_at_once.py": 1,
     "service/own_observers.py": 1,  # what somebody's own observer does
     "tick/ahead.py": 1,  # the edge of a thread: raised by who waits for it
     "capabilities/sandbox/launcher.py": 1,
@@ -147,7 +147,7 @@ EDGES = {
     "tick/edge.py": 1,
     "capabilities/gates/turn_spending.py": 1,
     "capabilities/toolbox/functions/body.py": 1,
-    "capabilities/toolbox/functions/files.py": 1,
+    "capabilities/toolbox/functions/tool_files.py": 1,
     "capabilities/toolbox/functions/worker.py": 1,
     "capabilities/toolbox/document_reader.py": 1,
 }
@@ -263,7 +263,7 @@ SEARCHES = {
     "files/fields.py": "the tables of our own formats",
     "capabilities/hosted/http.py": "our own words, put together",
     "timeline/renaming.py": "a name, escaped",
-    "capabilities/toolbox/functions/files.py": "a name, escaped",
+    "capabilities/toolbox/functions/tool_files.py": "a name, escaped",
 }
 SEARCHING = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"}
 

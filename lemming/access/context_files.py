@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from lemming.access.grants import Place, kept_at, resolve
+from lemming.access.allowed_paths import Place, kept_at, resolve
 from lemming.access.open import read_raw, read_text, scan_folder
 from lemming.base import paths
 from lemming.base.errors import ToolError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.access.open import write_effect
 from lemming.agents import Agent
 from lemming.base import paths

@@ -17,7 +17,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 
 from lemming.access import mounts
-from lemming.access.grants import NEVER_OPEN, Place, refuse_engines, resolve
+from lemming.access.allowed_paths import NEVER_OPEN, Place, refuse_engines, resolve
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import ToolError

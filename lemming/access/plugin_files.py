@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.agents import Agent, survey_agents
 from lemming.base.errors import ConfigError, LemmingError, Problem
 from lemming.files import fs

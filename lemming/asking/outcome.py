@@ -59,7 +59,7 @@ class AskOutcome(Generic[T]):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows of it."""
-        from lemming.asking.shown import outcome_as_html
+        from lemming.asking.notebook import outcome_as_html
 
         return outcome_as_html(self)
 

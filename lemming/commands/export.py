@@ -125,7 +125,7 @@ def _card(base: Organisation, name: str, url: str, binding: str) -> dict[str, An
     agent = survey.agents[name]
     skills: Iterable[Skill] = ()
     if "skills" in agent.further:
-        from lemming.capabilities.skills.finding import skills_of  # who has none does without
+        from lemming.capabilities.skills.loading import skills_of  # who has none does without
 
         skills = skills_of(agent, base).by_name.values()
     resume = parse(fs.read_bytes(base / resume_file(name), RESUME_LIMIT_BYTES), allow_bom=True)

@@ -11,7 +11,7 @@ from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import parse, pretty, to_line
 from lemming.capabilities.gates.foresee import Foreseen, outcomes
-from lemming.capabilities.gates.gate import Gate, Rule
+from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
 from lemming.capabilities.gates.standard import standard
 from lemming.commands.options import Here, Limit, argument, noun, option

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from lemming.base.errors import LemmingError, NotTrusted, UsageError
 from lemming.evals.answering import Answering, Kept
-from lemming.evals.checks import verdict_on
 from lemming.evals.copies import make_copy
 from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.results import Failure, Result
 from lemming.evals.run import Ran, opened, run_case
+from lemming.evals.scoring import verdict_on
 from lemming.facts.cases import Case, load_case
 from lemming.files import fs
 from lemming.org.organisation import OrgPath

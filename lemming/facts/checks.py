@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lemming.access.allowed_paths import Access, resolve, why_no_grant
 from lemming.access.context_files import with_context_found
-from lemming.access.grants import Access, resolve, why_no_grant
 from lemming.access.open import read_allowed_text
 from lemming.agents import (
     RESUME_LIMIT_BYTES,

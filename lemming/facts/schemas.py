@@ -125,7 +125,7 @@ def _journal() -> Schema:
 
 
 def _shown() -> Schema:
-    from lemming.facts.shown import shown  # with it come the capabilities that have something to show
+    from lemming.facts.json_output import shown  # with it come the capabilities that have something to show
 
     return shown()
 

@@ -21,8 +21,7 @@ from lemming.base.jsontext import JsonProblem, compact, compact_texts, parse
 from lemming.base.redaction import redact_bytes
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
-from lemming.journal.events import Observer, ignore
-from lemming.journal.lines import (
+from lemming.journal.checksums import (
     check_in,
     close_line,
     damaged,
@@ -32,6 +31,7 @@ from lemming.journal.lines import (
     not_believed,
     unreadable,
 )
+from lemming.journal.events import Observer, ignore
 from lemming.journal.lookup import plan_in
 from lemming.journal.prompts import PromptReader, PromptWriter, SpelledOut
 from lemming.journal.records import Record, TickCommitted, TickStarted, TurnStarted

@@ -277,6 +277,6 @@ class TickReport:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows of it: what each agent did."""
-        from lemming.journal.shown import tick_as_html
+        from lemming.journal.notebook import tick_as_html
 
         return tick_as_html(self)

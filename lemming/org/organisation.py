@@ -64,7 +64,7 @@ class Organisation:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows of it: its agents."""
-        from lemming.org.shown import organisation_as_html
+        from lemming.org.notebook import organisation_as_html
 
         return organisation_as_html(self)
 

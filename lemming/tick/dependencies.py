@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lemming.access.allowed_paths import resolve
 from lemming.access.context_files import folders_of_memories, read_for
-from lemming.access.grants import resolve
 from lemming.agents import Agent
 from lemming.base.errors import ToolError
 from lemming.base.paths import Components, components

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from lemming.access.allowed_paths import Place, kept_at
 from lemming.access.context_files import (
     folder_looked_into,
     folders_of_memories,
@@ -20,7 +21,6 @@ from lemming.access.context_files import (
     place_of_item,
     with_context_found,
 )
-from lemming.access.grants import Place, kept_at
 from lemming.agents import Agent, Survey
 from lemming.base import paths
 from lemming.base.errors import CorruptState, ToolError

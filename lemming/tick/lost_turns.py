@@ -16,9 +16,9 @@ from lemming.base.errors import ConfigError, CorruptState, Problem
 from lemming.files.descriptors import open_regular
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import is_there
+from lemming.journal.checksums import lines
 from lemming.journal.file import OWN_LIMIT_BYTES, read_journal
 from lemming.journal.ledger import read_state
-from lemming.journal.lines import lines
 from lemming.journal.records import TurnStarted
 from lemming.org.organisation import Organisation
 

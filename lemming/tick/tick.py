@@ -40,7 +40,7 @@ from lemming.tick.answers import JournaledAnswers
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.edge import tried, why_broken, why_not_begun
-from lemming.tick.executors.threads import run_all
+from lemming.tick.executors.turns_at_once import run_all
 from lemming.tick.lost_turns import is_lost
 from lemming.tick.passed_over import Connections, connections_of, passed_over
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from asked import ask, person, prompts
 
-from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.format import Gate
 from lemming.engine import ticks
 from lemming.files.fitting import Misfit
 from lemming.journal.file import journal_ticks

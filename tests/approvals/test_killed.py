@@ -13,7 +13,7 @@ import pytest
 from leave_org import Ring, by_hand, edit, finished, kept_calls, lemming, make, requests, ring, started, tick
 
 from lemming.capabilities.approvals.waiting import digest_of
-from lemming.journal.lines import close_line
+from lemming.journal.checksums import close_line
 from lemming.testing import Crash, crash_at, say
 
 pytestmark = pytest.mark.crash

@@ -164,7 +164,7 @@ def test_a_limit_holds_for_calls_that_wait_for_a_batch(
     base: Path, server: BatchServer, limit: int, repairs: int, made: int
 ) -> None:
     """Turns that share a limit are taken one after another: each has a batch of its own."""
-    pytest.importorskip("lemming.capabilities.gates.gate")
+    pytest.importorskip("lemming.capabilities.gates.format")
     gate = {"at": "spend", "calls": limit, "per": "organisation", "then": "block"}
     agents = [{**independent(name), "turn": {"repairs": repairs, "max_steps": 1}} for name in AGENTS]
     make_org(base, *agents, models=models(server), org={"gates": [gate]})

@@ -22,7 +22,7 @@ from lemming.base.errors import DiskError, RequestRejected, Unavailable
 from lemming.capabilities.background.connections import most_connections
 from lemming.capabilities.background.threads import keep_alive
 from lemming.capabilities.channels.edge import edge
-from lemming.capabilities.channels.mail_text import (
+from lemming.capabilities.channels.email_text import (
     attachments_of,
     mail_in,
     message_id_of,

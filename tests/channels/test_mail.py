@@ -13,7 +13,7 @@ from mail_servers import BOX, PASSWORD, USER, Imap, imap_server, mail, smtp_serv
 
 from lemming.base.clock import SystemClock
 from lemming.base.errors import RequestRejected
-from lemming.capabilities.channels.mail_text import mail_in, message_id_of, text_of_html
+from lemming.capabilities.channels.email_text import mail_in, message_id_of, text_of_html
 from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
 from lemming.messages import send

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 from terminal import Lemming
 
 from lemming.engine import run_once
+from lemming.facts.json_output import SHOWN
 from lemming.facts.schemas import schema_of
-from lemming.facts.shown import SHOWN
 from lemming.facts.views.agents import agents
 from lemming.memory import save_memory
 from lemming.messages import send

@@ -20,8 +20,8 @@ from lemming.files import fs
 from lemming.journal.events import Event, ModelAsked
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.tick.dependencies import Waits
-from lemming.tick.executors.threads import run_all
 from lemming.tick.executors.turn_lock import TurnLock
+from lemming.tick.executors.turns_at_once import run_all
 
 SHARED = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
 

@@ -141,7 +141,7 @@ def test_a_journal_that_is_gone_costs_what_later_ones_refer_to_and_no_tick(base:
 def test_places_that_nobody_wrote_are_refused_when_they_are_asked_for(
     base: Path, situation: list[Any], opening: Any
 ) -> None:
-    from lemming.journal.lines import close_line
+    from lemming.journal.checksums import close_line
 
     run(make(base), 2)
     file, check, forged = base / "logs/ticks/00000002.jsonl", b"", b""

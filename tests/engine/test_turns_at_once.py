@@ -26,8 +26,8 @@ from lemming.org.config import Org
 from lemming.providers import LLMProvider, register_provider
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
-from lemming.tick.executors.threads import run_all
 from lemming.tick.executors.turn_lock import TurnLock
+from lemming.tick.executors.turns_at_once import run_all
 from lemming.tools import Places, Tool, ToolRegistry, ToolResult, toolset_of
 
 TICKS = 3

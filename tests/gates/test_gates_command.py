@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
-from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.format import Rule
 from lemming.capabilities.gates.look import look
 from lemming.capabilities.gates.standard import standard
 from lemming.cli import run
@@ -295,7 +295,7 @@ def test_what_the_table_says_of_each_class(kind: str, trust: str, own: bool | No
 
 
 def rules_from(plain: list[dict[str, Any]]) -> tuple[Rule, ...]:
-    from lemming.capabilities.gates.gate import Gate
+    from lemming.capabilities.gates.format import Gate
     from lemming.files.documents import value_of
 
     gates = [value_of(Gate, it) for it in plain]

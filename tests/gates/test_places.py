@@ -10,7 +10,7 @@ import pytest
 
 from lemming.agents import survey_agents
 from lemming.capabilities.gates.explained import context_of, explain_call
-from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.format import Gate
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.documents import value_of

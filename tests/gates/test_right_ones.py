@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lemming.agents import survey_agents
-from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.format import Gate
 from lemming.exchange.template import template_files
 from lemming.files import fs
 from lemming.files.documents import value_of

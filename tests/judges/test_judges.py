@@ -297,7 +297,7 @@ def test_a_program_that_gives_no_verdict_has_not_passed_it(base: Path, code: str
 
 def test_what_was_taken_back_may_be_written_again(base: Path) -> None:
     """A gate against what was said before does not count a draft that has not left."""
-    pytest.importorskip("lemming.capabilities.gates.gate")
+    pytest.importorskip("lemming.capabilities.gates.format")
     gates = [{"at": "out", "dedupe": True, "then": "block"}]
     again = {"contains": SENT_BACK, "reply": say("short")}
     turn_of(base, verdict(passes=True, reason="", step=3), BAD, again, DRAFT, gates=gates)

@@ -6,7 +6,7 @@ from typing import Any
 
 from lemming.base.jsontext import pretty
 from lemming.capabilities.plans.format import AgentPlan, plan_in
-from lemming.capabilities.plans.machine import advance
+from lemming.capabilities.plans.next_step import advance
 from lemming.capabilities.plans.run import Run, run_in
 
 Json = dict[str, Any]

@@ -15,7 +15,7 @@ import pytest
 from lemming.agents import load_agent
 from lemming.base.clock import FrozenClock
 from lemming.base.jsontext import pretty
-from lemming.capabilities.skills.finding import skills_of
+from lemming.capabilities.skills.loading import skills_of
 from lemming.capabilities.skills.sections import SKILLS_CHARS
 from lemming.capabilities.skills.skill import DESCRIPTION_CHARS
 from lemming.engine import run_once
@@ -304,7 +304,7 @@ def test_an_organisation_without_skills_imports_nothing_of_them(base: Path) -> N
     org_with(base, [])
     program = (
         "import sys; from lemming.engine import run_once; run_once(sys.argv[1]); "
-        "print([name for name in sys.modules if name in ('yaml', 'lemming.capabilities.skills.finding')])"
+        "print([name for name in sys.modules if name in ('yaml', 'lemming.capabilities.skills.loading')])"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program, str(base)], capture_output=True, text=True, check=True

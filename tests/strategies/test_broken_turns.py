@@ -184,7 +184,7 @@ ENDS_OF_THE_CALENDAR = (
 def test_a_moment_at_an_end_of_the_calendar_is_none(
     base: Path, capsys: pytest.CaptureFixture[str], at: str
 ) -> None:
-    pytest.importorskip("lemming.capabilities.gates.gate")
+    pytest.importorskip("lemming.capabilities.gates.format")
     gate = {"at": "call", "tool": "remind_me", "when": {"field": "own", "op": "is", "value": False}}
     call = {"tool": "remind_me", "args": {"text": "x", "at": at}}
     person = resume("human", model={"key": "human"})
@@ -209,7 +209,7 @@ class Breaks(EngineTool):
 
 
 def test_a_call_that_breaks_as_gates_look_at_it_is_a_failed_call(base: Path) -> None:
-    pytest.importorskip("lemming.capabilities.gates.gate")
+    pytest.importorskip("lemming.capabilities.gates.format")
     gate = {"at": "call", "tool": "breaks", "when": {"field": "own", "op": "is", "value": False}}
     ada = resume("ada", permissions={"tools": ["breaks"]}, gates=[{**gate, "then": "block"}])
     call = {"tool": "breaks", "args": {}}

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from lemming.capabilities.windows.recall import recap_message
+from lemming.capabilities.windows.prompt_shortening import recap_message
 from lemming.engine import run_once
 from lemming.journal.records import ModelReplied, TurnStarted
 from lemming.journal.report import TurnReport

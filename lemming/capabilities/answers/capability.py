@@ -8,8 +8,8 @@ from dataclasses import asdict
 from lemming.base.contract import NewEntry
 from lemming.base.errors import Problem
 from lemming.base.json_schema import flaw_of
-from lemming.capabilities.answers.payloads import PayloadCheck, forms_of, payload_rules, schemas_of
 from lemming.capabilities.answers.settings import OUTPUT, output_of
+from lemming.capabilities.answers.validation import PayloadCheck, forms_of, payload_rules, schemas_of
 from lemming.files.fields import Json
 from lemming.mail.task import Task
 from lemming.messages import OutboxEntry

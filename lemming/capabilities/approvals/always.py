@@ -15,7 +15,7 @@ from lemming.base import paths
 from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.base.patterns import is_among
-from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.format import Gate
 from lemming.capabilities.gates.keys import gates_in
 from lemming.files import fs
 from lemming.files.lock import changing

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import ToolError

@@ -53,7 +53,7 @@ class Approvals(Capability):
 
     def holder(self, now: Surroundings, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> Holder:
         """Return who says what becomes of calls that a gate asks about."""
-        from lemming.capabilities.approvals.calls import CallApprovals
+        from lemming.capabilities.approvals.held_calls import CallApprovals
 
         return CallApprovals(now, inputs, finished)
 

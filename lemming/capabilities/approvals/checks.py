@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import Problem
-from lemming.capabilities.gates.gate import Gate, Rule
+from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.people import whom_to_ask
 from lemming.org.config import Config

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming import messages
-from lemming.access.grants import Access, resolve
+from lemming.access.allowed_paths import Access, resolve
 from lemming.agents import load_agent
 from lemming.base.errors import ToolError, UsageError
 from lemming.base.json_schema import misfits

@@ -12,7 +12,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.capabilities.approvals.decisions import settled
 from lemming.capabilities.approvals.waiting import NAME, SHOW, Waiting
-from lemming.capabilities.gates.gate import Gate, Rule
+from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.limit import AMOUNTS
 from lemming.capabilities.gates.look import rules_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lemming.access.grants import why_no_grant
+from lemming.access.allowed_paths import why_no_grant
 from lemming.agents import Agent
 from lemming.base.errors import Unusable
 from lemming.capabilities.attachments.filling import fill_in

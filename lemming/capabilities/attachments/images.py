@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.access.open import file_digest_of, read_raw
 from lemming.agents import Agent
 from lemming.base.errors import ToolError

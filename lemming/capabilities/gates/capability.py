@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base.errors import Problem
-from lemming.capabilities.gates.calls import CallGates
-from lemming.capabilities.gates.gate import GATES
+from lemming.capabilities.gates.format import GATES
 from lemming.capabilities.gates.keys import gates_in, rules_for
 from lemming.capabilities.gates.look import rules_at
 from lemming.capabilities.gates.shown import look_at_shown
+from lemming.capabilities.gates.tool_calls import CallGates
 from lemming.capabilities.gates.written import OutGates
 from lemming.files.fields import Json
 from lemming.journal.file import Journal

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.capabilities.conditions.when import fields_in, predicate
-from lemming.capabilities.gates.gate import SETTLES, Rule
+from lemming.capabilities.gates.format import SETTLES, Rule
 from lemming.journal.verdicts import Then
 
 Json = dict[str, Any]

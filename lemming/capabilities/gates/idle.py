@@ -17,7 +17,7 @@ from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import compact, nearest
 from lemming.base.patterns import is_among, is_named
 from lemming.capabilities.gates.checks import checks_of
-from lemming.capabilities.gates.gate import SETTLES, Gate, Rule
+from lemming.capabilities.gates.format import SETTLES, Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
 from lemming.org.config import ORG_FILE, Config, load_config
 from lemming.org.organisation import Organisation, OrgPath

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.access.grants import kept_at
+from lemming.access.allowed_paths import kept_at
 from lemming.access.open import read_text
 from lemming.access.trust import Reach
 from lemming.agents import Agent

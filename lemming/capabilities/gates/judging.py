@@ -19,7 +19,7 @@ from lemming.capabilities.gates.file_arguments import (
     written_in_gate,
 )
 from lemming.capabilities.gates.foresee import may_hold
-from lemming.capabilities.gates.gate import GATES, Gate, Rule
+from lemming.capabilities.gates.format import GATES, Gate, Rule
 from lemming.capabilities.gates.look import AskingStopped, look
 from lemming.capabilities.gates.path_conditions import placed
 from lemming.capabilities.judges.judge import (

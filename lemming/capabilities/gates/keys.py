@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.capabilities.gates.gate import GATES, Gate, Rule
+from lemming.capabilities.gates.format import GATES, Gate, Rule
 from lemming.files.fitting import about
 from lemming.org.config import Org
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from lemming.agents import Agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import Problem
-from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.format import Gate
 from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.gates.limit import window_of
 from lemming.capabilities.money.prices import price_of

@@ -12,7 +12,7 @@ from lemming.base.jsontext import compact, to_line
 from lemming.base.patterns import is_among
 from lemming.base.redaction.rewriting import with_texts
 from lemming.capabilities.conditions.expressions import expression
-from lemming.capabilities.gates.gate import SEEN, SETTLES, Gate, Rule
+from lemming.capabilities.gates.format import SEEN, SETTLES, Gate, Rule
 from lemming.journal.verdicts import At, GateVerdict, Then
 from lemming.plugins.errors import words_of
 from lemming.turn.places import Found, FunctionBroke

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
-from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.format import Rule
 
 Json = dict[str, Any]
 AsPlace = Callable[[str], str]

@@ -14,7 +14,7 @@ from lemming.agents import Agent, Survey
 from lemming.base.errors import ConfigError
 from lemming.capabilities.gates.flows import Flows
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
-from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.format import Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.journal.verdicts import At
 from lemming.org.config import Config

@@ -10,7 +10,7 @@ from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import StoppedByGate
 from lemming.capabilities.gates.checks import asking
-from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.format import Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Looked, digest_of, look, rules_at
 from lemming.mail.inbox import Inbox

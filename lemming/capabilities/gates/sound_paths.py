@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lemming.agents import Agent
-from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.format import Gate
 from lemming.files.opened import opened_place
 from lemming.tick.soundness.inventory import Fault, Inventory, Test
 

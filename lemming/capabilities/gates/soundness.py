@@ -12,7 +12,7 @@ from lemming.base.jsontext import compact, meant, nearest
 from lemming.base.kinds import MESSAGE_KINDS, ToolClass
 from lemming.base.patterns import is_among, is_named
 from lemming.capabilities.conditions.when import predicate
-from lemming.capabilities.gates.gate import SEEN, Gate
+from lemming.capabilities.gates.format import SEEN, Gate
 from lemming.capabilities.gates.sound_paths import wrong_with_paths
 from lemming.journal.verdicts import At
 from lemming.plugins.capabilities import missing_for_gate

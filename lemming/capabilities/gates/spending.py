@@ -17,7 +17,7 @@ from typing import Any
 
 from lemming.agents import agent_folders
 from lemming.base.errors import CorruptState
-from lemming.capabilities.gates.gate import Rule
+from lemming.capabilities.gates.format import Rule
 from lemming.capabilities.gates.keys import gates_in, rules_for
 from lemming.capabilities.gates.limit import Amount, Window, raised, window_of
 from lemming.capabilities.gates.look import rules_at

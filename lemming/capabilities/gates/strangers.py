@@ -13,7 +13,7 @@ from lemming.base import paths
 from lemming.base.errors import Problem
 from lemming.base.patterns import is_among
 from lemming.capabilities.gates.flows import Flow, Flows
-from lemming.capabilities.gates.gate import Gate
+from lemming.capabilities.gates.format import Gate
 from lemming.capabilities.gates.keys import gates_in
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath

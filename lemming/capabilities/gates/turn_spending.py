@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.base.errors import LimitReached, RequestOverLimit
 from lemming.capabilities.gates.checks import asking
-from lemming.capabilities.gates.gate import Gate, Rule
+from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.limit import (
     NOTHING,
     ONE,

@@ -9,7 +9,7 @@ from lemming.base import paths
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import StoppedByGate, ToolError
 from lemming.capabilities.gates.checks import asking
-from lemming.capabilities.gates.gate import GATES, Gate, Rule
+from lemming.capabilities.gates.format import GATES, Gate, Rule
 from lemming.capabilities.gates.look import Looked, digest_of, look, nobody_judged, rules_at
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect

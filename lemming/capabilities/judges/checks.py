@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lemming.access import bound
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.access.open import read_text
 from lemming.access.trust import Reach
 from lemming.agents import Agent, survey_agents

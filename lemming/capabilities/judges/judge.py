@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lemming.access.grants import Place, kept_at, resolve
+from lemming.access.allowed_paths import Place, kept_at, resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent
 from lemming.base import paths

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.access.open import seen_content
 from lemming.access.trust import Reach
 from lemming.agents import Agent

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.agents import Agent, Survey, survey_agents
 from lemming.base.errors import ConfigError, PermissionDenied, ToolError
 from lemming.capabilities.plans.allowed import Staff

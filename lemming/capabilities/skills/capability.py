@@ -7,9 +7,9 @@ from pathlib import Path
 
 from lemming.base.errors import Problem
 from lemming.base.paths import GUIDE
-from lemming.capabilities.skills.finding import folders_of, skills_of
+from lemming.capabilities.skills.folder_search import SkillSearch
 from lemming.capabilities.skills.guides import guide_files, read_guides
-from lemming.capabilities.skills.search import SkillSearch
+from lemming.capabilities.skills.loading import folders_of, skills_of
 from lemming.capabilities.skills.sections import skills_section
 from lemming.capabilities.skills.settings import has_guides, patterns_of, wrong_patterns
 from lemming.files.stamps import is_there

@@ -10,8 +10,8 @@ from lemming.base import paths
 from lemming.base.errors import Problem, ToolError
 from lemming.base.jsontext import nearest
 from lemming.base.paths import GUIDE
-from lemming.capabilities.skills.finding import COMMON_FOLDERS, skills_in, skills_of
 from lemming.capabilities.skills.guides import GUIDE_CHARS, read_guides
+from lemming.capabilities.skills.loading import COMMON_FOLDERS, skills_in, skills_of
 from lemming.capabilities.skills.settings import has_guides, patterns_of
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.access.grants import kept_at
+from lemming.access.allowed_paths import kept_at
 from lemming.access.open import is_there_to_read, read_text
 from lemming.base import paths
 from lemming.base.paths import GUIDE

@@ -8,8 +8,8 @@ from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.errors import Problem
 from lemming.base.paths import SKILL_FILE
-from lemming.capabilities.skills.finding import COMMON_FOLDERS, folders_of, skills_in, skills_of
-from lemming.capabilities.skills.search import SkillSearch
+from lemming.capabilities.skills.folder_search import SkillSearch
+from lemming.capabilities.skills.loading import COMMON_FOLDERS, folders_of, skills_in, skills_of
 from lemming.capabilities.skills.skill import Skill
 from lemming.org.organisation import Organisation
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Annotated, Literal
 
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.access.open import read_raw
 from lemming.base.errors import ToolError
 from lemming.base.extras import install_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.access.open import is_taken, read_text, remove_effect
 from lemming.base.errors import PermissionDenied, ToolError
 from lemming.capabilities.toolbox.files import Path, ReadsFiles, WritesFiles, effect_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from lemming.access.grants import NEVER_OPEN, granted_places, resolve
+from lemming.access.allowed_paths import NEVER_OPEN, granted_places, resolve
 from lemming.access.open import list_folder, read_text, write_effect
 from lemming.agents import Agent
 from lemming.base.errors import ToolError

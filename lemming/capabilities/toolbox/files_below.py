@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lemming.access.grants import DEPTH_LIMIT, Place, resolve
+from lemming.access.allowed_paths import DEPTH_LIMIT, Place, resolve
 from lemming.access.open import NOTHING_REMOVED, Removed, read_text, scan_folder
 from lemming.agents import Agent
 from lemming.base.errors import ToolError

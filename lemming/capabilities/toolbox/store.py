@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from lemming.access.grants import Access, resolve
+from lemming.access.allowed_paths import Access, resolve
 from lemming.access.open import is_taken, read_text, scan_folder
 from lemming.agents import Agent
 from lemming.base import paths

@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import compress
 from typing import Any
 
+from lemming.access.allowed_paths import resolve
 from lemming.access.context_files import MemoryOfAnother, place_of_item
-from lemming.access.grants import resolve
 from lemming.access.open import read_raw
 from lemming.agents import Agent, Survey
 from lemming.base import paths

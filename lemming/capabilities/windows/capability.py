@@ -9,12 +9,12 @@ from pathlib import PurePosixPath
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import ContractError, OutOfCredits, Problem, ProviderError
-from lemming.capabilities.windows.recall import (
+from lemming.capabilities.windows.prompt_shortening import (
     PREFIX,
     newest,
-    recall_conversation,
-    recall_inbox,
     recap_message,
+    shortened_conversation,
+    shortened_inbox,
     summary_key,
     summary_section,
 )
@@ -72,14 +72,14 @@ class WindowPreparation(Preparation):
             values = {key: it for key, it in shown.memories.values.items() if not key.startswith(PREFIX)}
             memories, shown = shown.memories, replace(shown, memories=shown.memories._replace(values=values))
         if task is None:
-            inbox, left_out = recall_inbox(shown.inbox, room)
+            inbox, left_out = shortened_inbox(shown.inbox, room)
             return replace(shown, inbox=inbox, left_out=left_out)
         key = summary_key(task) if is_summed_up and self.moment.model.prompt == "full" else ""
         if not key or key in {PurePosixPath(it.file).name.removesuffix(".json") for it in memories.problems}:
             kept = newest(task.thread, room)
             return replace(shown, task=task._replace(thread=kept), left_out=len(task.thread) - len(kept))
         value = memories.values.get(key)
-        found = recall_conversation(self.moment.agent, task.thread, key, value, room, shown.labels)
+        found = shortened_conversation(self.moment.agent, task.thread, key, value, room, shown.labels)
         self._recap = dict(found.recap)
         return replace(
             shown,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from lemming.access.grants import resolve
+from lemming.access.allowed_paths import resolve
 from lemming.access.open import read_allowed_text, scan_folder
 from lemming.agents import agent_folders, nearest_agent, survey_agents
 from lemming.base import paths

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from lemming.access.allowed_paths import why_no_grant
 from lemming.access.context_files import GRANT
-from lemming.access.grants import why_no_grant
 from lemming.agents import Agent, nearest_agent
 from lemming.base import paths
 from lemming.base.jsontext import meant, nearest

@@ -12,8 +12,8 @@ from lemming.base import paths
 from lemming.base.errors import CorruptState, Problem
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.files.fields import Json
+from lemming.journal.checksums import holds_together
 from lemming.journal.file import journal_ticks, newest_journals, raw_journal, reading_of
-from lemming.journal.lines import holds_together
 from lemming.journal.records import (
     EntriesExpired,
     Record,

@@ -20,9 +20,9 @@ from lemming.base import paths
 from lemming.base.errors import CorruptState, UsageError
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.files import fs
+from lemming.journal.checksums import holds_together
 from lemming.journal.file import journal_ticks, prompts_in, raw_journal, read_plan
 from lemming.journal.ledger import ticks_kept
-from lemming.journal.lines import holds_together
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import LAST_TICK
 from lemming.tick.plan import Plan

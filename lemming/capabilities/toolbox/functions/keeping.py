@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from lemming.access.allowed_paths import resolve
 from lemming.access.effects import require_writable as require_granted_or_memory
-from lemming.access.grants import resolve
 from lemming.access.open import write_effect
 from lemming.agents import FileAccess
 from lemming.base import paths

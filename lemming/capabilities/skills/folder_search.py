@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lemming.access.grants import Place, kept_at
+from lemming.access.allowed_paths import Place, kept_at
 from lemming.access.open import LISTING_LIMIT, is_there_to_read, list_folder
 from lemming.base.errors import Problem, ToolError
 from lemming.base.paths import SKILL_FILE

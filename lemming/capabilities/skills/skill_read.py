@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.access.grants import kept_at, why_unsafe
+from lemming.access.allowed_paths import kept_at, why_unsafe
 from lemming.access.open import read_text
 from lemming.agents import Agent
 from lemming.base.errors import PermissionDenied, ToolError
 from lemming.base.jsontext import nearest
 from lemming.base.paths import SKILL_FILE, components
-from lemming.capabilities.skills.finding import folders_of, skills_of
-from lemming.capabilities.skills.search import SkillSearch
+from lemming.capabilities.skills.folder_search import SkillSearch
+from lemming.capabilities.skills.loading import folders_of, skills_of
 from lemming.capabilities.skills.sections import skill_lines
 from lemming.capabilities.skills.settings import patterns_of
 from lemming.files.fitting import about

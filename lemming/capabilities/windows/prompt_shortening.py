@@ -34,7 +34,7 @@ TO_SUM_UP = (
 _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-def recall_inbox(inbox: Inbox, room: int) -> tuple[Inbox, int]:
+def shortened_inbox(inbox: Inbox, room: int) -> tuple[Inbox, int]:
     """Return an inbox with the newest that fits of what the agent knows, and how many are left out."""
     said = sorted([*inbox.known, *inbox.own], key=lambda entry: entry.tick)
     kept = {entry.identity for entry in newest(said, room)}
@@ -56,7 +56,7 @@ class Recalled(NamedTuple):
     fallen: Sequence[OutboxEntry] = ()
 
 
-def recall_conversation(
+def shortened_conversation(
     agent: Agent, thread: Sequence[OutboxEntry], key: str, value: Any, room: int, labels: Labels
 ) -> Recalled:
     """Return a conversation as it is shown beside its summary, which the memory `key` holds as `value`."""

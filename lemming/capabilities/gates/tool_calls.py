@@ -16,7 +16,7 @@ from lemming.base.redaction import redact_foreign
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.file_arguments import as_opened, opened_in_gate, places_among
-from lemming.capabilities.gates.gate import Gate, Rule
+from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.look import Check, Facts, Looked, look, nobody_judged, rules_at
 from lemming.capabilities.gates.path_conditions import placed

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lemming.access.grants import kept_at
+from lemming.access.allowed_paths import kept_at
 from lemming.access.open import read_text
 from lemming.base import paths
 from lemming.base.errors import ConfigError, Problem, ToolError
 from lemming.base.paths import SKILL_FILE
-from lemming.capabilities.skills.search import SkillSearch, warning
+from lemming.capabilities.skills.folder_search import SkillSearch, warning
 from lemming.capabilities.skills.settings import patterns_of
 from lemming.capabilities.skills.skill import Skill, skill_of
 from lemming.org.organisation import Organisation

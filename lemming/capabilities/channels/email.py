@@ -1,4 +1,4 @@
-"""The mail channel: IMAP in, SMTP out. What a mail says is read in `lemming.capabilities.channels.mail_text`.
+"""The mail channel: IMAP in, SMTP out. What a mail says is read in `channels.email_text`.
 
 A mail is marked as seen once its entry is on the disk, and so is one that can be no entry, once the log of
 the channel says why.
@@ -29,8 +29,7 @@ from lemming.base.redaction import redact_content
 from lemming.capabilities.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.edge import edge
-from lemming.capabilities.channels.http import value_of
-from lemming.capabilities.channels.mail_text import (
+from lemming.capabilities.channels.email_text import (
     Attachment,
     attachments_of,
     mail_in,
@@ -40,6 +39,7 @@ from lemming.capabilities.channels.mail_text import (
     text_of_mail,
     why_refused,
 )
+from lemming.capabilities.channels.http import value_of
 from lemming.files import fs
 
 Encryption = Literal["ssl", "starttls", "none"]
