@@ -19,9 +19,9 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
-from lemming.capabilities.plans.check import sound
 from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, plan_in, step_keys
+from lemming.capabilities.plans.plan_problems import sound
 from lemming.capabilities.requests.typed import typed_as
 
 Json = dict[str, Any]

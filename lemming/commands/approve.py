@@ -9,8 +9,8 @@ import typer
 from lemming.base.errors import UsageError
 from lemming.capabilities.approvals.always import let_pass, require_asking
 from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_waiting
-from lemming.capabilities.approvals.screens import waits_beside
 from lemming.capabilities.approvals.waiting import Word
+from lemming.capabilities.approvals.waiting_calls import waits_beside
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.capabilities.requests.waiting import waiting as what_waits

@@ -28,10 +28,10 @@ from lemming.exchange.openclaw import take_openclaw
 from lemming.exchange.putting import Put, put_together, write
 from lemming.exchange.source import Destination, Source, Taken, open_source
 from lemming.exchange.template import template_files
-from lemming.facts.checks import problems_of_agents, problems_of_config
+from lemming.facts.problems import problems_of_agents, problems_of_config
 from lemming.facts.reach import reaches
 from lemming.facts.readiness import readiness_of
-from lemming.facts.structure_checks import waits_for_its_name
+from lemming.facts.structure_problems import waits_for_its_name
 from lemming.files import fs
 from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.format import require_known_format

@@ -23,7 +23,7 @@ from lemming.exchange.shorthand import (
     with_words,
 )
 from lemming.facts.next_turn import next_turn
-from lemming.facts.structure_checks import waits_for_its_name
+from lemming.facts.structure_problems import waits_for_its_name
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
@@ -254,7 +254,7 @@ def _refuse_what_would_not_run(base: OrgPath, agent: Agent) -> None:
         raise error
     if agent.turn.strategy is None:
         return
-    from lemming.capabilities.strategies.checks import problems_of_strategy
+    from lemming.capabilities.strategies.problems import problems_of_strategy
 
     problems = tuple(it for it in problems_of_strategy(base, agent, config) if it.severity == "error")
     if problems:

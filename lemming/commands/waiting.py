@@ -155,8 +155,8 @@ def meant(base: OrgPath, reference: str) -> tuple[RequestsNow, RequestView, dict
 
 def _whole(base: OrgPath, request: RequestView, call: dict[str, Any]) -> dict[str, Any]:
     """Return a call as it is shown, with the entry that somebody is to be shown by it."""
-    from lemming.capabilities.approvals.screens import call_of
     from lemming.capabilities.approvals.waiting import SHOW
+    from lemming.capabilities.approvals.waiting_calls import call_of
 
     shown = call_of(request, {request.identity: call}) or call
     with contextlib.suppress(ConfigError, FileNotFoundError, StopIteration):

@@ -32,7 +32,7 @@ def _decide(org: Organisation, said: Json, person: str | None) -> Json:
     """Approve a call, with other arguments or not, say no, or give the result in its place."""
     from lemming.capabilities.approvals.always import let_pass, require_asking  # the page is there without it
     from lemming.capabilities.approvals.deciding import decide, find_waiting
-    from lemming.capabilities.approvals.screens import waits_beside
+    from lemming.capabilities.approvals.waiting_calls import waits_beside
 
     reference, word = _text(said, "id"), _text(said, "word")
     if word not in WORDS:

@@ -13,8 +13,8 @@ from lemming.agents import RESUME_LIMIT_BYTES, agent_folders, decode_resume, nea
 from lemming.base import paths
 from lemming.base.errors import ConfigError, Problem, UsageError
 from lemming.base.jsontext import locate
-from lemming.facts.checks import problems_of_config, problems_of_resume
 from lemming.facts.preview import settings_to_look_by
+from lemming.facts.problems import problems_of_config, problems_of_resume
 from lemming.files import fs
 from lemming.org.config import MODELS_FILE, ORG_FILE, config_with
 from lemming.org.organisation import OrgPath

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents
+from lemming.facts.problems import problems_of_agents
 from lemming.messages import read_outbox_entries
 from lemming.org.config import load_config
 from lemming.testing import journal_lines, make_org, resume, say, write_script

@@ -9,7 +9,7 @@ import pytest
 
 from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents
+from lemming.facts.problems import problems_of_agents
 from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.journal.report import TurnReport

@@ -12,7 +12,7 @@ import pytest
 from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents
+from lemming.facts.problems import problems_of_agents
 from lemming.memory import save_memory
 from lemming.messages import read_outbox_entries
 from lemming.org.config import load_config

@@ -11,7 +11,7 @@ from test_addressed import QUIET, prompt_of
 from test_inbox import seen, speak
 
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents
+from lemming.facts.problems import problems_of_agents
 from lemming.journal.events import ProblemFound
 from lemming.journal.ledger import read_state
 from lemming.messages import entry_id, list_outbox

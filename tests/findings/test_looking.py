@@ -18,7 +18,7 @@ from lemming.base.jsontext import pretty
 from lemming.cli import run as run_command
 from lemming.facts.findings.look import look_at
 from lemming.facts.findings.rules import RULES, findings_in, findings_of
-from lemming.facts.structure_checks import problems_of_structure
+from lemming.facts.structure_problems import problems_of_structure
 from lemming.files import fs
 from lemming.messages import send
 from lemming.org.config import load_config

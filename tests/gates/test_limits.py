@@ -15,7 +15,7 @@ from lemming.base.jsontext import pretty
 from lemming.capabilities.money.prices import worst_of
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents, problems_of_config
+from lemming.facts.problems import problems_of_agents, problems_of_config
 from lemming.files import fs
 from lemming.journal.events import Event
 from lemming.journal.ledger import read_state

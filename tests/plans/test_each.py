@@ -17,7 +17,7 @@ from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.run import run_in
 from lemming.capabilities.plans.runs import does
 from lemming.cli import run as lemming
-from lemming.facts.checks import problems_of_agents
+from lemming.facts.problems import problems_of_agents
 from lemming.files import fs
 from lemming.messages import read_outbox_entries
 from lemming.org.config import load_config

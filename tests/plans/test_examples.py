@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents
+from lemming.facts.problems import problems_of_agents
 from lemming.messages import read_outbox_entries, send
 from lemming.org.config import load_config
 from lemming.testing import FrozenClock

@@ -11,7 +11,7 @@ from planned import planned_org, step, write_plan
 from lemming.base.errors import Problem
 from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents, problems_of_config
+from lemming.facts.problems import problems_of_agents, problems_of_config
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.testing import resume

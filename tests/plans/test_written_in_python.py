@@ -35,7 +35,7 @@ from lemming.building.plans import (
     wait,
 )
 from lemming.capabilities.plans.format import Member, Step, plan_in
-from lemming.facts.checks import problems_of_agents
+from lemming.facts.problems import problems_of_agents
 from lemming.files.fitting import fields_of, key_of
 from lemming.org.config import load_config
 from lemming.testing import say, write_script

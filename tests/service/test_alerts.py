@@ -16,7 +16,7 @@ from lemming.base.errors import CorruptState
 from lemming.base.jsontext import pretty
 from lemming.base.redaction import refresh
 from lemming.engine import run_once, ticks
-from lemming.facts.checks import problems_of_config
+from lemming.facts.problems import problems_of_config
 from lemming.files import fs
 from lemming.history.copy_org import copy_org
 from lemming.org.config import load_config

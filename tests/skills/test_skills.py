@@ -19,8 +19,8 @@ from lemming.capabilities.skills.loading import skills_of
 from lemming.capabilities.skills.sections import SKILLS_CHARS
 from lemming.capabilities.skills.skill import DESCRIPTION_CHARS
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents
 from lemming.facts.preview import preview_tick
+from lemming.facts.problems import problems_of_agents
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

@@ -14,7 +14,7 @@ import pytest
 
 from lemming.base.errors import ConfigError
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents, problems_of_config
+from lemming.facts.problems import problems_of_agents, problems_of_config
 from lemming.files import fs
 from lemming.org.config import Org, load_config
 from lemming.org.organisation import Organisation

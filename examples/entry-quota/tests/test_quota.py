@@ -7,7 +7,7 @@ import lemming_quota
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.checks import problems_of_agents
+from lemming.facts.problems import problems_of_agents
 from lemming.journal.ledger import read_state
 from lemming.journal.report import TurnReport
 from lemming.org.config import load_config

@@ -44,7 +44,7 @@ class Answers(Capability):
     def problems(self, agent: Agent, config: Config) -> Iterator[Problem]:
         """Yield what is wrong with its schema, and what of it a model is not told."""
         if output := output_of(agent):
-            from lemming.capabilities.answers.checks import problems_of_output
+            from lemming.capabilities.answers.problems import problems_of_output
 
             yield from problems_of_output(agent, output, config)
 

@@ -100,7 +100,7 @@ class Approvals(Capability):
 
     def waiting(self, org: Organisation, requests: Iterable[RequestView]) -> Mapping[str, WaitingForPerson]:
         """Return the calls that wait for persons, of these requests, by the request's identity."""
-        from lemming.capabilities.approvals.screens import waiting_for_persons
+        from lemming.capabilities.approvals.waiting_calls import waiting_for_persons
 
         return waiting_for_persons(org, requests)
 
@@ -110,7 +110,7 @@ class Approvals(Capability):
 
     def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
         """Yield what keeps gates from asking anybody."""
-        from lemming.capabilities.approvals.checks import problems_of_asking
+        from lemming.capabilities.approvals.problems import problems_of_asking
 
         yield from problems_of_asking(base, config, only)
 

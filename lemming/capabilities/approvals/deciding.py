@@ -13,8 +13,8 @@ from lemming.base.errors import ToolError, UsageError
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.capabilities.approvals.binding import FILE_ARGUMENTS, binds_of
-from lemming.capabilities.approvals.screens import waiting_calls
 from lemming.capabilities.approvals.waiting import Word
+from lemming.capabilities.approvals.waiting_calls import waiting_calls
 from lemming.capabilities.requests.entries import answerer, require_open, write_payload
 from lemming.capabilities.requests.fields import properties_of, schema_for
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now

@@ -91,11 +91,11 @@ class Gates(Capability):
 
     def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
         """Yield the limits that cannot hold, and those who cannot judge."""
-        from lemming.capabilities.gates.limit_checks import problems_of_limits
+        from lemming.capabilities.gates.limit_problems import problems_of_limits
 
         yield from problems_of_limits(base, agent, config)
         if any(gate.by for gate in gates_in(agent or config.org)):
-            from lemming.capabilities.gates.judge_checks import problems_of_gate_judges
+            from lemming.capabilities.gates.judge_problems import problems_of_gate_judges
 
             yield from problems_of_gate_judges(base, agent, config)
 
@@ -103,7 +103,7 @@ class Gates(Capability):
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
     ) -> Iterator[Reach]:
         """Yield the programs that judge at gates."""
-        from lemming.capabilities.gates.judge_checks import programs_at_gates
+        from lemming.capabilities.gates.judge_problems import programs_at_gates
 
         yield from programs_at_gates(org.base, config.org)
         for agent in agents:

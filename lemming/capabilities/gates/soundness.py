@@ -100,7 +100,7 @@ def _unknown_names(gate: Gate, known: Inventory) -> Iterator[Fault]:
             hint = nearest(key, [*known.config.models]) or f"keys: {', '.join(sorted(known.config.models))}"
             yield Fault(f"/models/{index}", f'there is no model key "{key}"', hint)
     if gate.by:
-        from lemming.capabilities.judges.checks import why_no_judge
+        from lemming.capabilities.judges.problems import why_no_judge
 
         if why := why_no_judge(known, gate.by):
             yield Fault("/by", *why)

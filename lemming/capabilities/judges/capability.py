@@ -8,16 +8,16 @@ from lemming.access.trust import Reach
 from lemming.base.contract import ToolCall, TurnReply
 from lemming.base.errors import ContractError, NotVerified, Problem
 from lemming.base.paths import resume_file
-from lemming.capabilities.judges.checks import (
+from lemming.capabilities.judges.judge import entry_of_command, files_of_judges, judges_of
+from lemming.capabilities.judges.problems import (
     judges_named_by,
     problems_of_judges,
     program_reach,
     why_no_judge,
 )
-from lemming.capabilities.judges.judge import entry_of_command, files_of_judges, judges_of
 from lemming.capabilities.judges.verified import verified
 from lemming.capabilities.judges.withdrawing import Own
-from lemming.capabilities.requests.serving import NOT_ANSWERED
+from lemming.capabilities.requests.request_turn import NOT_ANSWERED
 from lemming.capabilities.requests.team import team_tools
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json

@@ -8,10 +8,10 @@ from typing import Any
 from lemming.base.errors import ConfigError, RequestRejected
 from lemming.base.json_schema import misfits
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.capabilities.plans.check import sound_plan
 from lemming.capabilities.plans.format import AgentPlan
 from lemming.capabilities.plans.next_step import advance
 from lemming.capabilities.plans.outcomes import plain_answer
+from lemming.capabilities.plans.plan_problems import sound_plan
 from lemming.capabilities.plans.proposals import followed, plan_of
 from lemming.capabilities.plans.run import Run, run_in, run_key
 from lemming.org.organisation import Organisation

@@ -12,10 +12,10 @@ from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import ConfigError, PermissionDenied, Problem
-from lemming.capabilities.judges.checks import program_reach
+from lemming.capabilities.judges.problems import program_reach
 from lemming.capabilities.plans.asking import said_of
-from lemming.capabilities.plans.check import sound_plan
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan, waited_files
+from lemming.capabilities.plans.plan_problems import sound_plan
 from lemming.capabilities.plans.proposals import proposal_in
 from lemming.capabilities.plans.run import PREFIX, is_led_elsewhere, is_over, run_key, waits_in
 from lemming.files.fields import Json
@@ -61,7 +61,7 @@ class Plans(Capability):
 
     def problems_of_files(self, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
         """Yield what is wrong with the agent's plan, or that nobody follows it."""
-        from lemming.capabilities.plans.checks import problems_of_plan
+        from lemming.capabilities.plans.problems import problems_of_plan
 
         yield from problems_of_plan(base, agent, config)
 

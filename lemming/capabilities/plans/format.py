@@ -1,6 +1,6 @@
 """What `agents/<name>/plan.json` may hold, as types; they are the schema that `lemming schema plan` prints.
 
-Format: docs/plans.md. What the types cannot say (names, ways, permissions) is for `plans.check`.
+Format: docs/plans.md. What the types cannot say (names, ways, permissions) is for `plans.plan_problems`.
 """
 
 from __future__ import annotations

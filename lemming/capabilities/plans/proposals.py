@@ -9,9 +9,9 @@ from typing import Any
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import to_line
-from lemming.capabilities.plans.check import problems_in
 from lemming.capabilities.plans.each import in_words
 from lemming.capabilities.plans.format import FAIL, AgentPlan, Choice, Member, Step, kind_of
+from lemming.capabilities.plans.plan_problems import problems_in
 from lemming.files.documents import value_of
 from lemming.files.unknown import unknown_keys
 

@@ -23,7 +23,7 @@ from lemming.capabilities.requests.agenda import agenda_of
 from lemming.capabilities.requests.delegating import delegate
 from lemming.capabilities.requests.in_turn import is_awaited
 from lemming.capabilities.requests.reach import out_of_reach
-from lemming.capabilities.requests.serving import (
+from lemming.capabilities.requests.request_turn import (
     LEAST_TURNS,
     MOST_FAILURES,
     MOST_TURNS,
@@ -109,20 +109,20 @@ class Requests(Capability):
     def wrong_with(self, agent: Agent | None, known: Inventory) -> Iterator[tuple[str, str, str]]:
         """Yield those who can never be in a team."""
         if agent is not None and (team := team_of(agent)):
-            from lemming.capabilities.requests.checks import wrong_with_team
+            from lemming.capabilities.requests.problems import wrong_with_team
 
             yield from wrong_with_team(agent, team, known)
 
     def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
         """Yield those of a team who cannot read what they are asked, and whose answers are not read."""
         if agent is not None and (team := team_of(agent)):
-            from lemming.capabilities.requests.checks import problems_of_team
+            from lemming.capabilities.requests.problems import problems_of_team
 
             yield from problems_of_team(base, agent, team)
 
     def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
         """Yield a warning for each open request that reaches nobody, or whose answers nobody gets."""
-        from lemming.capabilities.requests.checks import problems_of_requests
+        from lemming.capabilities.requests.problems import problems_of_requests
 
         with suppress(LemmingError):  # it is told of elsewhere
             yield from problems_of_requests(base, only)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import ToolError
-from lemming.capabilities.requests.serving import OWN_ACCOUNT, Serving
+from lemming.capabilities.requests.request_turn import OWN_ACCOUNT, Serving
 from lemming.capabilities.requests.settings import team_of
 from lemming.capabilities.requests.team import TeamTool
 from lemming.tools import ToolResult

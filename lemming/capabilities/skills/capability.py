@@ -41,7 +41,7 @@ class Skills(Capability):
     def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
         """Yield what is wrong with the guides and skills of an agent that takes turns."""
         if agent is not None and takes_turns(agent, config):
-            from lemming.capabilities.skills.checks import problems_of_skills
+            from lemming.capabilities.skills.problems import problems_of_skills
 
             yield from problems_of_skills(base, agent, config)
 

@@ -45,7 +45,7 @@ class Strategies(Capability):
     def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
         """Yield what is wrong with the strategy that a resume names, and with its options."""
         if agent is not None:
-            from lemming.capabilities.strategies.checks import problems_of_strategy
+            from lemming.capabilities.strategies.problems import problems_of_strategy
 
             yield from problems_of_strategy(base, agent, config)
 

@@ -14,8 +14,8 @@ from lemming.capabilities.store.values import store_problems
 from lemming.facts.capabilities import names_of_capabilities, problems_of_org, problems_with_agents
 from lemming.facts.cases import HERE, Case, case_file, case_names, load_case
 from lemming.facts.checklist.check import Check, CheckScope, problem_of
-from lemming.facts.checks import problems_of_resumes, problems_of_settings
-from lemming.facts.structure_checks import problems_of_structure
+from lemming.facts.problems import problems_of_resumes, problems_of_settings
+from lemming.facts.structure_problems import problems_of_structure
 from lemming.files import fs
 from lemming.mail.misplaced import future_tick_problems
 from lemming.memory import read_memories

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from lemming.agents import Agent
 from lemming.base.errors import ConfigError, Problem
-from lemming.capabilities.judges.checks import problems_of_judge_in_file
+from lemming.capabilities.judges.problems import problems_of_judge_in_file
 from lemming.capabilities.plans.allowed import permission_problems
-from lemming.capabilities.plans.check import placed, problems_in
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan
+from lemming.capabilities.plans.plan_problems import placed, problems_in
 from lemming.capabilities.plans.staff import staff_for
 from lemming.files.stamps import is_there
 from lemming.org.config import Config

@@ -13,7 +13,7 @@ from lemming.base import paths
 from lemming.base.errors import LemmingError, Problem
 from lemming.capabilities.gates.judging import judge_of
 from lemming.capabilities.gates.keys import gates_in
-from lemming.capabilities.judges.checks import judge_problems, program_reach
+from lemming.capabilities.judges.problems import judge_problems, program_reach
 from lemming.org.config import Config, Org
 from lemming.org.organisation import OrgPath
 
