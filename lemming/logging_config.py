@@ -19,7 +19,7 @@ from typing import Any
 
 from lemming.base import paths
 from lemming.base.errors import DiskError
-from lemming.base.redaction import redact_bytes, redact_json
+from lemming.base.redaction.secrets import redact_bytes, redact_json
 from lemming.files import fs
 from lemming.files.stamps import status_of
 

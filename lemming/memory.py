@@ -18,7 +18,7 @@ from lemming.base import paths
 from lemming.base.clock import Clock, SystemClock, parse_timestamp, timestamp
 from lemming.base.errors import CorruptState, Problem, ToolError
 from lemming.base.jsontext import JsonProblem, parse, pretty
-from lemming.base.redaction import redact_json
+from lemming.base.redaction.secrets import redact_json
 from lemming.files import fs
 from lemming.files.descriptors import Around
 from lemming.files.effects import FileEffect, apply_effect

@@ -21,7 +21,7 @@ from lemming.base.jsontext import compact, pretty, to_line
 from lemming.base.kinds import MessageKind
 from lemming.base.once import once
 from lemming.base.quoting import digest_of, quoted
-from lemming.base.redaction import redact_json
+from lemming.base.redaction.secrets import redact_json
 from lemming.base.times.spoken import moment_of
 from lemming.files import fs
 from lemming.files.documents import read_text, unreadable

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sampling import EVERYTHING
 
-from lemming.base import redaction
+from lemming.base.redaction import secrets
 from lemming.files.fs import AppendFile
 from lemming.files.stamps import learn_stamps
 
@@ -28,9 +28,9 @@ def _no_state_of_the_users(tmp_path_factory: pytest.TempPathFactory, monkeypatch
 def _no_secrets_of_other_tests() -> Iterator[None]:
     """Each secret that a process knows is looked for in every text, which makes every later turn dearer."""
     yield
-    redaction._named.clear()
-    redaction._written.clear()
-    redaction._known = None
+    secrets._named.clear()
+    secrets._written.clear()
+    secrets._known = None
 
 
 MEMORY = Path("/dev/shm")

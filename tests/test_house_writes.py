@@ -19,15 +19,15 @@ OF_THE_PROCESS = {
         "_levels",
     ): "what a caller set by setup_logging, which shares but a path with run_tick",
     (
-        "base/redaction/__init__.py",
+        "base/redaction/secrets.py",
         "_known",
     ): "a secret is kept out of every file, whoever named it",
-    ("base/redaction/__init__.py", "_named"): "as _known",
+    ("base/redaction/secrets.py", "_named"): "as _known",
     (
         "capabilities/toolbox/functions/workers.py",
         "_LOADED",
     ): "to load files of tools takes half a second, for each tick",
-    ("base/redaction/__init__.py", "_written"): "as _known",
+    ("base/redaction/secrets.py", "_written"): "as _known",
     ("plugins/registry.py", "_registrations"): "a module registers as it is imported, once in a process",
     ("plugins/registry.py", "_installed"): "as _registrations",
     ("plugins/registry.py", "_offered"): "made of _registrations",

@@ -16,7 +16,7 @@ from typing import Any
 from lemming.base.contract import object_in
 from lemming.base.errors import LemmingError
 from lemming.base.quoting import quoted
-from lemming.base.redaction import redact_content
+from lemming.base.redaction.secrets import redact_content
 from lemming.capabilities.channels.email_text import mail_in, message_id_of, sender_of, text_of_mail
 from lemming.capabilities.judges.judge import verdict_in
 from lemming.capabilities.plans.references import filled, references_in

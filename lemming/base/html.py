@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from lemming.base.redaction import redact
+from lemming.base.redaction.secrets import redact
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -11,7 +11,7 @@ from lemming.agents import RESUME_LIMIT_BYTES, survey_agents
 from lemming.base.errors import NotSent, UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.base.paths import resume_file
-from lemming.base.redaction import without_userinfo
+from lemming.base.redaction.secrets import without_userinfo
 from lemming.commands.events import Follow, Ticks, journals_meant
 from lemming.commands.options import AnyAgentName, Here, find_agent, noun, option
 from lemming.commands.screen import (

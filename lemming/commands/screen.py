@@ -180,7 +180,7 @@ def _printable(letter: str) -> str:
 
 def _safe(text: str) -> str:
     """Return what may be written: foreign text made harmless, our own styles as the terminal knows them."""
-    from lemming.base.redaction import redact_values  # `--help` says nothing of anybody's
+    from lemming.base.redaction.secrets import redact_values  # `--help` says nothing of anybody's
 
     parts = _STYLED.split(redact_values(text))
     parts[::2] = map(printable, parts[::2])
@@ -194,7 +194,7 @@ def _write_line(text: str, stream: TextIO) -> None:
 
 
 def _show_json(plain: Any, write: Any, end: str) -> None:
-    from lemming.base.redaction import redact_bytes, redact_json
+    from lemming.base.redaction.secrets import redact_bytes, redact_json
 
     raw: bytes = write(plain)
     if redact_bytes(raw) != raw:

@@ -14,7 +14,7 @@ from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import OUTCOME_CODES, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.base.patterns import is_named
-from lemming.base.redaction import redact_values
+from lemming.base.redaction.secrets import redact_values
 from lemming.commands.options import Here, Limit, Trust, argument, noun, object_typed, option
 from lemming.commands.screen import counted, one_line, painted, show, show_text, tell
 from lemming.commands.trust import load_settings, require_agreement

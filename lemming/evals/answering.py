@@ -17,7 +17,7 @@ from typing import Any
 from lemming.base.contract import ToolCall
 from lemming.base.errors import NoAnswer
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.redaction import redact_json
+from lemming.base.redaction.secrets import redact_json
 from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.rehearsal.questions import question_of
 from lemming.facts.cases import RECORD_FILE, SCRIPT_FILE, Case, case_file

@@ -18,7 +18,7 @@ from typing import IO, Literal, TypeVar
 from lemming.base import paths
 from lemming.base.errors import CorruptState, DiskError
 from lemming.base.jsontext import JsonProblem, compact, compact_texts, parse
-from lemming.base.redaction import redact_bytes
+from lemming.base.redaction.secrets import redact_bytes
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.journal.checksums import (

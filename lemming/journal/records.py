@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_o
 
 from lemming.base.errors import Outcome
 from lemming.base.kinds import OnError
-from lemming.base.redaction import redact_json
+from lemming.base.redaction.secrets import redact_json
 from lemming.files.fields import (
     AgentName,
     Amount,

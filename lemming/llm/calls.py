@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from lemming.base.deadlines import LeftBehind, run_on_thread
 from lemming.base.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.base.jsontext import to_line
-from lemming.base.redaction import excerpt, redact_foreign
+from lemming.base.redaction.secrets import excerpt, redact_foreign
 from lemming.plugins.errors import provider_error
 from lemming.providers import LLMProvider, Message, Reply, Request
 

@@ -20,7 +20,7 @@ from lemming.base import paths
 from lemming.base.clock import Clock, parse_timestamp, timestamp
 from lemming.base.errors import CircuitOpen, DiskError, ProviderError, TimedOut, Unavailable
 from lemming.base.jsontext import compact, parse, pretty
-from lemming.base.redaction import without_userinfo
+from lemming.base.redaction.secrets import without_userinfo
 from lemming.files import fs
 from lemming.files.documents import value_of
 from lemming.org.organisation import OrgPath

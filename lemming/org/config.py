@@ -18,7 +18,7 @@ from lemming.base import paths
 from lemming.base.errors import ConfigError, Problem, UnknownModel
 from lemming.base.hosts import why_no_pattern
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
-from lemming.base.redaction import name_variables
+from lemming.base.redaction.secrets import name_variables
 from lemming.base.times.cron import why_no_zone
 from lemming.files.documents import NOT_JSON, Document, read_text, unreadable, value_of
 from lemming.files.fitting import INSIDE, about

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 from lemming.base.errors import ConfigError
-from lemming.base.redaction import redact
+from lemming.base.redaction.secrets import redact
 from lemming.plugins.errors import place_of, words_of
 
 PLUGIN_GROUP = "lemming.plugins"

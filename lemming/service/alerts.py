@@ -17,7 +17,7 @@ from lemming.base import paths
 from lemming.base.clock import timestamp
 from lemming.base.errors import DiskError, LemmingError
 from lemming.base.jsontext import JsonProblem, compact, parse, pretty
-from lemming.base.redaction import redact, redact_json
+from lemming.base.redaction.secrets import redact, redact_json
 from lemming.capabilities.background.threads import keep_alive
 from lemming.files import fs
 from lemming.journal.events import Event, TickEnds

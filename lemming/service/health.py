@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from lemming.base.errors import LemmingError, UsageError
 from lemming.base.jsontext import compact
-from lemming.base.redaction import redact_bytes, redact_json
+from lemming.base.redaction.secrets import redact_bytes, redact_json
 from lemming.capabilities.background.connections import BoundedHandler, BoundedServer
 from lemming.capabilities.background.listening import answering, bound
 from lemming.org.organisation import OrgPath

@@ -13,7 +13,7 @@ from typing import Any
 
 from lemming.base.errors import UsageError
 from lemming.base.extras import install_line
-from lemming.base.redaction import redact_json
+from lemming.base.redaction.secrets import redact_json
 from lemming.base.version import __version__
 from lemming.telemetry import semconv as names
 from lemming.telemetry.laps import Lap

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from lemming.base.errors import NotSent, UsageError
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.redaction import without_userinfo
+from lemming.base.redaction.secrets import without_userinfo
 from lemming.telemetry.otlp import Json, as_protobuf, rejected_in, rejected_text
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from lemming.base.errors import OUTCOME_CODES, ConfigError
 from lemming.base.jsontext import compact
-from lemming.base.redaction import without_userinfo
+from lemming.base.redaction.secrets import without_userinfo
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
 from lemming.mail.capability_notes import notes_of
 from lemming.providers import Message

@@ -25,7 +25,7 @@ from lemming.base.errors import (
     is_final,
     name_of,
 )
-from lemming.base.redaction import redact_json, redact_values
+from lemming.base.redaction.secrets import redact_json, redact_values
 from lemming.files.effects import FileEffect
 from lemming.journal.events import ModelAsked
 from lemming.journal.file import Journal

@@ -21,7 +21,7 @@ from lemming.base.errors import (
     TurnBroke,
     name_of,
 )
-from lemming.base.redaction import redact_foreign
+from lemming.base.redaction.secrets import redact_foreign
 from lemming.files.refusals import is_about_one_file
 from lemming.journal.events import is_observers
 from lemming.journal.report import Reason

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import recorded_failure
-from lemming.base.redaction import redact_values
+from lemming.base.redaction.secrets import redact_values
 from lemming.files.effects import FileEffect
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.journal.verdicts import GateVerdict

@@ -15,7 +15,7 @@ from typing import Any, cast
 from lemming.base import paths
 from lemming.base.errors import DiskError
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.redaction import redact_bytes
+from lemming.base.redaction.secrets import redact_bytes
 from lemming.files import fs
 from lemming.journal.report import Status, TurnReport
 from lemming.org.organisation import OrgPath

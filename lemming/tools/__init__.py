@@ -22,7 +22,7 @@ from lemming.base.jsontext import compact
 from lemming.base.kinds import OnError
 from lemming.base.kinds import ToolClass as ToolClass
 from lemming.base.patterns import is_named
-from lemming.base.redaction import redact_content
+from lemming.base.redaction.secrets import redact_content
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.verdicts import GateVerdict

@@ -18,7 +18,7 @@ from lemming.base.errors import (
     PermissionDenied,
     ToolError,
 )
-from lemming.base.redaction import holds_mark, redact_content, redact_foreign, redact_json
+from lemming.base.redaction.secrets import holds_mark, redact_content, redact_foreign, redact_json
 from lemming.plugins.errors import words_of
 from lemming.tools import EngineTool, Tool, ToolClass, ToolContext, ToolResult, interrupted, workspace_secrets
 

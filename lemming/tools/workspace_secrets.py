@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lemming.base import paths
 from lemming.base.errors import DiskError
-from lemming.base.redaction import redact_content
+from lemming.base.redaction.secrets import redact_content
 from lemming.files import fs, quota
 from lemming.files.refusals import require_about_one_file
 from lemming.tools import EngineTool, Tool, ToolContext

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from doorway import answer_to, arrived, noted, with_channel
 
-from lemming.base.redaction import refresh
+from lemming.base.redaction.secrets import refresh
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
 from lemming.files import fs

@@ -148,7 +148,7 @@ def test_pretty_text_keeps_its_lines_and_tabs(capsys: pytest.CaptureFixture[str]
 def test_no_way_to_print_lets_a_secret_through(
     say_it: Callable[[str], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lemming.base.redaction import refresh
+    from lemming.base.redaction.secrets import refresh
 
     with monkeypatch.context() as patch:
         patch.setenv("DOOR_TOKEN", "open-sesame")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lemming.base import redaction
+from lemming.base.redaction import secrets
 from lemming.engine import run_once
 from lemming.journal.events import Event, Observer
 from lemming.journal.records import TurnStarted
@@ -114,13 +114,13 @@ def test_a_secret_that_is_not_ascii_reaches_neither_log_nor_journal(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ORG_PASSWORD", "größer-als-8")
-    redaction.refresh()
+    secrets.refresh()
     make_org(base, resume("ada"), script=[{"reply": say("it is größer-als-8", notes="größer-als-8")}])
     try:
         run_once(base)
     finally:
         monkeypatch.undo()
-        redaction.refresh()
+        secrets.refresh()
     (ended,) = [record for record in journal_lines(base, 1) if record["type"] == "turn_committed"]
     assert ended["notes"] == "[redacted ORG_PASSWORD]"
     assert "größer" not in (base / "agents/ada/logs/activity.log").read_text()

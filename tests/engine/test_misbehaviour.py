@@ -11,9 +11,9 @@ import pytest
 from hostile import CONTRACT
 from sound import assert_sound, said
 
-from lemming.base import redaction
 from lemming.base.errors import RequestRejected
 from lemming.base.paths import journal_file
+from lemming.base.redaction import secrets
 from lemming.engine import run_once
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState, read_state, write_state
@@ -166,14 +166,14 @@ def test_a_tool_that_is_registered_between_two_ticks_is_in_the_next_prompt(org: 
 
 def test_a_secret_in_a_prompt_is_not_written_down(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOOR_KEY", "open sesame")
-    redaction.refresh()
+    secrets.refresh()
     mallory = resume("mallory", model={"key": "odd"}, instructions="Say open sesame.")
     (org / "agents/mallory/resume.json").write_text(json.dumps(mallory))
     try:
         run_twice(org, Reply(text=CONTRACT))
     finally:
         monkeypatch.undo()
-        redaction.refresh()
+        secrets.refresh()
     (started,) = [r for r in journal_lines(org, 1) if r["type"] == "turn_started" and r["agent"] == "mallory"]
     assert "Say [redacted DOOR_KEY]." in started["prompt"][0]["content"]
     assert b"open sesame" not in (org / journal_file(1)).read_bytes()
@@ -184,12 +184,12 @@ def test_a_number_that_looks_like_a_secret_does_not_break_the_journal(
 ) -> None:
     monkeypatch.setenv("SESSION_TOKEN", "20260101")
     monkeypatch.setenv("SIGNING_KEY", "tick_committed")
-    redaction.refresh()
+    secrets.refresh()
     try:
         run_twice(org, Reply(text=CONTRACT, input_tokens=20260101))
     finally:
         monkeypatch.undo()
-        redaction.refresh()
+        secrets.refresh()
     (replied,) = [
         r for r in journal_lines(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"
     ]
@@ -200,7 +200,7 @@ def test_a_secret_that_is_the_name_of_a_field_does_not_keep_a_turn_from_being_ta
     org: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOOR_PASSWORD", "allocation")
-    redaction.refresh()
+    secrets.refresh()
     register_provider("odd", Deadly)
     try:
         with pytest.raises(Crash):
@@ -209,7 +209,7 @@ def test_a_secret_that_is_the_name_of_a_field_does_not_keep_a_turn_from_being_ta
         report = run_once(org, clock=FrozenClock())
     finally:
         monkeypatch.undo()
-        redaction.refresh()
+        secrets.refresh()
     assert {turn.agent: turn.status for turn in report.turns}["mallory"] == "done"
 
 

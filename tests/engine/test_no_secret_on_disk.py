@@ -17,7 +17,7 @@ import pytest
 from disguised import ALL, FORMS, LOOKS, TEXT, VALUES, held_by, in_base64
 
 from lemming.base.errors import RequestRejected
-from lemming.base.redaction import refresh
+from lemming.base.redaction.secrets import refresh
 from lemming.engine import run_once
 from lemming.journal.sealing import seal_old_journals
 from lemming.logging_config import EngineLog

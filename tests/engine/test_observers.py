@@ -56,15 +56,15 @@ def test_an_answer_and_a_tool_call_are_told_as_they_come(org: Path) -> None:
 
 
 def test_no_secret_is_told(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.base import redaction
+    from lemming.base.redaction import secrets
 
     monkeypatch.setenv("ADA_API_KEY", "sk-abcdefgh12345678")
-    redaction.refresh()
+    secrets.refresh()
     (org / "config/answers.jsonl").write_text('{"reply": {"notes": "my key is sk-abcdefgh12345678"}}\n')
     told: list[Event] = []
     run_once(org, notify=told.append)
     monkeypatch.undo()
-    redaction.refresh()
+    secrets.refresh()
     assert "sk-abcdefgh12345678" not in repr(told)
 
 

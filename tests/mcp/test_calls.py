@@ -13,7 +13,7 @@ import pytest
 from connected import call, configure, known, org_with, server
 
 from lemming.base.errors import ConfigError
-from lemming.base.redaction import refresh
+from lemming.base.redaction.secrets import refresh
 from lemming.engine import run_once
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from fault_server import FaultServer
 
-from lemming.base.redaction import excerpt, name_variables, redact_foreign, redact_values, refresh
+from lemming.base.redaction.secrets import excerpt, name_variables, redact_foreign, redact_values, refresh
 from lemming.engine import run_once
 from lemming.llm.circuit import circuit_name
 from lemming.logging_config import log_agent_action

@@ -103,17 +103,17 @@ def test_a_server_that_takes_no_streams_is_asked_without(
 
 
 def test_words_are_told_whole_so_that_no_secret_comes_in_two_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.base import redaction
+    from lemming.base.redaction import secrets
 
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value")
-    redaction.refresh()
+    secrets.refresh()
     heard: list[str] = []
     told = WholeWords(heard.append)
     for piece in ["the key is sk-very", "-secret-", "value, keep it", " well"]:
         told.hear(piece)
     told.end()
     monkeypatch.delenv("MY_API_KEY")
-    redaction.refresh()
+    secrets.refresh()
     assert "".join(heard) == "the key is [redacted MY_API_KEY], keep it well"
 
 

@@ -14,7 +14,7 @@ from terminal import Lemming
 from lemming.base.clock import FrozenClock
 from lemming.base.errors import CorruptState
 from lemming.base.jsontext import pretty
-from lemming.base.redaction import refresh
+from lemming.base.redaction.secrets import refresh
 from lemming.engine import run_once, ticks
 from lemming.facts.problems import problems_of_config
 from lemming.files import fs

@@ -109,7 +109,7 @@ def test_a_port_that_is_taken_is_said(base: Path, lemming: Lemming) -> None:
 
 def test_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sesame-0123456789")
-    from lemming.base.redaction import refresh
+    from lemming.base.redaction.secrets import refresh
 
     refresh()
     with serving(lambda _: Health(False, {"reason": "no sesame-0123456789 today"})) as port:

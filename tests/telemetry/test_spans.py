@@ -165,13 +165,13 @@ def test_texts_are_left_out_unless_they_are_asked_for(traced: Path, spans: Spans
 
 
 def test_a_secret_that_is_one_only_now_is_left_out(traced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.base import redaction
+    from lemming.base.redaction import secrets
 
     monkeypatch.setenv("ADA_API_KEY", "PLANTED-ANSWER")
-    redaction.refresh()
+    secrets.refresh()
     assert "PLANTED-ANSWER" not in str(spans_of(traced, content=True))
     monkeypatch.undo()
-    redaction.refresh()
+    secrets.refresh()
 
 
 def test_messages_with_calls_have_the_form_of_the_conventions(base: Path) -> None:

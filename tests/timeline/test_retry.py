@@ -11,7 +11,7 @@ import pytest
 from terminal import Ran
 from typed import typed
 
-from lemming.base.redaction import refresh
+from lemming.base.redaction.secrets import refresh
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.journal.events import Event, ModelAsked

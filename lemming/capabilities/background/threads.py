@@ -18,7 +18,7 @@ from lemming.base import paths
 from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.errors import DiskError
 from lemming.base.jsontext import parse, pretty
-from lemming.base.redaction import excerpt
+from lemming.base.redaction.secrets import excerpt
 from lemming.files import fs
 from lemming.files.documents import value_of
 from lemming.logging_config import EngineLog

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lemming.base.jsontext import compact
-from lemming.base.redaction import excerpt
+from lemming.base.redaction.secrets import excerpt
 from lemming.capabilities.batches.api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.capabilities.batches.apis import LIMIT_BYTES, BatchApi
 from lemming.capabilities.hosted.bounded import answers_up_to

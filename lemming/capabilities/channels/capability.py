@@ -10,7 +10,7 @@ from lemming.access.bound import program
 from lemming.access.trust import Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base.errors import Problem
-from lemming.base.redaction import without_userinfo
+from lemming.base.redaction.secrets import without_userinfo
 from lemming.capabilities.channels.states import problems_of_channels
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath

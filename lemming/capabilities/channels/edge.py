@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from lemming.base.errors import DiskError, ProviderError, Unavailable
-from lemming.base.redaction import excerpt
+from lemming.base.redaction.secrets import excerpt
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from lemming.base import paths
 from lemming.base.clock import parse_timestamp
 from lemming.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
 from lemming.base.kinds import MessageKind
-from lemming.base.redaction import redact_content
+from lemming.base.redaction.secrets import redact_content
 from lemming.capabilities.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.edge import edge

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 from lemming.base import paths
 from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.redaction import excerpt, redact_json
+from lemming.base.redaction.secrets import excerpt, redact_json
 from lemming.files import fs
 from lemming.files.refusals import looking
 from lemming.org.organisation import Organisation

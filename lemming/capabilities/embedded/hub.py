@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from lemming.base.errors import ConfigError, Unavailable
-from lemming.base.redaction import without_userinfo
+from lemming.base.redaction.secrets import without_userinfo
 from lemming.files import fs
 
 HUB = "https://huggingface.co"

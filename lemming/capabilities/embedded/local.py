@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.base.extras import install_line
-from lemming.base.redaction import excerpt
+from lemming.base.redaction.secrets import excerpt
 from lemming.capabilities.embedded.weights import checked_weights
 from lemming.llm import calls
 from lemming.llm.streaming import Hear, WholeWords

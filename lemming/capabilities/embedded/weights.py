@@ -23,7 +23,7 @@ from typing import IO
 
 from lemming.base.errors import DiskError, LemmingError, OrgBusy, Unavailable, UnknownModel
 from lemming.base.jsontext import nearest
-from lemming.base.redaction import excerpt
+from lemming.base.redaction.secrets import excerpt
 from lemming.files import fs
 from lemming.files.lock import FolderLock
 

@@ -12,7 +12,7 @@ from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.contract import ToolCall
 from lemming.base.errors import LemmingError, ToolError
-from lemming.base.redaction import redact_foreign
+from lemming.base.redaction.secrets import redact_foreign
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.file_arguments import as_opened, opened_in_gate, places_among

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from lemming.base.errors import AnswerTooLarge, RequestRejected, Unavailable
-from lemming.base.redaction import without_userinfo
+from lemming.base.redaction.secrets import without_userinfo
 
 ANSWER_LIMIT_BYTES = 16 << 20
 """The longest answer to one call. Answers are a few thousand bytes; one with all its reasoning, a million."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from lemming.base.errors import ConfigError, Problem
 from lemming.base.jsontext import compact, pretty
-from lemming.base.redaction import redact_foreign, redact_json
+from lemming.base.redaction.secrets import redact_foreign, redact_json
 from lemming.files import fs
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.base.errors import ToolError
-from lemming.base.redaction import excerpt
+from lemming.base.redaction.secrets import excerpt
 from lemming.capabilities.mcp import launcher
 from lemming.capabilities.mcp.lock import MOST_TOOLS
 from lemming.capabilities.mcp.settings import McpServer, environment_of, filled_in, headers_of

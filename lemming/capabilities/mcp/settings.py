@@ -18,7 +18,7 @@ from lemming.base.errors import ConfigError, Problem, ToolError
 from lemming.base.extras import install_line
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.base.patterns import is_named
-from lemming.base.redaction import holds_secret, is_secret_name, name_variables
+from lemming.base.redaction.secrets import holds_secret, is_secret_name, name_variables
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
 from lemming.files.unknown import Unknown

@@ -21,7 +21,7 @@ from lemming.agents import survey_agents
 from lemming.base.clock import Clock
 from lemming.base.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
 from lemming.base.jsontext import compact
-from lemming.base.redaction import redact_json
+from lemming.base.redaction.secrets import redact_json
 from lemming.capabilities.background.connections import BoundedHandler, BoundedServer
 from lemming.capabilities.background.listening import answering, bound
 from lemming.capabilities.channels.between import Tell, make_channel

@@ -8,7 +8,7 @@ from typing import Annotated
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import ToolError
-from lemming.base.redaction import redact_half
+from lemming.base.redaction.secrets import redact_half
 from lemming.files.fitting import about
 from lemming.org.config import Org
 from lemming.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolContext, ToolResult

@@ -14,7 +14,7 @@ from typing import Any
 from lemming.agents import Agent, load_agent
 from lemming.base.contract import ToolCall
 from lemming.base.errors import ToolError, UsageError
-from lemming.base.redaction import redact_values
+from lemming.base.redaction.secrets import redact_values
 from lemming.files.effects import apply_effect
 from lemming.journal.file import read_journal
 from lemming.journal.lookup import plan_in

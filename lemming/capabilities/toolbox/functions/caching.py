@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from lemming.base.jsontext import compact
-from lemming.base.redaction import redact_values
+from lemming.base.redaction.secrets import redact_values
 from lemming.memory import memory_effect
 from lemming.tools import ToolResult
 from lemming.tools.context import ToolContext

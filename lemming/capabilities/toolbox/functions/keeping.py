@@ -11,7 +11,7 @@ from lemming.access.open import write_effect
 from lemming.agents import FileAccess
 from lemming.base import paths
 from lemming.base.errors import DiskError, LemmingError
-from lemming.base.redaction import redact_foreign
+from lemming.base.redaction.secrets import redact_foreign
 from lemming.capabilities.toolbox.functions.body import Done
 from lemming.files.effects import FileEffect
 from lemming.files.quota import FolderSize

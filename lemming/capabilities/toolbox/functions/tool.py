@@ -11,7 +11,7 @@ from lemming.agents import Agent
 from lemming.base.errors import ConfigError, InvalidArguments
 from lemming.base.jsontext import compact, nearest
 from lemming.base.paths import place_of
-from lemming.base.redaction import redact_json
+from lemming.base.redaction.secrets import redact_json
 from lemming.capabilities.toolbox.functions import caching, keeping
 from lemming.capabilities.toolbox.functions.body import Done, run
 from lemming.capabilities.toolbox.functions.docstrings import described

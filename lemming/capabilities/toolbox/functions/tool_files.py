@@ -16,7 +16,7 @@ from lemming.access.plugin_files import writable
 from lemming.access.trust import Consent
 from lemming.agents import survey_agents
 from lemming.base.errors import ConfigError, Problem
-from lemming.base.redaction import redact
+from lemming.base.redaction.secrets import redact
 from lemming.capabilities.toolbox.functions.body import trace_of
 from lemming.capabilities.toolbox.functions.finding import (
     by_owner,
