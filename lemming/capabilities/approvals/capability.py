@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.base.errors import Problem
-from lemming.capabilities.approvals.decided import decided_in, told
+from lemming.capabilities.approvals.decided import decided_in, results_with_decisions
 from lemming.capabilities.approvals.decisions import approved_ahead, ends_of
 from lemming.capabilities.approvals.journals import why_not_approved, without_made
 from lemming.capabilities.approvals.review import Review, review_of
@@ -151,7 +151,7 @@ class ApprovalsPreparation(Preparation):
         self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
     ) -> Sequence[Mapping[str, Any]]:
         """Return the results of earlier calls, as they were decided about."""
-        return told(task, results)
+        return results_with_decisions(task, results)
 
     def shows(self, shown: Showing) -> Showing:
         """Return what the turn is shown, without the results of calls that are made as it begins."""

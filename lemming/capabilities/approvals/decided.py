@@ -1,4 +1,4 @@
-"""What people decided about calls that waited for them: made as the turn begins, or told. Pure.
+"""What people decided about calls that waited. Which are made: `approvals.approved_calls`. Pure.
 
 Which decisions there are stands in the journal with the turn's inputs, before anything is called.
 """
@@ -8,21 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.base.contract import ToolCall
-from lemming.base.jsontext import parse, to_line
-from lemming.capabilities.approvals.waiting import NAME, Decision, decision_in, digest_of
+from lemming.capabilities.approvals.waiting import NAME, Decision, decision_in
 from lemming.journal.begun import end_text
 from lemming.mail.task import Ended, Task
-from lemming.providers import Message
 from lemming.tools import ToolResult
 from lemming.turn.results import as_shown
 
 Json = dict[str, Any]
-VALUES_LIMIT_BYTES = 64 << 20
 NOT_YET = "(it is made as this turn begins)"
 
 
-def told(task: Task, results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def results_with_decisions(task: Task, results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the results of what was asked for a task, the last ones of these, as they were decided about."""
     about, first = dict(_decided_calls(task)), len(results) - len(task.begun.results)
     found = [*results]
@@ -49,28 +45,6 @@ def decided_in(task: Task, results: Sequence[Mapping[str, Any]], form: str, at: 
     decided: Json = {"at": at, "calls": calls, "results": [*results]}
     to_come = {each["place"] for each in calls} if form != "values" else set()
     return {**decided, "remarks": remarks} if remarks else decided, to_come
-
-
-def prompt_with(prompt: Sequence[Message], results: Mapping[int, Mapping[str, Any]]) -> list[Message]:
-    """Return a prompt that is the values of a turn, with results in the places that it keeps for them."""
-    values = parse(prompt[-1]["content"], limit_bytes=VALUES_LIMIT_BYTES)
-    for place, result in results.items():
-        values["results"][place] = result
-    return [*prompt[:-1], {**prompt[-1], "content": to_line(values)}]
-
-
-def approved_calls(decided: Mapping[str, Any]) -> Iterator[tuple[int, ToolCall]]:
-    """Yield the calls that were approved, as they are to be made, each with its place among the results."""
-    for each in decided.get("calls", ()):
-        call = each["call"]
-        args = each.get("args", call["args"])
-        binds = each.get("binds", call["binds"])
-        word = {"id": call["id"], "by": each["by"], "entry": each["entry"], "binds": binds}
-        word |= {
-            "sha256": digest_of(call["tool"], args),
-            "is_edited": "args" in each and "binds" not in each,
-        }
-        yield each["place"], ToolCall(call["tool"], args, "", word)
 
 
 def _decided_calls(task: Task) -> Iterator[tuple[int, Ended]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from lemming.base.contract import NewEntry, ToolCall
-from lemming.capabilities.approvals.decided import approved_calls, prompt_with
-from lemming.capabilities.approvals.entries import ask_about_entry, publish
+from lemming.capabilities.approvals.approved_calls import make_approved
+from lemming.capabilities.approvals.entries import ask_about_entry
 from lemming.capabilities.approvals.journals import having_made
-from lemming.capabilities.approvals.waiting import NAME, PUBLISH, SPEND, Waiting, call_in
+from lemming.capabilities.approvals.waiting import NAME, SPEND, Waiting, call_in
 from lemming.capabilities.requests.deadlines import last_tick, not_after_in
 from lemming.files.documents import value_of
 from lemming.files.fields import Json
@@ -19,7 +19,6 @@ from lemming.messages import OutboxEntry
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.places import Asking
-from lemming.turn.prompt import results_message
 from lemming.turn.seams import TurnPart
 
 
@@ -41,51 +40,7 @@ class ApprovalsPart(TurnPart):
         if self.given.get("only"):
             self.draft.only_asks = True
             return "waits"
-        return self._make_calls(self.given["decided"]) if "decided" in self.given else None
-
-    def _make_calls(self, decided: Json) -> End | None:
-        """Make calls, and let the prompt show what they gave; return how the turn has to end.
-
-        That is None where the model is to be asked. Where a call has to be asked about again, the turn waits,
-        and keeps the results of its earlier calls.
-        """
-        draft = self.draft
-        draft.remarks += decided.get("remarks", ())
-        numbers: dict[int, int] = {}
-        for place, call in approved_calls(decided):
-            numbers[place] = len(draft.results)
-            if call.tool == PUBLISH:
-                publish(draft, call, decided["at"])
-            else:
-                draft.use(call, decided["at"])
-            draft.untold.discard(numbers[place])
-        if draft.asked and not draft.over:
-            self._keep_all(decided["results"], numbers)
-            return "waits"
-        self._show(numbers)
-        return draft.over or ("done" if draft.is_answered else None)
-
-    def _keep_all(self, before: Sequence[Json], numbers: Mapping[int, int]) -> None:
-        """Put the results into their places among those of the earlier calls, which nobody was shown yet."""
-        draft, kept = self.draft, [*before]
-        asked = {number: entry for entry, number in draft.asked.items()}
-        for place, number in numbers.items():
-            kept[place] = draft.results[number]
-            if number + 1 in asked:
-                draft.asked[asked[number + 1]] = place + 1
-        draft.results, draft.calls = kept, [""] * len(kept)
-
-    def _show(self, numbers: Mapping[int, int]) -> None:
-        """Put the results into the prompt, whatever is asked with it."""
-        draft, inputs = self.draft, self.draft.inputs
-        if not numbers:
-            return
-        if inputs.model.prompt == "values":
-            results = {place: draft.results[number] for place, number in numbers.items()}
-            draft.show(prompt_with(inputs.prompt, results))
-        else:
-            draft.show([*inputs.prompt, results_message(draft.results, inputs.prompt)])
-        draft.shown = len(draft.results)
+        return make_approved(self.draft, self.given["decided"]) if "decided" in self.given else None
 
     def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
         """Note by whose word a call was made."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import partial
 from operator import itemgetter
 
 from lemming.capabilities.requests.deadlines import (
@@ -16,17 +16,16 @@ from lemming.capabilities.requests.deadlines import (
     is_for_any,
 )
 from lemming.capabilities.requests.in_turn import KnownRequests, moving_in
-from lemming.capabilities.requests.ticks_waited import patient
-from lemming.journal.begun import Asked, Begun
+from lemming.capabilities.requests.returned_answers import ReturnedAnswers, read_entry
+from lemming.journal.begun import Begun
 from lemming.mail.agenda import Agenda, is_only_said, may_be_asked
-from lemming.mail.holds import Ends, Holds
-from lemming.mail.references import name_in, named_in
+from lemming.mail.holds import Holds
+from lemming.mail.references import name_in
 from lemming.mail.task import Ended, Task
 from lemming.mail.visibility import View
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.org.resume import Take
 from lemming.org.uses import Habits
-from lemming.plugins.capabilities import made_by
 
 TICKS_EACH = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""
@@ -65,6 +64,7 @@ class RequestAgenda:
         self._holds = holds
         self._moving: dict[str, tuple[int, list[tuple[EntryName, OutboxEntry]]]] = {}
         self._known = KnownRequests(view.mail, self._moving_since)
+        self._answers = ReturnedAnswers(view, name, begun, self._known, holds, self._moving_since)
 
     def _goes_on(self, begun: Begun) -> bool:
         """Return whether a request goes on now; while its asker's resume is broken, nobody knows how."""
@@ -80,16 +80,16 @@ class RequestAgenda:
         last. Requests do not keep an older entry from being shown for longer than one turn, and those that
         stand still keep none.
         """
-        going = [it for it in self._standing if self._goes_on(it)]
+        going = [it for it in self._answers.standing if self._goes_on(it)]
         if begun := next((it for it in going if not it.stands_still), None):
-            return self._task(self._read(begun.request), begun)
+            return self._task(read_entry(self._mail, begun.request), begun)
         for name, request in self._requests():
             if not self._is_over(request):
                 if last and self._has_older_news(name):
                     return None
                 return self._task(request, self._begun_before(name.identity))
         if going and not (last and self._has_older_news()):
-            return self._task(self._read(going[0].request), going[0])
+            return self._task(read_entry(self._mail, going[0].request), going[0])
         return None
 
     def sets_aside(self, entry: OutboxEntry) -> bool:
@@ -100,7 +100,7 @@ class RequestAgenda:
         """Return the requests that a turn for the inbox may answer: those shown before, and new ones."""
         if self._take != "all":
             return ()
-        before = (self._read(begun.request) for begun in self._begun if begun.is_only_shown)
+        before = (read_entry(self._mail, begun.request) for begun in self._begun if begun.is_only_shown)
         new = (it for it in unread if it.kind == "request" and self._name in it.targets)
         return [entry for entry in (*before, *new) if entry is not None and not self._is_over(entry)]
 
@@ -110,7 +110,7 @@ class RequestAgenda:
             return True
         if entry.kind == "request":
             return self._takes(entry) and not self._is_over(entry)
-        return entry.kind == "response" and self._is_awaited(entry)
+        return entry.kind == "response" and self._answers.is_awaited(entry)
 
     def is_nothing_new(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is passed over: it is not to be shown as new, now or later."""
@@ -121,8 +121,9 @@ class RequestAgenda:
         if entry.kind == "request":
             return self._takes(entry) and self._is_over(entry)
         if entry.kind == "response":
-            return self._is_late(entry)
-        is_nothing = "cancels" in entry.payload or self._is_awaited(entry) or self._is_late(entry)
+            return self._answers.is_late(entry)
+        answers = self._answers
+        is_nothing = "cancels" in entry.payload or answers.is_awaited(entry) or answers.is_late(entry)
         return entry.kind == "status" and is_nothing
 
     def _takes(self, entry: OutboxEntry) -> bool:
@@ -155,7 +156,7 @@ class RequestAgenda:
             names = sorted(
                 (it for author in authors for it in self._view.fresh_of(author)), key=self._mail.key
             )
-        begun = {it.request for it in self._standing}
+        begun = {it.request for it in self._answers.standing}
         for name in names:
             entry = self._mail.read(name)
             if not isinstance(entry, OutboxEntry) or entry.kind != "request" or name.identity in begun:
@@ -167,46 +168,13 @@ class RequestAgenda:
         """Return whether an entry is not to be shown: it waits for a person, or one did not let it in."""
         return self._holds.withholds(entry) or self._holds.is_refused(entry)
 
-    @cached_property
-    def _standing(self) -> list[Begun]:
-        """What was begun and is still open, each as it stands now."""
-        standing = []
-        for begun in self._begun:
-            request = self._read(begun.request)
-            is_open = request is not None and not self._is_over(request) if begun.request else True
-            if is_open and not begun.is_only_shown:
-                standing.append(begun.ended(self._ends_of(begun)))
-        return standing
-
-    def _ends_of(self, begun: Begun) -> Ends:
-        """Return how what was asked and is open has ended, where it has."""
-        if any(it.not_after for it in begun.open):
-            self._mail.changing.add(self._name)
-        begun = patient(self._mail, begun)
-        ends = {it.key: end for it in begun.open if not it.held and (end := self._end_of(it))}
-        if any(it.held for it in begun.open):
-            ends |= self._holds.ends(begun, self._read, self._entries_of, self._is_heard)
-        return ends
-
-    def _is_heard(self, person: str) -> bool:
-        """Return whether a person's word counts for what the agent asks."""
-        return person in self._mail.persons and self._may_converse(person)
-
-    @cached_property
-    def _awaited(self) -> frozenset[str]:
-        """The requests whose answers a turn is to be taken for, by either form of their id."""
-        asked = [it.request for begun in self._standing for it in begun.asked]
-        return frozenset(asked).union(name.id for name in names_of(asked))
-
-    def _is_awaited(self, entry: OutboxEntry) -> bool:
-        return not self._awaited.isdisjoint(named_in(entry.payload.get("reply_to")))
-
     def _begun_before(self, identity: str) -> Begun:
         """Return where a request stands that no turn has come any further with."""
         return next((it for it in self._begun if it.request == identity), Begun(request=identity))
 
     def _task(self, request: OutboxEntry | None, begun: Begun) -> Task:
-        asked = [Ended(it, self._read(it.request), self._read(it.answer)) for it in begun.asked]
+        read = partial(read_entry, self._mail)
+        asked = [Ended(it, read(it.request), read(it.answer)) for it in begun.asked]
         done = {*names_of([begun.request]), *names_of([it.answer for it in begun.asked])}
         passed = [name for name, entry in self._fresh_entries() if self.is_nothing_new(entry)]
         known = [name for name in (*done, *passed) if self._view.sees(name.author)]
@@ -245,39 +213,6 @@ class RequestAgenda:
         """Return whether a request that is addressed to the agent is open no more, whatever became of it."""
         return self._known.of(request).is_over_for(self._name)
 
-    def _end_of(self, asked: Asked) -> tuple[str, str] | None:
-        """Return how something that was asked has ended, and the entry that answers it; None: it is open."""
-        entry = self._read(asked.request)
-        if entry is None or not self._may_converse(asked.to):
-            return "failed", ""
-        known = self._known.of(entry)
-        share = next((it for it in known.view.shares if it.target == asked.to), None)
-        if share and share.end and share.answer:
-            return share.end, share.answer.identity
-        return (known.view.end, "") if known.view.end in ("cancelled", "expired") else None
-
-    def _may_converse(self, other: str) -> bool:
-        """Return whether the agent and another may read each other, so that one can answer the other."""
-        resume = self._mail.resumes.get(other)
-        if resume is None:
-            return other in self._mail.named  # it is broken, and will be mended
-        return resume.may_read(self._name) and self._view.sees(other)
-
-    def _is_late(self, answer: OutboxEntry) -> bool:
-        """Return whether an answer is to something asked for a request that is open no more."""
-        named = named_in(answer.payload.get("reply_to"))
-        return bool(named) and not self._is_awaited(answer) and all(map(self._is_of_the_past, named))
-
-    def _is_of_the_past(self, reference: str) -> bool:
-        """Return whether a reference is to something that the agent asked for a request of its own."""
-        name = self._own.get(reference.rpartition("_")[2])
-        asked = self._mail.read(name) if name else None
-        return isinstance(asked, OutboxEntry) and ("parent" in asked.payload or bool(made_by(asked.payload)))
-
-    @cached_property
-    def _own(self) -> dict[str, EntryName]:
-        return {name.id: name for name in self._mail.past(self._name).all}
-
     def _thread(self, request: OutboxEntry) -> list[OutboxEntry]:
         """Return what asker and agent said to each other before in the same conversation."""
         conversation = request.payload.get("conversation")
@@ -295,10 +230,6 @@ class RequestAgenda:
         said.sort(key=itemgetter(0))
         return [entry for _, entry in said]
 
-    def _entries_of(self, author: str, tick: int) -> Iterator[OutboxEntry]:
-        """Yield what may move or end a request that an author wrote since a tick."""
-        return (entry for _, entry in self._moving_since(author, tick))
-
     def _moving_since(self, author: str, tick: int) -> Iterator[tuple[EntryName, OutboxEntry]]:
         """Yield what may move or end a request that an author wrote since a tick, each with its name.
 
@@ -315,7 +246,3 @@ class RequestAgenda:
             today = self._mail.today_of(author, self._name)
         yield from (it for it in found if it[0].tick >= tick)
         yield from moving_in(self._mail, today)
-
-    def _read(self, identity: str) -> OutboxEntry | None:
-        found = next((self._mail.read(name) for name in names_of([identity])), None) if identity else None
-        return found if isinstance(found, OutboxEntry) else None
