@@ -28,7 +28,6 @@ from lemming.base.clock import FrozenClock, timestamp
 from lemming.base.jsontext import parse
 from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.requests.index import RequestEntries
-from lemming.capabilities.requests.rules import requests_of
 from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.files import fs
 from lemming.mail.answers import answer_in

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.kinds import MessageKind
-from lemming.capabilities.requests.rules import requests_of
+from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.messages import EntryName, OutboxEntry, entry_id, send
 from lemming.org.resume import Agent, AgentPermissions

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.capabilities.requests.in_turn import KnownRequests, moving_in
+from lemming.capabilities.requests.known_requests import KnownRequests, moving_in
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.messages import EntryName, OutboxEntry, send, write_outbox_entry

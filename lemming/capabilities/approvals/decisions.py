@@ -9,7 +9,8 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, decision_in
-from lemming.capabilities.requests.deadlines import cancels, is_in_time, is_past, refers_to
+from lemming.capabilities.requests.deadlines import is_in_time, is_past
+from lemming.capabilities.requests.payloads import cancels, refers_to
 from lemming.capabilities.requests.ticks_waited import patient
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.begun import Asked, Begun

@@ -8,7 +8,7 @@ from typing import Any
 
 from lemming.capabilities.approvals.decisions import entry_at, given_ahead
 from lemming.capabilities.approvals.waiting import NAME, decision_in
-from lemming.capabilities.requests.deadlines import refers_to
+from lemming.capabilities.requests.payloads import refers_to
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import Record, ToolStarted

@@ -15,8 +15,8 @@ from lemming.agents import Survey, agent_folders
 from lemming.base.clock import is_timestamp, parse_timestamp, timestamp
 from lemming.base.times.cron import Due, due_between, occurrences, why_no_cron, why_no_zone
 from lemming.capabilities.calendars.calendar import Calendar, Job, asker_in, load_calendar
+from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.index import RequestEntries
-from lemming.capabilities.requests.rules import requests_of
 from lemming.capabilities.requests.view import RequestView
 from lemming.files.documents import value_of
 from lemming.memory import read_memories

@@ -11,11 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 
-from lemming.capabilities.requests.deadlines import (
-    count_in,
-    is_for_any,
-)
-from lemming.capabilities.requests.in_turn import KnownRequests, moving_in
+from lemming.capabilities.requests.known_requests import KnownRequests, moving_in
+from lemming.capabilities.requests.payloads import count_in, is_for_any
 from lemming.capabilities.requests.returned_answers import ReturnedAnswers, read_entry
 from lemming.journal.begun import Begun
 from lemming.mail.agenda import Agenda, is_only_said, may_be_asked

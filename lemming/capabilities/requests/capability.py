@@ -21,7 +21,7 @@ from lemming.base.errors import (
 )
 from lemming.capabilities.requests.agenda import agenda_of
 from lemming.capabilities.requests.delegating import delegate
-from lemming.capabilities.requests.in_turn import is_awaited
+from lemming.capabilities.requests.known_requests import is_awaited
 from lemming.capabilities.requests.reach import out_of_reach
 from lemming.capabilities.requests.request_turn import (
     LEAST_TURNS,

@@ -1,4 +1,4 @@
-"""What a request waits for: how long, and which entries answer or cancel it. Rules: docs/requests.md."""
+"""Deadlines of requests: the last tick and moment by which answers count, whether these are past. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.base.times.spoken import moment_of
-from lemming.mail.references import named_in
+from lemming.capabilities.requests.payloads import count_in
+from lemming.capabilities.requests.view import Place
 from lemming.messages import OutboxEntry
 
-
-def count_in(payload: Mapping[str, Any], key: str) -> int | None:
-    """Return a whole number, 0 or more, that a payload says; None where it says none."""
-    value = payload.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+FIRST_PLACE = -2  # before everybody's entries of a tick
 
 
 def last_tick(request: OutboxEntry) -> int | None:
@@ -27,6 +24,11 @@ def not_after_in(payload: Mapping[str, Any]) -> str:
     return moment_of(payload.get("not_after"))
 
 
+def expiry(until: int | None) -> Place | None:
+    """Return where a request expires whose last tick this is: before all that is written in the next one."""
+    return None if until is None else (until + 1, FIRST_PLACE, 0, "")
+
+
 def is_past(until: int | None, not_after: str, tick: int, at: str) -> bool:
     """Return whether the time for an answer is over in a tick with this reading of the clock."""
     return (until is not None and tick > until) or bool(not_after and at > not_after)
@@ -37,34 +39,3 @@ def is_in_time(answer: OutboxEntry, until: int | None, not_after: str, at: str) 
     if until is not None and answer.tick > until:
         return False
     return not not_after or (moment_of(answer.created_at) or at) <= not_after
-
-
-def enough_in(payload: Mapping[str, Any], asked: int) -> int:
-    """Return how many answers of those `asked` are enough: `join` is "all" (default), "first" or a number."""
-    if payload.get("join") == "first":
-        return 1
-    number = count_in(payload, "join")
-    return asked if number is None else max(1, min(number, asked))
-
-
-def refers_to(reference: object, entry: OutboxEntry) -> bool:
-    """Return whether a payload's reference means an entry: its id, or author/tick_id."""
-    return any(name in (entry.id, entry.identity) for name in named_in(reference))
-
-
-def is_for_any(request: OutboxEntry) -> bool:
-    """Return whether a request is addressed to several, of whom the first answer is enough."""
-    return request.payload.get("join") == "first" and len(request.targets) > 1
-
-
-def means(reference: object, request: OutboxEntry) -> bool:
-    """Return whether a reference means a request, or what was handed on by it."""
-    if not (named := named_in(reference)):
-        return False
-    own = (request.id, request.identity, *named_in(request.payload.get("hands_on")))
-    return any(name in own for name in named)
-
-
-def cancels(entry: OutboxEntry, request: OutboxEntry) -> bool:
-    """Return whether an entry says that nobody need answer a request any more."""
-    return entry.kind == "status" and means(entry.payload.get("cancels"), request)

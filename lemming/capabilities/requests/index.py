@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from lemming.base import paths
 from lemming.base.errors import ConfigError
+from lemming.capabilities.requests.all_requests import concerns_requests, may_matter
 from lemming.capabilities.requests.entry_cache import WORTH_KEEPING, keep, read_kept, stamp_of
-from lemming.capabilities.requests.rules import concerns_requests, may_matter
 from lemming.files import fs
 from lemming.mail.index import NONE, EntryIndex, Names
 from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in

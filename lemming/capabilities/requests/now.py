@@ -12,9 +12,9 @@ from lemming.agents import Survey, agent_folders, survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.base.jsontext import nearest
+from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.costs import RequestCosts, RequestCostShown
 from lemming.capabilities.requests.index import RequestEntries
-from lemming.capabilities.requests.rules import requests_of
 from lemming.capabilities.requests.ticks_waited import last_tick_for
 from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.mail.answers import answer_in

@@ -9,7 +9,8 @@ from typing import Any
 from lemming.base.contract import NewEntry
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.requests.budgets import BudgetAmount, Unit, amount_of, budget_in
-from lemming.capabilities.requests.deadlines import count_in, enough_in, last_tick, not_after_in
+from lemming.capabilities.requests.deadlines import last_tick, not_after_in
+from lemming.capabilities.requests.payloads import count_in, enough_in
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.llm.credits import Most

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
-from lemming.capabilities.requests.in_turn import KnownRequests, Moving
+from lemming.capabilities.requests.known_requests import KnownRequests, Moving
 from lemming.capabilities.requests.ticks_waited import patient
 from lemming.journal.begun import Asked, Begun
 from lemming.mail.holds import Ends, Holds

@@ -11,6 +11,8 @@ from lemming.messages import EntryName, OutboxEntry
 
 End = Literal["answered", "failed", "refused", "cancelled", "expired"]
 ENDS: tuple[End, ...] = ("answered", "failed", "refused", "cancelled", "expired")
+Place = tuple[int, int, int, str]
+"""Where something stands in the order of all entries: tick, the author's place in it, number, id."""
 
 
 class Hop(NamedTuple):

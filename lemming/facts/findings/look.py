@@ -12,9 +12,9 @@ from itertools import chain
 from lemming.agents import Agent, Survey, agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.errors import ConfigError, CorruptState, UsageError
+from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.index import read_request_entry
 from lemming.capabilities.requests.now import requests_now
-from lemming.capabilities.requests.rules import requests_of
 from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.files import fs
 from lemming.journal.file import begun, begun_journals, journal_ticks, prompts_in

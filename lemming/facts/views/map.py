@@ -16,7 +16,7 @@ from typing import Any, Literal
 from lemming.agents import Agent, Survey
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.capabilities.requests.fold import targets_in
+from lemming.capabilities.requests.settling import targets_in
 from lemming.facts.views.glances import glances_at
 from lemming.journal.file import begun_journals
 from lemming.mail.index import EntryIndex

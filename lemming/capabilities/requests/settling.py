@@ -1,6 +1,6 @@
 """What becomes of a request by the entries that answer it, hand it on, cancel it: docs/requests.md. Pure.
 
-Who looks at all requests (`requests.rules`) and whose turn it is (`requests.in_turn`) say so by this alone.
+Who looks at all of them (`requests.all_requests`) and whose turn it is (`requests.known_requests`) go by it.
 """
 
 from __future__ import annotations
@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from lemming.capabilities.requests.deadlines import enough_in, is_in_time, not_after_in
-from lemming.capabilities.requests.view import End, Hop, RequestView, Share
+from lemming.capabilities.requests.deadlines import expiry, is_in_time, is_past, not_after_in
+from lemming.capabilities.requests.payloads import enough_in
+from lemming.capabilities.requests.view import End, Hop, Place, RequestView, Share
 from lemming.mail.references import named_in
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.resume import Agent
 from lemming.plugins.capabilities import capability_here, made_by
 
-FIRST_PLACE = -2  # before everybody's entries of a tick: when what was open through the tick before expires
 A_PERSONS_PLACE = -1  # who has no turn in a tick wrote before its turns
 
 LastTick = Callable[[OutboxEntry], int | None]
-Place = tuple[int, int, int, str]
-"""Where something stands in the order of all entries: tick, the author's place in it, number, id."""
 
 
 class RequestFacts(NamedTuple):
@@ -99,7 +97,7 @@ def settle(
 
     `cut_off` is where the request ended that it was asked for.
     """
-    expires = None if request.deadline is None else (request.deadline + 1, FIRST_PLACE, 0, "")
+    expires = expiry(request.deadline)
     last = min((place for place in (expires, cut_off) if place), default=None)
     for event in events:
         if last and event.place > last:
@@ -109,8 +107,8 @@ def settle(
         if _apply(request, event, facts):
             request.closed_by, request.end_tick = event.entry, event.entry.tick
             return event.place
-    if request.not_after and facts.at > request.not_after and (last is None or last[0] > facts.tick):
-        last = expires = (facts.tick, FIRST_PLACE, 0, "")
+    if is_past(None, request.not_after, facts.tick, facts.at) and (last is None or last[0] > facts.tick):
+        last = expires = expiry(facts.tick - 1)
     if last is None or last[0] > facts.tick:
         return None
     request.end = "expired" if last == expires else "cancelled"

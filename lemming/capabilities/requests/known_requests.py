@@ -1,6 +1,6 @@
 """Requests as the agent of a turn may know them: each by the entries that concern it, once it is asked about.
 
-Who looks at all at once: `requests.rules`; what becomes of one says `requests.fold`.
+Who looks at all at once: `requests.all_requests`; what becomes of one says `requests.settling`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from lemming.capabilities.requests.fold import (
-    Place,
+from lemming.capabilities.requests.settling import (
     RequestEvent,
     RequestFacts,
     cut_off_by,
@@ -23,7 +22,7 @@ from lemming.capabilities.requests.fold import (
     targets_in,
 )
 from lemming.capabilities.requests.ticks_waited import last_tick_for
-from lemming.capabilities.requests.view import RequestView
+from lemming.capabilities.requests.view import Place, RequestView
 from lemming.mail.references import name_in
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of

@@ -1,4 +1,4 @@
-"""All requests that entries tell of, as who looks sees them: each by `requests.fold`. Pure."""
+"""All requests that entries tell of, as who looks sees them: each by `requests.settling`. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from lemming.capabilities.requests.deadlines import last_tick
-from lemming.capabilities.requests.fold import (
+from lemming.capabilities.requests.settling import (
     LastTick,
-    Place,
     RequestEvent,
     RequestFacts,
     cut_off_by,
@@ -18,7 +17,7 @@ from lemming.capabilities.requests.fold import (
     place_of,
     settle,
 )
-from lemming.capabilities.requests.view import Requests, RequestView
+from lemming.capabilities.requests.view import Place, Requests, RequestView
 from lemming.mail.references import name_in, named_in
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.resume import Agent
