@@ -21,7 +21,7 @@ from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.org.schedule import fire_point, in_order
 from lemming.tick.counter import load_counter, load_tick
-from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
+from lemming.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
 from lemming.tick.files_looked_at import looked_at_by
 from lemming.tick.plan import Plan, make_plan, takes_turns
 from lemming.tick.seams import Coming, TickLook, parts_in
@@ -125,14 +125,13 @@ def coming_tick(org: Organisation, config: Config, tick: int) -> ComingTick:
     else:
         plan = make_plan(tick, survey, config)
         reasons = plan.reasons
-    agents, looked_at = survey.agents, looked_at_by(org, survey, config)
-    toolset, shared = toolset_of(config.org, org), shared_by(config, survey)
+    agents = survey.agents
     return ComingTick(
         plan=plan,
         is_next=is_next,
         points={name: fire_point(agents[name].schedule) for name in plan.order if name in agents},
         reasons=reasons,
-        waits=find_waits(plan.order, agents, config.org, toolset, org, looked_at, shared),
+        waits=find_waits(plan.order, _connections(org, config, survey)),
         resting={
             name: next_turn(org, agents[name], config, tick + 1, since=plan.since).words
             for name in plan.not_due
@@ -165,6 +164,9 @@ def why_one_waits(org: Organisation, config: Config, one: str, other: str) -> tu
     if one == other:
         raise UsageError("an agent does not wait for itself", hint="name two agents")
     earlier, later = in_order([agents[one], agents[other]])
+    return later.name, earlier.name, why_waits(later, earlier, _connections(org, config, survey))
+
+
+def _connections(org: Organisation, config: Config, survey: Survey) -> Connections:
     looked_at, shared = looked_at_by(org, survey, config), shared_by(config, survey)
-    toolset = toolset_of(config.org, org)
-    return later.name, earlier.name, why_waits(later, earlier, config.org, toolset, org, looked_at, shared)
+    return Connections(survey.agents, config.org, toolset_of(config.org, org), org, looked_at, shared)

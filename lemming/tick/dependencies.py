@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +40,28 @@ class Files(NamedTuple):
 
 
 LookedAt = Mapping[str, Files]
-NOTHING, NOT_LOOKED_AT = Files(), dict[str, Files]()
+NOTHING = Files()
+
+
+@dataclass(frozen=True)
+class Connections:
+    """What tells which turns may see what others write.
+
+    `looked_at`: files that agents read beside those of their tools, by agent (`looked_at_by`). `shared`: what
+    they share beside files.
+    """
+
+    agents: Mapping[str, Agent]
+    settings: Org
+    toolset: Toolset
+    base: OrgPath
+    looked_at: LookedAt = field(default_factory=dict)
+    shared: Sequence[Shared] = ()
+
+    def touch_of(self, name: str) -> Touch:
+        """Return where an agent's turn may read and change files."""
+        looked_at = self.looked_at.get(name, NOTHING)
+        return touch_of(self.agents[name], self.settings, self.toolset, self.base, looked_at)
 
 
 @dataclass(frozen=True)
@@ -63,51 +83,32 @@ class Touch:
     writes: dict[Components, str] = field(default_factory=dict)
 
 
-def find_waits(
-    order: list[str],
-    agents: Mapping[str, Agent],
-    settings: Org,
-    toolset: Toolset,
-    base: OrgPath,
-    looked_at: LookedAt = NOT_LOOKED_AT,
-    shared: Sequence[Shared] = (),
-) -> dict[str, Waits]:
+def find_waits(order: list[str], connections: Connections) -> dict[str, Waits]:
     """Return whom each turn waits for. A name in the order that is no agent waits for nobody.
-
-    `looked_at`: files that agents read beside those of their tools, by agent (`looked_at_by`). `shared`: what
-    they share beside files.
 
     What was found of the very same agents is kept, but of those with links on the disk that may matter.
     """
-    latest = _latest(agents, settings, toolset, base, looked_at, shared)
+    latest = _latest(connections)
     if latest.may_follow_links or latest.order != order:
-        touches = latest.touches_of(order)
-        latest.order, latest.waits = order, _find_waits(order, agents, settings, shared, touches)
+        touches = latest.touches_of(order, connections)
+        latest.order, latest.waits = order, _find_waits(order, connections, touches)
     return latest.waits
 
 
-def reached_by(
-    writers: list[str],
-    names: Iterable[str],
-    agents: Mapping[str, Agent],
-    settings: Org,
-    toolset: Toolset,
-    base: OrgPath,
-    looked_at: LookedAt = NOT_LOOKED_AT,
-    shared: Sequence[Shared] = (),
-) -> set[str]:
+def reached_by(writers: list[str], names: Iterable[str], connections: Connections) -> set[str]:
     """Return which of these agents may be shown, in this tick, what a turn of one of the writers writes.
 
-    Whether its turn comes first is not looked at. Arguments as of `find_waits`.
+    Whether its turn comes first is not looked at.
     """
-    latest = _latest(agents, settings, toolset, base, looked_at, shared)
-    written = {place for touch in latest.touches_of(writers).values() for place in touch.writes}
+    latest, agents = _latest(connections), connections.agents
+    written = {place for touch in latest.touches_of(writers, connections).values() for place in touch.writes}
     above = {place[:depth] for place in written for depth in range(len(place))}
     depths = {len(place) for place in written}
-    readable = frozenset((*writers, "*") if writers and settings.visibility == "order" else ())
+    is_in_order = connections.settings.visibility == "order"
+    readable = frozenset((*writers, "*") if writers and is_in_order else ())
     return {
         name
-        for name, touch in latest.touches_of(names).items()
+        for name, touch in latest.touches_of(names, connections).items()
         if not readable.isdisjoint(agents[name].permissions.read_outboxes)
         or any(
             place in above or any(place[:depth] in written for depth in depths)
@@ -116,19 +117,11 @@ def reached_by(
     }
 
 
-def _latest(
-    agents: Mapping[str, Agent],
-    settings: Org,
-    toolset: Toolset,
-    base: OrgPath,
-    looked_at: LookedAt,
-    shared: Sequence[Shared],
-) -> _Latest:
-    latest = Organisation.at(base).own(_Latest)
-    grounds = (settings, toolset, os.path.realpath(base), looked_at, shared)
-    if latest.agents is not agents or latest.grounds != grounds:
-        latest.begin(agents, settings, toolset, base, looked_at)
-        latest.grounds = grounds
+def _latest(now: Connections) -> _Latest:
+    latest = Organisation.at(now.base).own(_Latest)
+    grounds = (now.settings, now.toolset, os.path.realpath(now.base), now.looked_at, now.shared)
+    if latest.agents is not now.agents or latest.grounds != grounds:
+        latest.begin(now.agents, grounds)
     return latest
 
 
@@ -139,26 +132,20 @@ class _Latest:
         self.agents: Mapping[str, Agent] = {}
         self.grounds: tuple[Any, ...] = ()
 
-    def begin(
-        self, agents: Mapping[str, Agent], settings: Org, toolset: Toolset, base: OrgPath, looked_at: LookedAt
-    ) -> None:
+    def begin(self, agents: Mapping[str, Agent], grounds: tuple[Any, ...]) -> None:
         """Forget what followed from other agents, or from other grounds."""
-        self.agents = agents
+        self.agents, self.grounds = agents, grounds
         self.order: list[str] = []
         self.waits: dict[str, Waits] = {}
         self.may_follow_links = {name for name, agent in agents.items() if _may_follow_links(agent)}
         self._touches: dict[str, Touch] = {}
-        self._touch_of = partial(self._found, settings, toolset, base, looked_at)
 
-    def _found(self, settings: Org, toolset: Toolset, base: OrgPath, looked_at: LookedAt, name: str) -> Touch:
-        return _touch_of(self.agents[name], settings, toolset, base, looked_at.get(name, NOTHING))
-
-    def touches_of(self, names: Iterable[str]) -> dict[str, Touch]:
+    def touches_of(self, names: Iterable[str], connections: Connections) -> dict[str, Touch]:
         """Return what these may touch; a name that is no agent is left out."""
         names = [name for name in names if name in self.agents]
         for name in names:
             if name not in self._touches or name in self.may_follow_links:
-                self._touches[name] = self._touch_of(name)
+                self._touches[name] = _touch_of(connections, name)
         return {name: self._touches[name] for name in names}
 
 
@@ -168,17 +155,12 @@ def _may_follow_links(agent: Agent) -> bool:
     return bool(agent.context) or any(grant.startswith("/") for grant in grants)
 
 
-def _find_waits(
-    order: list[str],
-    agents: Mapping[str, Agent],
-    settings: Org,
-    shared: Sequence[Shared],
-    touches: Mapping[str, Touch],
-) -> dict[str, Waits]:
-    for it in shared:  # as a file that those change who are bound by it, and that the others read
+def _find_waits(order: list[str], connections: Connections, touches: Mapping[str, Touch]) -> dict[str, Waits]:
+    for it in connections.shared:  # as a file that those change who are bound by it, and that the others read
         place = ("", it.what)
         for name in touches.keys() & it.counted:
             (touches[name].writes if name in it.bound else touches[name].reads)[place] = it.what
+    agents, is_in_order = connections.agents, connections.settings.visibility == "order"
     files = _FileOrder(touches)
     waits: dict[str, Waits] = {}
     for name in order:
@@ -186,7 +168,7 @@ def _find_waits(
             waits[name] = Waits()
             continue
         names = files.take(name)
-        readable = agents[name].permissions.read_outboxes if settings.visibility == "order" else []
+        readable = agents[name].permissions.read_outboxes if is_in_order else []
         if "*" in readable:
             waits[name] = Waits(everyone=True)
         else:
@@ -194,9 +176,9 @@ def _find_waits(
     return waits
 
 
-def _touch_of(agent: Agent, settings: Org, toolset: Toolset, base: OrgPath, looked_at: Files) -> Touch:
-    """Return what `touch_of` does; an agent of which that cannot be told may touch everything."""
-    touch = tried(lambda: touch_of(agent, settings, toolset, base, looked_at))
+def _touch_of(connections: Connections, name: str) -> Touch:
+    """Return what a turn may touch; an agent of which that cannot be told may touch everything."""
+    touch = tried(lambda: connections.touch_of(name))
     return Touch(writes={(): "nobody can tell"}) if isinstance(touch, Exception) else touch
 
 
@@ -211,24 +193,13 @@ def longest_chain(order: list[str], waits: Mapping[str, Waits]) -> list[str]:
     return best
 
 
-def why_waits(
-    later: Agent,
-    earlier: Agent,
-    settings: Org,
-    toolset: Toolset,
-    base: OrgPath,
-    looked_at: LookedAt = NOT_LOOKED_AT,
-    shared: Sequence[Shared] = (),
-) -> list[str]:
+def why_waits(later: Agent, earlier: Agent, connections: Connections) -> list[str]:
     """Return all that makes one turn wait for another before it; empty when nothing does."""
     reasons = []
-    if settings.visibility == "order" and later.may_read(earlier.name):
+    if connections.settings.visibility == "order" and later.may_read(earlier.name):
         listed = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
         reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{listed}"')
-    first, second = (
-        touch_of(agent, settings, toolset, base, looked_at.get(agent.name, NOTHING))
-        for agent in (earlier, later)
-    )
+    first, second = connections.touch_of(earlier.name), connections.touch_of(later.name)
     for mine, his, what in (
         (second.reads, first.writes, "may read what it changes"),
         (second.writes, first.writes, "may change what it changes"),
@@ -240,7 +211,7 @@ def why_waits(
             for there in his
             if overlap(here, there)
         ]
-    for it in shared:
+    for it in connections.shared:
         names = (later.name, earlier.name)
         if not it.bound.isdisjoint(names) and it.counted >= {*names}:
             reasons.append(f"{later.name} and {earlier.name} share {it.what}")

@@ -9,17 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from lemming.agents import Agent
 from lemming.journal.report import TurnReport
-from lemming.org.config import Org
-from lemming.org.organisation import Organisation
-from lemming.tick.dependencies import LookedAt, reached_by
+from lemming.tick.dependencies import Connections, reached_by
 from lemming.tick.files_looked_at import looked_at_by
 from lemming.tick.snapshot import Snapshot
-from lemming.tools.toolset import Toolset
-from lemming.turn.places import Shared
 from lemming.turn.seams import Capability
-
-Connections = tuple[Mapping[str, Agent], Org, Toolset, Organisation, LookedAt, Sequence[Shared]]
-"""What tells which turns may see what others write: the arguments of `find_waits`."""
 
 
 def connections_of(now: Snapshot, agents: Mapping[str, Agent], in_use: Sequence[Capability]) -> Connections:
@@ -27,7 +20,7 @@ def connections_of(now: Snapshot, agents: Mapping[str, Agent], in_use: Sequence[
     settings = now.config.org
     shared = [it for each in in_use for it in each.shares(agents, settings)]
     looked_at = looked_at_by(now.org, now.survey, now.config)
-    return agents, settings, now.toolset, now.org, looked_at, shared
+    return Connections(agents, settings, now.toolset, now.org, looked_at, shared)
 
 
 def passed_over(
@@ -45,7 +38,7 @@ def passed_over(
         if name in idle.often_idle and name not in begun and (turn := idle.recall(name, now.mail, root))
     }
     writers = [name for name in order if name not in turns]
-    while turns and (woken := reached_by(writers, turns, *connections)):
+    while turns and (woken := reached_by(writers, turns, connections)):
         for name in woken:
             del turns[name]
         writers = [*woken]  # who may take a turn after all may reach others

@@ -38,11 +38,11 @@ from lemming.journal.report import Reason, TickReport, ToolUsed, TurnReport
 from lemming.mail.index import EntryIndex
 from lemming.tick.answers import JournaledAnswers
 from lemming.tick.commits import Commits
-from lemming.tick.dependencies import Waits, find_waits
+from lemming.tick.dependencies import Connections, Waits, find_waits
 from lemming.tick.edge import tried, why_broken, why_not_begun
 from lemming.tick.executors.turns_at_once import run_all
 from lemming.tick.lost_turns import is_lost
-from lemming.tick.passed_over import Connections, connections_of, passed_over
+from lemming.tick.passed_over import connections_of, passed_over
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
 from lemming.tick.recorded_answers import reached_outside, record_of, recorded_answer, written_ahead
@@ -104,7 +104,7 @@ class Tick:
         with self.commits.log, opened(f"{self.runtime.base}/.") as self._root:
             if at_once > 1:
                 order = self._pass_over(order)
-                waits = find_waits(order, *self._connections)
+                waits = find_waits(order, self._connections)
             run_all(order, waits, self._turn, at_once=at_once, turn_lock=lock, stop=stop, register=gathering)
             self.commits.write_held()
 

@@ -25,7 +25,7 @@ from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.org.config import Org
 from lemming.providers import LLMProvider, register_provider
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
+from lemming.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.executors.turns_at_once import run_all
 from lemming.tools import Places, Tool, ToolRegistry, ToolResult, toolset_of
@@ -39,12 +39,14 @@ def waits_of(
     agents: Mapping[str, Agent], org: Org, base: Path, order: list[str] | None = None
 ) -> dict[str, Waits]:
     """Return whom each turn waits for, with the tools of an organisation that has these settings."""
-    return find_waits([*agents] if order is None else order, agents, org, toolset_of(org), base)
+    connections = Connections(agents, org, toolset_of(org), base)
+    return find_waits([*agents] if order is None else order, connections)
 
 
 def reasons(later: Agent, earlier: Agent, org: Org, base: Path) -> list[str]:
     """Return why one turn waits for another."""
-    return why_waits(later, earlier, org, toolset_of(org), base)
+    agents = {agent.name: agent for agent in (later, earlier)}
+    return why_waits(later, earlier, Connections(agents, org, toolset_of(org), base))
 
 
 def permissions(chance: random.Random) -> dict[str, Any]:

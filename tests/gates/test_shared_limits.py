@@ -18,7 +18,7 @@ from lemming.cli import run
 from lemming.files import fs
 from lemming.org.config import load_config
 from lemming.testing import make_org, resume, say, tree
-from lemming.tick.dependencies import find_waits
+from lemming.tick.dependencies import Connections, find_waits
 from lemming.timeline.replay.replay import replay
 from lemming.tools import toolset_of
 from lemming.turn.prepared import shared_by
@@ -193,7 +193,7 @@ def test_turns_that_share_a_limit_wait_for_each_other_and_no_others_do(
     config, survey = load_config(base), survey_agents(base)
     shared = shared_by(config, survey)
     found = find_waits(
-        [*survey.agents], survey.agents, config.org, toolset_of(config.org), base, shared=shared
+        [*survey.agents], Connections(survey.agents, config.org, toolset_of(config.org), base, shared=shared)
     )
     assert {name: sorted(it.names) for name, it in found.items() if it.names} == waits
     assert not any(it.everyone for it in found.values())
