@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from lemming.base.errors import AnswerTooLarge, ConfigError, ContractError, LemmingError, UnknownModel
 from lemming.base.jsontext import nearest
-from lemming.base.redaction import name_variables, redact
+from lemming.base.redaction.secrets import name_variables, redact
 from lemming.files.documents import value_of
 from lemming.plugins.capabilities import missing_for_provider
 from lemming.plugins.catalogue import Catalogue

@@ -14,7 +14,7 @@ from lemming.access.bound import code, of_command, of_module
 from lemming.access.trust import Reach
 from lemming.agents import Agent
 from lemming.base import paths
-from lemming.base.redaction import without_userinfo
+from lemming.base.redaction.secrets import without_userinfo
 from lemming.org.config import Config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import Organisation, OrgPath

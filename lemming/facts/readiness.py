@@ -12,7 +12,7 @@ from typing import Any
 
 from lemming.base.errors import LemmingError
 from lemming.base.extras import install_line
-from lemming.base.redaction import without_userinfo
+from lemming.base.redaction.secrets import without_userinfo
 from lemming.capabilities.hosted.servers import SERVERS
 from lemming.facts.reach import is_this_machine
 from lemming.org.models import LOCAL_MODEL, ModelEntry

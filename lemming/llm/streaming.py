@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lemming.base.redaction import redact_foreign, unfinished
+from lemming.base.redaction.secrets import redact_foreign, unfinished
 
 Hear = Callable[[str], object]
 """Called with each piece of text of an answer, as it comes."""

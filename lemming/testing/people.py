@@ -27,6 +27,7 @@ from lemming.base import paths
 from lemming.base.clock import FrozenClock, timestamp
 from lemming.base.jsontext import parse
 from lemming.capabilities.conditions.expressions import expression
+from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.index import RequestEntries
 from lemming.capabilities.requests.view import Requests, RequestView
 from lemming.files import fs

@@ -27,7 +27,7 @@ from lemming.base.errors import (
     Unavailable,
     UnknownModel,
 )
-from lemming.base.redaction import excerpt, name_variables
+from lemming.base.redaction.secrets import excerpt, name_variables
 from lemming.capabilities.background.calls import AsyncClient, SharedClient, run
 from lemming.capabilities.hosted.bounded import host_of
 from lemming.files.documents import adapter

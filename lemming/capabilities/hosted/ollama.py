@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from lemming.base.errors import ConfigError, ProviderError, TimedOut
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.base.redaction import name_variables, without_userinfo
+from lemming.base.redaction.secrets import name_variables, without_userinfo
 from lemming.capabilities.hosted.bounded import client_settings, listened_to, rewritten
 from lemming.capabilities.hosted.http import HttpBackend
 from lemming.capabilities.hosted.native import (

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from lemming.base.errors import Unavailable
 from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.redaction import excerpt
+from lemming.base.redaction.secrets import excerpt
 from lemming.llm.streaming import Hear
 
 Json = dict[str, Any]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from lemming.base.errors import Unavailable, Unusable
-from lemming.base.redaction import excerpt
+from lemming.base.redaction.secrets import excerpt
 from lemming.capabilities.processes import keeper
 from lemming.llm import calls
 from lemming.providers import Backend, Message, Reply, Request
