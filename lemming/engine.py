@@ -49,9 +49,9 @@ from lemming.tick.counter import (
     require_ledgers_before,
     why_not_tick_1,
 )
+from lemming.tick.firing_plan import Plan
 from lemming.tick.lost_turns import find_lost_turns, lost_text
 from lemming.tick.next_tick import find_next_tick, progress_of, require_newest
-from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading, set_back_text
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers

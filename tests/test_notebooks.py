@@ -10,7 +10,12 @@ from lemming.engine import recorded_report, run_once, run_tick
 from lemming.org.organisation import Organisation
 from lemming.testing import make_org, resume, say
 
-SHOWN = {"lemming.base.html", "lemming.org.notebook", "lemming.journal.notebook", "lemming.asking.notebook"}
+SHOWN = {
+    "lemming.base.html_tables",
+    "lemming.org.notebook",
+    "lemming.journal.notebook",
+    "lemming.asking.notebook",
+}
 
 
 def test_an_organisation_is_a_table_of_its_agents(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from lemming.base.html import table, text
+from lemming.base.html_tables import table, text
 from lemming.base.jsontext import to_line
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from lemming.org.organisation import OrgPath
 from lemming.org.schedule import AgentSchedule, fire_point
 from lemming.service.unfinished_rename import rename_begun, require_no_rename
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import is_for_a_person, pause_reason, takes_turns
+from lemming.tick.firing_plan import is_for_a_person, pause_reason, takes_turns
 from lemming.tick.runtime import open_org
 from lemming.tick.soundness.judged import sound_survey
 from lemming.timeline.renaming import creator_replaced, rename

@@ -35,7 +35,7 @@ from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.testing import tree
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import takes_turns
+from lemming.tick.firing_plan import takes_turns
 
 TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
 _DIGEST = re.compile(rb'"[0-9a-f]{64}"')

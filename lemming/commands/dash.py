@@ -20,7 +20,7 @@ from lemming.commands.screen import counted, one_line, show, show_json, tell, to
 from lemming.commands.stopping import stop_on_signals
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 
 NEEDED = ("starlette", "uvicorn")
 INSTALL = install_line("dash")

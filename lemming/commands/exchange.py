@@ -36,7 +36,7 @@ from lemming.files import fs
 from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.firing_plan import is_for_a_person
 from lemming.tools import SHIPPED
 
 _SENTENCE_WIDTH = 300

@@ -30,7 +30,7 @@ from lemming.exchange.template import template_files
 from lemming.exchange.whole_org import document_of_org
 from lemming.files import fs
 from lemming.org.organisation import Organisation
-from lemming.tick.plan import takes_turns
+from lemming.tick.firing_plan import takes_turns
 
 if TYPE_CHECKING:
     from lemming.capabilities.skills.skill import Skill

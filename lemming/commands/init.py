@@ -26,7 +26,7 @@ from lemming.files import fs
 from lemming.org.config import MODELS_FILE, ORG_FILE, load_config
 from lemming.service.choose_model import use_by_default
 from lemming.service.models_here import ModelHere, models_here
-from lemming.tick.plan import WITH_TOOLS
+from lemming.tick.firing_plan import WITH_TOOLS
 
 PURPOSES = {
     "desk": "answer requests and tickets, with a reviewer",

@@ -14,7 +14,7 @@ from lemming.commands.screen import counted, one_line, painted, show, show_json,
 from lemming.commands.trust import load_settings
 from lemming.facts.messages import Messages, inbox_of, note_read, outbox_of
 from lemming.messages import OutboxEntry
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.firing_plan import is_for_a_person
 
 
 def show_entries(entries: Sequence[OutboxEntry], *, unread: Iterable[str] = (), with_author: bool) -> None:

@@ -33,7 +33,7 @@ from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.org.config import MODELS_FILE, Config, load_config
 from lemming.org.models import LOCAL_MODEL
 from lemming.org.organisation import Organisation
-from lemming.tick.plan import why_no_tools
+from lemming.tick.firing_plan import why_no_tools
 
 Agents = Annotated[list[str] | None, option("--agents AGENT", "Only this agent; repeat it.", of_agents=True)]
 

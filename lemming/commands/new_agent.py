@@ -30,7 +30,7 @@ from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import PREFIXES
 from lemming.service.add_item import add_to_resume
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import WITH_TOOLS, is_for_a_person, takes_turns, why_no_tools
+from lemming.tick.firing_plan import WITH_TOOLS, is_for_a_person, takes_turns, why_no_tools
 from lemming.tick.soundness.judged import judged
 from lemming.tools import toolset_of, why_no_server
 

@@ -22,7 +22,7 @@ from lemming.org.config import ORG_FILE, load_config
 from lemming.service.pause import pause as begin_pause
 from lemming.service.pause import pause_text, paused_text
 from lemming.service.pause import resume as end_pause
-from lemming.tick.plan import is_for_a_person, pause_reason
+from lemming.tick.firing_plan import is_for_a_person, pause_reason
 
 
 def pause(

@@ -11,7 +11,7 @@ from lemming.commands.trust import load_settings
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
 from lemming.org.organisation import OrgPath
-from lemming.tick.plan import takes_turns, why_no_tools
+from lemming.tick.firing_plan import takes_turns, why_no_tools
 from lemming.turn.values import TurnInputs
 
 

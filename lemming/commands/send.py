@@ -32,7 +32,7 @@ from lemming.org.config import Config, load_config
 from lemming.org.organisation import OrgPath
 from lemming.org.uses import habits_of
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import is_for_a_person, takes_turns
+from lemming.tick.firing_plan import is_for_a_person, takes_turns
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 READERS_TOLD = 5

@@ -27,7 +27,7 @@ from lemming.commands.screen import (
 from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import Line, Standing, standing_of, totals_of, waits_of
 from lemming.org.config import Config
-from lemming.tick.plan import pause_reason
+from lemming.tick.firing_plan import pause_reason
 
 FACTS_SHOWN = 8
 

@@ -27,7 +27,7 @@ from lemming.org.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
 from lemming.service.add_item import add_to_resume, add_to_settings
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import WITH_TOOLS, takes_turns, why_no_tools
+from lemming.tick.firing_plan import WITH_TOOLS, takes_turns, why_no_tools
 from lemming.tick.runtime import Runtime, open_org
 from lemming.tools import SHIPPED, Tool, ToolContext, ToolResult, toolset_of
 from lemming.tools.calls import call_tool

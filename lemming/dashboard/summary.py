@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lemming.base.html import table, text
+from lemming.base.html_tables import table, text
 
 Json = dict[str, Any]
 AGENTS, TICKS, ENTRIES, TEXT_CHARS = 200, 20, 30, 400

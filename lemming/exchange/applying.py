@@ -17,7 +17,7 @@ from lemming.exchange.shorthand import WordDefaults
 from lemming.files import fs
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.firing_plan import is_for_a_person
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ from lemming.org.config import Config, credits_of, is_overridden
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import JUDGES
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import takes_turns
+from lemming.tick.firing_plan import takes_turns
 from lemming.tick.soundness.judged import sound_survey
 
 _AMOUNTS = ("turns", "used_up", "passed_on", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens")

@@ -22,7 +22,7 @@ from lemming.plugins.capabilities import capability, why_missing
 from lemming.plugins.errors import place_of, words_of
 from lemming.plugins.shipped import SHIPPED
 from lemming.tick.edge import tried
-from lemming.tick.plan import takes_turns
+from lemming.tick.firing_plan import takes_turns
 from lemming.tick.soundness.judged import judged
 from lemming.tick.soundness.readers import readers_of, readers_of_turn
 from lemming.turn.seams import Capability, Fact, InUse

@@ -23,7 +23,7 @@ from lemming.org.schedule import fire_point, in_order
 from lemming.tick.counter import load_counter, load_tick
 from lemming.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
 from lemming.tick.files_looked_at import looked_at_by
-from lemming.tick.plan import Plan, make_plan, takes_turns
+from lemming.tick.firing_plan import Plan, make_plan, takes_turns
 from lemming.tick.seams import Coming, TickLook, parts_in
 from lemming.tools import toolset_of
 from lemming.turn.prepared import shared_by

@@ -16,7 +16,7 @@ from lemming.mail.inbox import assemble
 from lemming.messages import OutboxEntry, read_outbox_entries
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.firing_plan import is_for_a_person
 from lemming.timeline.outbox_problems import outbox_problems
 
 A_PERSONS_CHARS = 1 << 30  # a screen has room

@@ -18,7 +18,7 @@ from lemming.org.uses import named_by
 from lemming.plugins.capabilities import is_unknown_here
 from lemming.tick.counter import load_tick
 from lemming.tick.edge import tried, why_not_begun
-from lemming.tick.plan import Plan
+from lemming.tick.firing_plan import Plan
 from lemming.tick.reading import previous_reading
 from lemming.tick.snapshot import Snapshot, take_snapshot
 from lemming.turn.on_record import from_record

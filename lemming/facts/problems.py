@@ -39,7 +39,7 @@ from lemming.plugins.capabilities import missing_for_provider
 from lemming.plugins.registry import not_imported
 from lemming.plugins.shipped import PREFIXES
 from lemming.providers import is_channel, is_person, make_provider
-from lemming.tick.plan import takes_turns, why_no_tools
+from lemming.tick.firing_plan import takes_turns, why_no_tools
 from lemming.tick.retention import longest_kept
 from lemming.tick.soundness.judged import judged
 from lemming.tools import toolset_of, why_no_server

@@ -26,8 +26,8 @@ from lemming.org.config import Config, credits_of, load_config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import JUDGES
 from lemming.tick.counter import load_counter, load_tick
+from lemming.tick.firing_plan import Plan, make_plan
 from lemming.tick.next_tick import progress_of
-from lemming.tick.plan import Plan, make_plan
 from lemming.tick.soundness.judged import sound_survey
 from lemming.tick.under_way import has_been_interrupted, last_committed_tick, running_engine
 

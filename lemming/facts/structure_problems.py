@@ -15,7 +15,7 @@ from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.schedule import fire_point
 from lemming.org.uses import habits_of
-from lemming.tick.plan import people_in, takes_turns
+from lemming.tick.firing_plan import people_in, takes_turns
 from lemming.tools import Tool, toolset_of
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.base import paths
 from lemming.base.errors import ConfigError, DiskError
-from lemming.base.html import table, text
+from lemming.base.html_tables import table, text
 from lemming.base.jsontext import to_line
 from lemming.messages import EntryName, read_entry
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.base import paths
 from lemming.base.errors import ConfigError, DiskError
-from lemming.base.html import table, text
+from lemming.base.html_tables import table, text
 from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.org.resume import Agent

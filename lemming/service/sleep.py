@@ -27,7 +27,7 @@ from lemming.org.organisation import Organisation
 from lemming.org.schedule import next_due
 from lemming.service.watch import Watch, context_files
 from lemming.tick.counter import load_counter
-from lemming.tick.plan import takes_turns
+from lemming.tick.firing_plan import takes_turns
 from lemming.tick.runtime import Runtime
 from lemming.tick.seams import TickLook, TickPart, goes_by_the_clock, next_moment, parts_in
 from lemming.tick.soundness.judged import sound_survey

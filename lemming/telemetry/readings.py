@@ -19,7 +19,7 @@ from lemming.journal.events import Event, TickBegins, TickEnds
 from lemming.journal.file import JournalContents, journal_ticks, newest_journals, prompts_in, reading_of
 from lemming.journal.records import Record, TickCommitted, TickStarted
 from lemming.org.organisation import Organisation
-from lemming.tick.plan import Plan
+from lemming.tick.firing_plan import Plan
 from lemming.timeline import TickSpan
 
 LOOK_S = 0.5

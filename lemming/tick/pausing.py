@@ -10,7 +10,7 @@ from lemming.base.jsontext import parse
 from lemming.files import fs
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation
-from lemming.tick.plan import pause_reason
+from lemming.tick.firing_plan import pause_reason
 
 _CLOCKS_APART_NS = 2_000_000_000
 """The clock of a file system may be behind that of the process by less."""

@@ -13,7 +13,7 @@ from lemming.base.errors import Problem
 from lemming.journal.file import read_plan
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import load_counter
-from lemming.tick.plan import Plan
+from lemming.tick.firing_plan import Plan
 
 BELIEVED_AHEAD = timedelta(days=1)
 """Set back by less, the clock is waited for: nothing is due twice. By more, it had been wrong before."""

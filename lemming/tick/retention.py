@@ -28,7 +28,7 @@ from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import capability, why_missing
 from lemming.plugins.shipped import AWAITING
 from lemming.tick.carriers import Carriers
-from lemming.tick.plan import channels_in, people_in
+from lemming.tick.firing_plan import channels_in, people_in
 from lemming.turn.moments import Keeps
 from lemming.turn.prepared import asked_nothing, in_use
 

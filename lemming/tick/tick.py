@@ -41,10 +41,10 @@ from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Connections, Waits, find_waits
 from lemming.tick.edge import tried, why_broken, why_not_begun
 from lemming.tick.executors.turns_at_once import run_all
+from lemming.tick.firing_plan import Plan
 from lemming.tick.lost_turns import is_lost
 from lemming.tick.passed_over import connections_of, passed_over
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
-from lemming.tick.plan import Plan
 from lemming.tick.recorded_answers import reached_outside, record_of, recorded_answer, written_ahead
 from lemming.tick.retention import find_expired, said_of, unread_in_all
 from lemming.tick.runtime import Runtime, Stopped

@@ -23,7 +23,7 @@ from lemming.journal.records import (
 from lemming.journal.report import TurnReport
 from lemming.messages import EntryName
 from lemming.org.organisation import OrgPath
-from lemming.tick.plan import Plan
+from lemming.tick.firing_plan import Plan
 
 
 @dataclass

@@ -36,7 +36,7 @@ from lemming.journal.report import TickReport, TurnReport
 from lemming.memory import decode_memory
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import OrgPath
-from lemming.tick.plan import FOR_OTHERS, Plan
+from lemming.tick.firing_plan import FOR_OTHERS, Plan
 from lemming.timeline.gaps import no_journal
 
 if TYPE_CHECKING:

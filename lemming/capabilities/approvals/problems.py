@@ -12,7 +12,7 @@ from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.people import whom_to_ask
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.plan import people_in, takes_turns
+from lemming.tick.firing_plan import people_in, takes_turns
 from lemming.tools import Tool, toolset_of
 
 Agents = Mapping[str, Agent]

@@ -22,7 +22,7 @@ from lemming.files.documents import value_of
 from lemming.memory import read_memories
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 from lemming.tick.seams import TickLook
 
 TOOL, MEMORY = "keep_job", "calendar"

@@ -16,7 +16,7 @@ from lemming.capabilities.channels.log import ChannelLogs, Traffic
 from lemming.org.config import MODELS_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import channels_in
+from lemming.tick.firing_plan import channels_in
 
 SHOWN_OF_EACH = 5
 

@@ -20,7 +20,7 @@ from lemming.journal.verdicts import Then
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 from lemming.tools import Tool, ToolContext
 from lemming.tools.toolset import Toolset
 from lemming.turn.places import FunctionBroke

@@ -15,7 +15,7 @@ from lemming.llm.credits import AROUND_A_CALL
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import NO_MODELS
-from lemming.tick.plan import takes_turns
+from lemming.tick.firing_plan import takes_turns
 
 
 def problems_of_limits(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from lemming.org.config import Config
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import why_missing
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import channels_in, people_in, takes_turns, why_no_tools
+from lemming.tick.firing_plan import channels_in, people_in, takes_turns, why_no_tools
 from lemming.tools import ANYWHERE, EngineTool, Tool, server_sources
 from lemming.tools.toolset import ServerSource, Toolset
 

@@ -18,7 +18,7 @@ from lemming.capabilities.gates.keys import gates_in
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.providers import is_channel
-from lemming.tick.plan import takes_turns
+from lemming.tick.firing_plan import takes_turns
 from lemming.tools import Tool, toolset_of
 
 FROM_OUTSIDE = ("mcp.*", "http_*")

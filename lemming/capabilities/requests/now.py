@@ -23,7 +23,7 @@ from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation
 from lemming.org.resume import Agent
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 
 SHOWN_WHEN_AMBIGUOUS = 10
 

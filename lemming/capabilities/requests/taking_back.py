@@ -12,7 +12,7 @@ from lemming.messages import OutboxEntry, names_of, read_outbox_entries
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 
 TOO_LATE = "it is too late to take that back: a tick has begun, and what you wrote may have been read"
 

@@ -17,7 +17,7 @@ from lemming.mail.capability_notes import WaitingForPerson
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import capability_here, made_by
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8

@@ -17,7 +17,7 @@ from lemming.memory import Memories
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.org.resume import Agent
-from lemming.tick.plan import takes_turns
+from lemming.tick.firing_plan import takes_turns
 from lemming.turn.prompt import Seen
 from lemming.turn.seams import Capability, Moment, Preparation, Showing
 

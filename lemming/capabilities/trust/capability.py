@@ -37,7 +37,7 @@ from lemming.memory import trust_in as word_in
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, Org
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 from lemming.tick.soundness.inventory import Inventory
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft

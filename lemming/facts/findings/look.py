@@ -25,7 +25,7 @@ from lemming.org.blocks import FindingSettings
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import people_in, takes_turns
+from lemming.tick.firing_plan import people_in, takes_turns
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
 
 MOST_TURNS = 2000

@@ -26,7 +26,7 @@ from lemming.memory import read_memories
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.resume import Agent
-from lemming.tick.plan import takes_turns
+from lemming.tick.firing_plan import takes_turns
 
 FILES_SHOWN, FILES_COUNTED = 300, 5000
 VALUE_SHOWN_CHARS = 4000

@@ -22,7 +22,7 @@ from lemming.mail.index import EntryIndex
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 from lemming.tick.turns_not_done import NotDone, read_turns_not_done
 from lemming.tick.under_way import running_engine
 

@@ -18,7 +18,7 @@ from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 
 Json = dict[str, Any]
 Agents = Mapping[str, Agent]

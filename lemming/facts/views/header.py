@@ -17,7 +17,7 @@ from lemming.facts.views.glances import doing_in
 from lemming.org.config import Config
 from lemming.org.organisation import OrgPath
 from lemming.org.schedule import next_due
-from lemming.tick.plan import pause_reason, takes_turns
+from lemming.tick.firing_plan import pause_reason, takes_turns
 
 Json = dict[str, Any]
 

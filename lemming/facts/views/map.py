@@ -23,7 +23,7 @@ from lemming.mail.index import EntryIndex
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.plan import is_for_people, takes_turns
+from lemming.tick.firing_plan import is_for_people, takes_turns
 from lemming.tick.soundness.judged import sound_survey
 
 Kind = Literal["reads", "asks", "hands"]

@@ -19,7 +19,7 @@ from lemming.mail.index import EntryIndex
 from lemming.messages import EntryName, OutboxEntry, text_of_payload
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.plan import is_for_channels, is_for_people
+from lemming.tick.firing_plan import is_for_channels, is_for_people
 from lemming.timeline.record import TurnRecord, read_tick
 from lemming.timeline.why.sight import sight_of
 

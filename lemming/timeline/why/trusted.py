@@ -13,7 +13,7 @@ from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import why_missing
 from lemming.tick.counter import LAST_TICK
-from lemming.tick.plan import people_in
+from lemming.tick.firing_plan import people_in
 from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.writings import Writings
 

@@ -25,7 +25,7 @@ from lemming.journal.file import journal_ticks, prompts_in, raw_journal, read_pl
 from lemming.journal.ledger import ticks_kept
 from lemming.org.organisation import OrgPath
 from lemming.tick.counter import LAST_TICK
-from lemming.tick.plan import Plan
+from lemming.tick.firing_plan import Plan
 from lemming.timeline.gaps import lost_between
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
 
