@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,8 +35,8 @@ from lemming.commands.screen import (
     tell,
     told_as_it_goes,
 )
-from lemming.facts.accounts import account_of, accounts
-from lemming.facts.costs import By, Cost, Costs, costs_by
+from lemming.facts.accounts import Account, account_of, accounts
+from lemming.facts.costs import REMOVED, By, Cost, Costs, costs_by
 from lemming.files import fs
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.lock import changing, read_to_change
@@ -84,11 +84,12 @@ def cost(
         found = costs_by(here.org, by, since=since, progress=progress)  # type: ignore[arg-type]
     rows = here.few(_rows(found, is_ranked=limit is not None), limit)
     if here.as_json:
-        _show_json(found, rows)
+        _show_json(found, rows, _broken(found, here.org))
     elif as_csv:
         _show_csv(found, rows)
     else:
-        _show(found, rows)
+        broken = _broken(found, here.org)
+        _show(found, [(f"{name} (broken)" if name in broken else name, row) for name, row in rows])
     _tell_what_is_missing(found)
 
 
@@ -101,14 +102,23 @@ def _rows(found: Costs, *, is_ranked: bool) -> list[tuple[str, Cost]]:
     return sorted(rows, key=lambda it: -it[1].credits) if is_ranked else rows
 
 
+def _broken(found: Costs, base: OrgPath) -> Collection[str]:
+    """Return which rows are those of agents whose resumes cannot be read, or are gone."""
+    agents = survey_agents(base).agents if found.by == "agent" else found.rows
+    return [name for name in found.rows if name not in agents and not name.endswith(REMOVED)]
+
+
 def _before(found: Costs) -> str:
     return f"before tick {found.first}" if found.is_pruned else "in no journal"
 
 
-def _show_json(found: Costs, rows: Sequence[tuple[str, Cost]]) -> None:
+def _show_json(found: Costs, rows: Sequence[tuple[str, Cost]], broken: Collection[str]) -> None:
     for name, row in rows:
         is_rest = row is found.before
         plain: dict[str, Any] = {found.by: None if is_rest else int(name) if found.by == "tick" else name}
+        if found.by == "agent":
+            standing = "broken" if name in broken else "removed" if name.endswith(REMOVED) else "present"
+            plain = {"agent": name.removesuffix(REMOVED), "standing": standing}
         show_json("cost", {**plain, **({"rest": name} if is_rest else {}), **row.as_json()})
     facts: dict[str, Any] = {"by": found.by, "before": found.before.as_json(), "before_tick": found.first}
     facts |= {"judged_credits": float(found.judged)} if found.judged else {}
@@ -203,7 +213,7 @@ def show_credits(here: Here, name: AnyAgentName = None, limit: Limit = None) -> 
         require_folder(base, name)
     found, damaged = accounts(base, survey_agents(base), load_config(base), only=name)
     passed_on = {"PASSED ON": "passed_on"} if any(each.passed_on for each in found) else {}
-    here.lists("credits", found, {"AGENT": "agent", "SPENT": "spent", **passed_on, **_LIMITS}, limit)
+    here.lists("credits", found, {"AGENT": _name, "SPENT": "spent", **passed_on, **_LIMITS}, limit)
 
     for each in found if not here.as_json else ():
         if each.overrides is not None:
@@ -218,9 +228,18 @@ def show_credits(here: Here, name: AnyAgentName = None, limit: Limit = None) -> 
         raise typer.Exit(CorruptState.exit_status)
 
 
+def _name(account: Account) -> str:
+    return account.agent if account.standing == "present" else f"{account.agent} ({account.standing})"
+
+
+def _limit(account: Account, amount: float | None) -> str:
+    """Return an amount; of a broken resume, which would say whether there is a limit, it is not known."""
+    return "?" if amount is None and account.standing == "broken" else _number(amount)
+
+
 _LIMITS = {
-    "MAX": "max_credits",
-    "LEFT": "left",
+    "MAX": lambda it: _limit(it, it.max_credits),
+    "LEFT": lambda it: _limit(it, it.left),
     "SOFT CAP": "soft_cap",
     "COST": lambda it: in_dollars(it.cost_usd, calls=it.unpriced_calls, unpriced=it.unpriced_calls),
     "TOKENS": lambda it: f"{it.input_tokens:,} in, {it.output_tokens:,} out",

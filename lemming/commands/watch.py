@@ -144,8 +144,10 @@ def _head(header: Json, width: int) -> Iterator[str]:
     parts = [f"{header['waiting']} waiting for you"]
     if spent := header["spent"]:
         of = "" if spent["max"] is None else f" of {spent['max']:g}"
+        used_up = f", {spent['used_up']:g}{of} used up" if of and spent["used_up"] != spent["credits"] else ""
         dollars = None if spent["unpriced"] and not spent["dollars"] else spent["dollars"]
-        parts.append(f"{spent['credits']:g}{of} credits, {in_dollars(dollars, unpriced=spent['unpriced'])}")
+        credits = f"{spent['credits']:g}{'' if used_up else of} credits{used_up}"
+        parts.append(f"{credits}, {in_dollars(dollars, unpriced=spent['unpriced'])}")
     if header["next_at"]:
         parts.append(f"next {until_text(parse_timestamp(header['next_at']), SystemClock().now())}")
     troubles = header["troubles"]

@@ -12,12 +12,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
 from lemming.capabilities.requests.waiting import waiting
+from lemming.facts.accounts import Account, removed_accounts
 from lemming.facts.views import view
 from lemming.facts.views.header import broken, standing
 from lemming.facts.views.position import position_of
@@ -30,7 +32,7 @@ LOOK_S = 1.0
 FINDINGS_AFTER_S = 20.0
 """What goes wrong is counted at most so often: all turns of many ticks are looked at."""
 NEEDS_ALL_ENTRIES = frozenset({"waiting", "feed"})
-NEEDS_OLD_JOURNALS = frozenset({"past", "why", "findings"})
+NEEDS_OLD_JOURNALS = frozenset({"past", "why", "findings", "money"})
 
 
 class Lane:
@@ -69,6 +71,7 @@ class Live:
         self._position = self._counted = ""
         self._waiting: int | None = None  # not known yet
         self._findings: int | None = None
+        self._removed = list[Account]()
         self._looked_for_findings = -FINDINGS_AFTER_S
         self._version = 0
         self._watchers = 0
@@ -165,7 +168,16 @@ class Live:
                 self._waiting = sum(self._person in ("", it.person) for it in waits)
         if self._waiting != before:
             await self._publish()
+        await self._count_removed()
         await self._count_findings()
+
+    async def _count_removed(self) -> None:
+        """Add up what removed agents spent, which all journals tell; until then the last sum holds."""
+        before = self._removed
+        with contextlib.suppress(LemmingError):
+            self._removed = await self._old.do(removed_accounts)
+        if self._removed != before:
+            await self._publish()
 
     async def _count_findings(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -197,7 +209,7 @@ class Live:
 
     async def _standing(self) -> Json:
         try:
-            return await self._quick.do(standing)
+            return await self._quick.do(partial(standing, removed=self._removed))
         except LemmingError as error:
             return broken(self._quick.org, error)
 

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 from lemming.agents import agent_folders
+from lemming.base import paths
 from lemming.base.clock import parse_timestamp
 from lemming.base.times.cron import zone
 from lemming.capabilities.money.spent import (
@@ -26,13 +27,16 @@ from lemming.capabilities.money.spent import (
     spent_in_all,
 )
 from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.lost import NONE_LOST, Lost
 from lemming.org.config import load_config
-from lemming.org.organisation import OrgPath
+from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.shipped import JUDGES
 
 By = Literal["agent", "model", "request", "tick", "day"]
+REMOVED = " (removed)"
+"""What stands behind the name of an agent that has no ledger any more."""
 ZERO = Decimal(0)
 _DIGITS = 60  # more than amounts and their sums have
 
@@ -99,7 +103,7 @@ class Costs:
     """What was spent, row by row. `total`: what ledgers and `gone` say together.
 
     `before`: what ledgers say and no journal tells of; `first`: the oldest tick that has one, `is_pruned`
-    where there were others. `gone`: what agents spent that were removed, and have no ledger. `open`: what
+    where there were others. `removed`: what agents spent that have no ledger any more, by name. `open`: what
     turns under way have spent, which is in no ledger yet. `damaged`: ticks whose journals cannot be read.
     `judged`: of all credits in the ledgers, those that judges cost; none with `since`. `lost`: what limits
     count beside the total, for calls whose answers never came.
@@ -109,13 +113,18 @@ class Costs:
     rows: dict[str, Cost] = field(default_factory=dict)
     total: Cost = NOTHING
     before: Cost = NOTHING
-    gone: Cost = NOTHING
+    removed: dict[str, Cost] = field(default_factory=dict)
     open: Cost = NOTHING
     first: int | None = None
     is_pruned: bool = False
     damaged: list[int] = field(default_factory=list)
     judged: Decimal = ZERO
     lost: Lost = NONE_LOST
+
+    @property
+    def gone(self) -> Cost:
+        """What all spent together that were removed."""
+        return _sum(self.removed.values())
 
 
 @dataclass
@@ -154,8 +163,40 @@ def costs_by(base: OrgPath, by: By, *, since: int = 0, progress: Progress = quie
         return _costs_by(base, Costs(by), since, progress)
 
 
+def agents_with_ledgers(base: OrgPath) -> list[str]:
+    """Return the names of the folders that may have a ledger: agents, whatever became of their resumes."""
+    return [name for name in agent_folders(base) if paths.AGENT_NAME.match(name)]
+
+
+def removed(base: OrgPath) -> dict[str, Cost]:
+    """Return what those have spent that have no ledger any more, by name, as far as journals tell.
+
+    An `Organisation` keeps it until a folder comes or goes, or a ledger begins anew. Raises as `costs_by`.
+    """
+    return Organisation.at(base).own(_Removed).found()
+
+
+class _Removed:
+    """What removed agents spent, and what there was to look at when it was counted."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._oldest: list[int] | None = None
+        self._ledgers: dict[str, Cost] = {}
+        self._found: dict[str, Cost] = {}
+
+    def found(self) -> dict[str, Cost]:
+        oldest = journal_ticks(self._org)[:1]
+        ledgers = {name: _of_state(read_state(self._org, name)) for name in agents_with_ledgers(self._org)}
+        is_as_before = oldest == self._oldest and ledgers.keys() == self._ledgers.keys()
+        if not is_as_before or any(_is_less(ledgers[name], it) for name, it in self._ledgers.items()):
+            self._found = costs_by(self._org, "agent").removed
+        self._oldest, self._ledgers = oldest, ledgers
+        return self._found
+
+
 def _costs_by(base: OrgPath, costs: Costs, since: int, progress: Progress) -> Costs:
-    states = {name: read_state(base, name) for name in agent_folders(base)}
+    states = {name: read_state(base, name) for name in agents_with_ledgers(base)}
     ledgers = {name: _of_state(state) for name, state in states.items()}
     zone_name = load_config(base).org.timezone
     costs.lost = reduce(Lost.plus, (state.lost for state in states.values()), NONE_LOST)
@@ -172,13 +213,15 @@ def _costs_by(base: OrgPath, costs: Costs, since: int, progress: Progress) -> Co
         for turn in life.turns:
             if turn.tick >= since:
                 _add(costs, turn, life.owner, day_in)
-                costs.gone = costs.gone if life.owner else costs.gone.plus(turn.cost)
+                if not life.owner:
+                    costs.removed[turn.agent] = costs.removed.get(turn.agent, NOTHING).plus(turn.cost)
     if not since:
         costs.judged = sum((Decimal(str(state.aside.get(JUDGES, 0.0))) for state in states.values()), ZERO)
         costs.before = _sum(rest for rest in rests.values() if any(rest.amounts))
         if costs.by == "agent":
             for name, rest in rests.items():
-                costs.rows[name] = costs.rows.get(name, NOTHING).plus(rest)
+                if name in costs.rows or any(rest.amounts):
+                    costs.rows[name] = costs.rows.get(name, NOTHING).plus(rest)
     if costs.by in ("agent", "model"):  # the others come in the order of their ticks
         costs.rows = dict(sorted(costs.rows.items()))
     costs.total = _sum(costs.rows.values(), NOTHING if costs.by == "agent" else costs.before)
@@ -250,7 +293,7 @@ def _add(costs: Costs, turn: _Turn, owner: str, day_in: tzinfo) -> None:
     """Add a turn to the rows that it belongs to."""
     match costs.by:
         case "agent":
-            rows = [(owner or f"{turn.agent} (removed)", turn.cost)]
+            rows = [(owner or f"{turn.agent}{REMOVED}", turn.cost)]
         case "model":
             rows = [(key, cost) for key, cost in turn.calls]
         case "request":

@@ -14,7 +14,7 @@ from typing import Any, NotRequired, TypedDict, get_type_hints
 from lemming.capabilities.channels.states import ChannelState
 from lemming.capabilities.requests.now import RequestShown
 from lemming.capabilities.requests.waiting import WaitsForPerson
-from lemming.facts.accounts import Account
+from lemming.facts.accounts import Account, Standing
 from lemming.facts.costs import Cost
 from lemming.files.fields import Schema, schema_of
 from lemming.timeline.why.sight import SeenEntry
@@ -73,7 +73,7 @@ SHOWN: Mapping[str, Any] = {
     "credits": _form(Account),
     "waiting": _form(WaitsForPerson, line=str, call=NotRequired[Json]),
     "request": RequestShown,
-    "cost": _form(**_GROUPS, tick=NotRequired[int | None], **_COST),
+    "cost": _form(**_GROUPS, standing=NotRequired[Standing], tick=NotRequired[int | None], **_COST),
     "cost_total": _form(
         by=str, before=_form(**_COST), before_tick=int | None, judged_credits=NotRequired[float],
         lost=_perhaps(_form(calls=int, credits=float, cost_usd=Number, tokens=int)), removed=_form(**_COST),

@@ -236,6 +236,27 @@ def test_what_a_removed_agent_spent_is_not_lost(base: Path, lemming: Lemming) ->
     assert in_ledgers == sums_of_ledgers(base)
 
 
+def test_who_is_broken_or_removed_is_marked(base: Path, lemming: Lemming) -> None:
+    make_org(base, *map(resume, ("ada", "bob", "cid")))
+    run_once(base)
+    (base / "agents/bob/resume.json").write_text("{")
+    assert lemming("agents", "rm", "cid").status == 0
+    names = [line.split("  ")[0] for line in lemming("cost").out.splitlines()[1:]]
+    assert names == ["ada", "bob (broken)", "cid (removed)", "total"]
+    rows = [it for it in lemming("cost", "--json").objects if it["type"] == "cost"]
+    marked = [("ada", "present"), ("bob", "broken"), ("cid", "removed")]
+    assert [(row["agent"], row["standing"]) for row in rows] == marked
+    (row,) = lemming("credits", "show", "bob", "--json").objects
+    assert (row["spent"], row["standing"]) == (1.0, "broken")
+    assert lemming("credits", "show", "bob").out.splitlines()[1].split()[:5] == [
+        "bob",
+        "(broken)",
+        "1",
+        "?",
+        "?",
+    ]
+
+
 def test_a_damaged_journal_is_named_and_the_rest_still_adds_up(base: Path, lemming: Lemming) -> None:
     busy(base)
     for _ in range(3):

@@ -16,6 +16,7 @@ from lemming.facts.typed_text import problems_of_text, raw_text
 from lemming.facts.views import view
 from lemming.facts.views.agent import agent
 from lemming.facts.views.glances import NAMELESS
+from lemming.facts.views.header import header, standing
 from lemming.facts.views.money import money
 from lemming.facts.views.past import past
 from lemming.facts.views.why import why
@@ -37,6 +38,31 @@ def test_columns_add_up_to_what_the_ledgers_say(desk: Path) -> None:
         assert sum(column["models"]["cost_usd"].values()) == pytest.approx(column["cost_usd"])
     by_agent = {row["agent"]: row["credits"] for row in shown["agents"]}
     assert by_agent == {name: float(row.credits) for name, row in known.rows.items() if row.calls}
+
+
+def test_whoever_spent_it_counts_on_every_screen(base: Path) -> None:
+    make_org(base, *(resume(name, credits={"max_credits": 20}) for name in ("ada", "bob", "cid", "dan")))
+    (base / "agents/Not a name").mkdir()
+    run_once(base, clock=FrozenClock())
+    org = Organisation(base)
+    assert standing(org)["spent"]["credits"] == 4.0
+    (base / "agents/bob/resume.json").write_text("{")
+    (base / "agents/dan/resume.json").unlink()
+    gone = (base / "agents/cid").rename(base / "cid")
+    shown = money(org)
+    assert {(row["agent"], row["standing"]): row["credits"] for row in shown["agents"]} == {
+        ("ada", "present"): 1.0,
+        ("bob", "broken"): 1.0,
+        ("cid", "removed"): 1.0,
+        ("dan", "broken"): 1.0,
+    }
+    spent = header(org)["spent"]
+    assert spent["credits"] == shown["total"]["credits"] == float(costs_by(org, "agent").total.credits) == 4.0
+    assert (spent["used_up"], spent["max"]) == (1.0, 20.0)
+    assert agent(org, name="bob")["money"]["credits"] == 1.0
+    gone.rename(base / "agents/cid")
+    assert standing(org)["spent"] == header(org)["spent"]
+    assert header(org)["spent"]["credits"] == 4.0
 
 
 def test_days_are_those_of_the_organisations_time_zone(base: Path) -> None:

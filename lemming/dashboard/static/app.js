@@ -42,9 +42,9 @@
   }
 
   function Spent({ spent }) {
-    const of = spent.max == null ? "credits without a limit" : `of ${amount(spent.max)} credits`;
+    const of = spent.max == null ? "credits without a limit" : spent.used_up === spent.credits ? `of ${amount(spent.max)} credits` : `credits, ${amount(spent.used_up)} used up of ${amount(spent.max)}`;
     return html`<div class="less"><dt>spent</dt><dd>${amount(spent.credits)} <small>${of}, ${dollars(spent.dollars, spent.unpriced)}</small>
-      <${Meter} value=${spent.credits} max=${spent.max} label="share of the credits that is spent" /></dd></div>`;
+      <${Meter} value=${spent.used_up} max=${spent.max} label="share of the credits that is used up" /></dd></div>`;
   }
 
   // The same trouble of several is one; a moment in its text is said beside it, as people say it.

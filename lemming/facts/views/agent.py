@@ -15,7 +15,7 @@ from lemming.agents import agent_folders, nearest_agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import LemmingError, ToolError, UsageError
 from lemming.base.jsontext import JsonProblem, compact, nearest, parse
-from lemming.facts.accounts import account_of
+from lemming.facts.accounts import account_by_ledger
 from lemming.facts.preview import preview_tick, settings_to_look_by
 from lemming.facts.typed_text import SETTINGS, as_it_stands
 from lemming.facts.views.agents import now_of
@@ -51,7 +51,7 @@ def agent(org: OrgPath, *, name: str, file: str = "", prompt: int = 0) -> dict[s
         "takes_turns": found is not None and takes_turns(found, load_config(org)),
         "now": now_of(org, name),
         "resume": as_it_stands(org, paths.resume_file(name)),
-        "money": _money(org, found),
+        "money": _money(org, name),
         "memory": _memory(org, name),
         "workspace": _workspace(org, name),
         "file": {"path": file, "text": workspace_text(org, name, file)} if file else None,
@@ -61,11 +61,9 @@ def agent(org: OrgPath, *, name: str, file: str = "", prompt: int = 0) -> dict[s
     }
 
 
-def _money(org: Organisation, found: Agent | None) -> dict[str, Any]:
-    if found is None:
-        return {}
+def _money(org: Organisation, name: str) -> dict[str, Any]:
     try:
-        account = account_of(org, found, load_config(org)).as_json()
+        account = account_by_ledger(org, survey_agents(org), load_config(org), name).as_json()
     except LemmingError as error:
         return {**dict.fromkeys(_AMOUNTS), "credits": 0.0, "used_up": 0.0, "turns": 0, "wrong": str(error)}
     return {**{key: account[key] for key in _AMOUNTS}, "credits": account["spent"], "wrong": ""}

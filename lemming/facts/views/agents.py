@@ -138,13 +138,16 @@ class _Look:
         return any(asked.held or asked.to in self._people for asked in open_for(state))
 
     def row(self, name: str) -> Json:
-        if name in self._survey.broken:
-            return self._broken(name, self._survey.broken[name])
-        agent = self._survey.agents[name]
         try:
             state = read_state(self._org, name)
-        except LemmingError as error:
-            return self._broken(name, error)
+        except (
+            LemmingError,
+            ValueError,
+        ) as error:  # a damaged ledger; a folder that no agent can be named like
+            return self._broken(name, self._survey.broken.get(name, error))
+        if name in self._survey.broken:
+            return {**self._broken(name, self._survey.broken[name]), **_amounts(state)}
+        agent = self._survey.agents[name]
         coming = next_turn(self._org, agent, self._config, self._preview.tick)
         limit = credits_of(self._config, name, agent.credits).max_credits
         return {
@@ -155,15 +158,12 @@ class _Look:
             "next": _next(now["state"], coming, self._preview.tick),
             "next_tick": coming.tick,
             "next_at": coming.as_text,
-            "turns": state.turns,
-            "last_tick": state.tick if state.status else None,
-            "credits": state.used_up,
+            **_amounts(state),
             "max_credits": limit,
-            "cost_usd": state.cost_usd,
             "last": self._last(name),
         }
 
-    def _broken(self, name: str, error: LemmingError) -> Json:
+    def _broken(self, name: str, error: Exception) -> Json:
         plain = {"name": name, "title": "", "state": "broken", "text": str(error), "since": ""}
         return {**plain, "next": "once its file is mended", "last": self._last(name)}
 
@@ -214,6 +214,12 @@ class _Look:
             return None
         message = message_of(entry, WORDS_CHARS)
         return {**message, "text": message["text"] or message["says"][:WORDS_CHARS]}
+
+
+def _amounts(state: AgentState) -> Json:
+    """Return what an agent has done and spent, by its ledger."""
+    last = state.tick if state.status else None
+    return {"turns": state.turns, "last_tick": last, "credits": state.used_up, "cost_usd": state.cost_usd}
 
 
 def _working(doing: DoingNow) -> Json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +12,7 @@ from lemming.base import paths
 from lemming.base.clock import timestamp
 from lemming.base.errors import LemmingError
 from lemming.capabilities.requests.waiting import waiting
-from lemming.facts.accounts import accounts, total_of
+from lemming.facts.accounts import Account, accounts, removed_accounts, total_of
 from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import whereabouts_of
 from lemming.facts.views.glances import doing_in
@@ -24,17 +26,21 @@ Json = dict[str, Any]
 
 def header(org: OrgPath) -> Json:
     """Return where an organisation stands, and how many things wait for a person."""
-    try:
+    waits, removed = 0, list[Account]()
+    with suppress(LemmingError):
         waits = len(waiting(org))
-    except LemmingError:
-        waits = 0
-    return {**standing(org), "waiting": waits}
+    with suppress(LemmingError):
+        removed = removed_accounts(org)
+    return {**standing(org, removed=removed), "waiting": waits}
 
 
-def standing(org: OrgPath) -> Json:
-    """Return where an organisation stands, without what waits; of one that is broken what is wrong."""
+def standing(org: OrgPath, *, removed: Sequence[Account] = ()) -> Json:
+    """Return where an organisation stands, without what waits; of one that is broken what is wrong.
+
+    `removed`: those who have no ledger any more; what they spent counts.
+    """
     try:
-        return _standing(org)
+        return _standing(org, removed)
     except LemmingError as error:
         return broken(org, error)
 
@@ -46,7 +52,7 @@ def broken(org: OrgPath, error: LemmingError) -> Json:
     return {**plain, "state": "broken", "why": str(error), "troubles": [trouble.as_json()]}
 
 
-def _standing(org: OrgPath) -> Json:
+def _standing(org: OrgPath, removed: Sequence[Account]) -> Json:
     tick, config, survey, engine, is_begun, last, troubles = whereabouts_of(org)
     coming = _coming(tick, config, survey)
     state, why = _state(org, tick, config, engine, coming, is_begun=is_begun)
@@ -61,7 +67,7 @@ def _standing(org: OrgPath) -> Json:
         "next_tick": coming,
         "next_at": _next_at(org, tick, config, coming) if engine and not is_begun and coming else None,
         "agents": len(survey.agents) + len(survey.broken),
-        "spent": _spent(org, survey, config),
+        "spent": _spent([*accounts(org, survey, config)[0], *removed]),
         "troubles": [trouble.as_json() for trouble in troubles],
     }
 
@@ -104,8 +110,13 @@ def _next_at(org: OrgPath, tick: int, config: Config, coming: int) -> str | None
     return timestamp(began + timedelta(seconds=config.org.tick_interval_s * (coming - tick + 1)))
 
 
-def _spent(org: OrgPath, survey: Survey, config: Config) -> Json:
-    """Return what all agents have spent, and may spend: null where one of them has no limit."""
-    total = total_of(accounts(org, survey, config)[0])
+def _spent(found: Sequence[Account]) -> Json:
+    """Return what all have spent, and how much is used up of what may be: null where one has no limit."""
+    total = total_of(found)
     dollars = {"dollars": total["cost_usd"] or 0.0, "unpriced": total["unpriced_calls"]}
-    return {"credits": total["used_up"], "max": total["max_credits"], **dollars}
+    return {
+        "credits": total["credits"],
+        "used_up": total["used_up"],
+        "max": total["max_credits"],
+        **dollars,
+    }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base.clock import parse_timestamp
-from lemming.base.errors import UsageError
+from lemming.base.errors import CorruptState, UsageError
 from lemming.base.times.cron import zone
-from lemming.facts.accounts import accounts, total_of
+from lemming.facts.accounts import accounts, removed_accounts, total_of
 from lemming.facts.views.glances import Glance, Spent, glances_at
 from lemming.journal.file import begun_journals
 from lemming.org.config import Config, load_config
@@ -53,7 +54,7 @@ class _Column:
 
 
 def money(org: OrgPath, *, by: str = "tick", ticks: int = TICKS) -> dict[str, Any]:
-    """Return what the newest `ticks` that have a journal spent, by "tick" or by "day", and all ledgers.
+    """Return what the newest `ticks` that have a journal spent, by "tick" or by "day", and all in all.
 
     A column names the seven agents, and models, that spent most; "" are all others. A day is one of the
     organisation's time zone, UTC without one.
@@ -67,6 +68,8 @@ def money(org: OrgPath, *, by: str = "tick", ticks: int = TICKS) -> dict[str, An
     day_in = zone(config.org.timezone) if config.org.timezone else UTC
     columns = _columns(glances_at(org, numbers), day_in if by == "day" else None)
     found, damaged = accounts(org, survey, config)
+    with suppress(CorruptState):  # which is one of the damaged
+        found += removed_accounts(org)
     found.sort(key=lambda it: (-it.spent, it.agent))
     return {
         "by": by,

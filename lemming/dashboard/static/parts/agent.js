@@ -36,7 +36,7 @@
       <dl>${now.last ? html`<dt>last words</dt><dd dir="auto"><q>${now.last.text}</q> <small><a href=${Lemming.link("why", { target: now.last.file })}>why?</a> · <${Ago} at=${now.last.at} /></small></dd>` : null}
         ${now.next ? html`<dt>next</dt><dd>${now.next_at ? html`<${Ago} at=${now.next_at} />` : now.next}</dd>` : null}
         ${failed && now.state !== "failing" ? html`<dt>failed last</dt><dd>in <a href=${Lemming.link("tick", { number: failed.tick, agent: value.name })}>tick ${failed.tick}</a>: ${failed.reason || words(failed.end || failed.status)}</dd>` : null}
-        ${money.credits == null || !value.takes_turns ? null : html`<dt>spent</dt><dd>${amount(money.used_up)}${money.max_credits == null ? " credits, without a limit" : ` of ${amount(money.max_credits)} credits`}${money.cost_usd == null ? "" : `, ${dollars(money.cost_usd)}`}<${Meter} value=${money.used_up} max=${money.max_credits} label="share of its credits that is spent" /></dd>`}</dl></section>`;
+        ${money.credits == null || !(value.takes_turns || value.is_broken) ? null : html`<dt>spent</dt><dd>${amount(money.used_up)}${money.max_credits == null ? (value.is_broken ? " credits" : " credits, without a limit") : ` of ${amount(money.max_credits)} credits`}${money.cost_usd == null ? "" : `, ${dollars(money.cost_usd)}`}<${Meter} value=${money.used_up} max=${money.max_credits} label="share of its credits that is spent" /></dd>`}</dl></section>`;
   }
 
   const words = (end) => end.replace(/_/g, " ");
