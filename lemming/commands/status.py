@@ -25,7 +25,7 @@ from lemming.commands.screen import (
     totals_in_words,
 )
 from lemming.facts.checklist.standing import Trouble
-from lemming.facts.standing import Line, Standing, standing_of, totals_of, waits_of
+from lemming.facts.standing import Line, Standing, standing_of, waits_of
 from lemming.org.config import Config
 from lemming.tick.firing_plan import pause_reason
 
@@ -102,7 +102,7 @@ def _show(found: Standing, waits: str, findings: int | None) -> None:
     show(_where(found.tick, found.is_interrupted, found.engine, found.progress))
     _show_pauses(found.survey, found.config)
     if found.last:
-        show(f"tick {found.last.tick}: {totals_in_words(totals_of(found.base, found.last))}")
+        show(f"tick {found.last.tick}: {totals_in_words(found.last.totals)}")
     if waits:
         show(painted(one_line(waits, 400), "yellow"))
     for name, facts in found.said.items():

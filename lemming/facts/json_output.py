@@ -45,8 +45,8 @@ _PLANNED: Any = {"not_due": Names, "skipped": dict[str, str], "broken": dict[str
 _TOTALS = _form(done=int, waiting=int, skipped=int, failed=int, entries=int, **_SPENT)
 _LINE = _form(
     agent=str, model_key=str, next_tick=int | None, next_at=Text, why=str, last_tick=int | None,
-    last_status=Text, turns=int, failed_turns=int, credits=float, judged_credits=float, max_credits=Number,
-    cost_usd=Number, problem=str,
+    last_status=Text, turns=int, failed_turns=int, credits=float, used_up=float,
+    judged_credits=float, max_credits=Number, cost_usd=Number, problem=str,
 )  # fmt: skip
 _TURN = _form(
     agent=str, status=str, end=str, reason=str, error=str, attempts=int, stops=int, request=str,

@@ -66,6 +66,7 @@ class Line:
             "turns": state.turns,
             "failed_turns": state.failed,
             "credits": state.credits,
+            "used_up": state.used_up,
             "judged_credits": state.aside.get(JUDGES, 0.0),
             "max_credits": self.max_credits,
             "cost_usd": state.cost_usd,
@@ -104,7 +105,18 @@ def whereabouts_of(base: OrgPath) -> Whereabouts:
     tick, config, survey = load_tick(base), load_config(base), sound_survey(base)
     engine, is_begun = running_engine(base), has_been_interrupted(base, tick)
     troubles = troubles_of(CheckScope(base, lambda _: config))
-    return Whereabouts(tick, config, survey, engine, is_begun, last_committed_tick(base), troubles)
+    return Whereabouts(tick, config, survey, engine, is_begun, _last_tick(base), troubles)
+
+
+def _last_tick(base: OrgPath) -> TickCommitted | None:
+    """Return how the last tick ended, as `run-once` says it: people, who take no turns, are not skipped."""
+    if (last := last_committed_tick(base)) is None:
+        return None
+    plan = None
+    with suppress(CorruptState):
+        plan = read_plan(base, last.tick)
+    skipped = last.totals["skipped"] - len(plan.skipped if plan else ())
+    return TickCommitted(tick=last.tick, advanced=last.advanced, totals={**last.totals, "skipped": skipped})
 
 
 @dataclass(frozen=True)
@@ -149,14 +161,6 @@ class Standing:
             "misplaced": [problem.as_json() for problem in self.misplaced],
             "capabilities": {name: [it._asdict() for it in facts] for name, facts in self.said.items()},
         }
-
-
-def totals_of(base: OrgPath, last: TickCommitted) -> dict[str, Any]:
-    """Return the totals as `run-once` says them: whoever was to take no turn, as people, is not skipped."""
-    plan = None
-    with suppress(CorruptState):
-        plan = read_plan(base, last.tick)
-    return {**last.totals, "skipped": last.totals["skipped"] - len(plan.skipped if plan else ())}
 
 
 def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence[Trouble] = ()) -> Standing:

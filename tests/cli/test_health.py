@@ -12,6 +12,7 @@ import pytest
 from terminal import Lemming
 
 from lemming.base.clock import SystemClock, timestamp
+from lemming.facts.views.header import header
 from lemming.testing import make_org, resume, say, write_script
 from lemming.tick.runtime import open_org
 
@@ -124,6 +125,8 @@ def test_a_tick_comes_to_the_same_in_status_as_in_what_ran_it(base: Path, lemmin
     ran = lemming("run-once").err
     assert re.search(r"tick 1 in .*: 1 done, 1 skipped, ", ran)
     assert "tick 1: 1 done, 1 skipped, " in lemming("status").out
+    (shown,) = lemming("status", "--json").objects
+    assert shown["last_tick"]["totals"]["skipped"] == header(base)["last"]["totals"]["skipped"] == 1
 
 
 def test_a_mended_resume_is_no_longer_wrong(base: Path, lemming: Lemming) -> None:
