@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from lemming.base.errors import LemmingError, UsageError
 from lemming.base.version import __version__
 from lemming.commands.failures import guarded
+from lemming.commands.meant import MEANT, OF_THE_PAGE, words_behind
 from lemming.commands.options import Here, Session, verb
 from lemming.commands.screen import show, show_text
 from lemming.plugins.capabilities import missing_for_command
@@ -144,48 +145,6 @@ PLACES = {
 }  # fmt: skip
 """Where a command stands that is no module of its name: the module, and the name in it."""
 
-OF_THE_PAGE = {"money": "cost", "map": "graph", "ticks": "tick"}
-"""What the page calls what commands show."""
-
-
-MEANT = {
-    "run": "lemming run-once runs one tick, lemming run-forever tick after tick",
-    "unpause": "lemming resume [AGENT]",
-    "disable": "lemming pause AGENT",
-    "start": "lemming run-forever runs tick after tick, until Ctrl-C",
-    "stop": "Ctrl-C, or `kill PID`, ends run-forever after the turns under way; lemming status names the PID",
-    "dashboard": "lemming dash",
-    "ui": "lemming dash",
-    "web": "lemming dash",
-    "page": "lemming dash",
-    "daemon": "lemming service",
-    "install": "lemming service",
-    "systemd": "lemming service",
-    "ls": "lemming agents list, or lemming outbox",
-    "list": "lemming agents list",
-    "new": "lemming agents new NAME, or lemming init DIR",
-    "rm": "lemming agents rm NAME",
-    "version": "lemming --version",
-    "delete": "lemming agents rm NAME",
-    "create": "lemming agents new NAME, or lemming init DIR",
-    "add": "lemming agents new NAME",
-    "grant": "lemming credits grant NAME N",
-    "undo": "lemming rewind --to TICK, with lemming history on",
-    "reset": "lemming rewind --to TICK, with lemming history on",
-    "kill": "`kill PID` ends run-forever; lemming status names the PID",
-    "message": "lemming send TEXT",
-    "tail": "lemming logs",
-    "feed": "lemming agents outbox NAME, or lemming status watch",
-    "settings": "config/org.json, models.json and credits.json: edit them, then lemming check",
-    "jobs": "lemming plan calendar",
-    "cron": "lemming calendar; a resume's schedule has cron too",
-    "schedule": "lemming plan --until fri, or lemming calendar",
-    "remind": 'lemming send --at "tomorrow 9:00" --to AGENT TEXT',
-    "edit": "an editor: agents/NAME/resume.json and config/*.json; then lemming validate",
-    "config": "config/org.json, models.json and credits.json: edit them, then lemming validate",
-}
-"""What people type who look for a command that has another name."""
-
 _SHOWS_ALL = "lemming.shows_all"
 
 ROOT_HELP = "The organisation's folder. Default: the nearest."
@@ -211,13 +170,15 @@ class Contents(TyperGroup):
             hint = MEANT.get(name) or nearest(name, names) or "lemming --help"
             raise UsageError(f'there is no command "{name}"', hint=hint)
         rest = args[1:]
-        if ctx.obj and rest and name in WITHIN and rest[0] not in WITHIN[name]:
-            ctx.obj.typed_within = rest[0], tuple(WITHIN[name])
         if rest and rest[0] in WITHIN.get(name, ()) and not _is_an_agent(ctx, rest[0]):
             name, *rest = rest
+        found = super().resolve_command(ctx, [name, *rest])
         if ctx.obj:
             ctx.obj.command = f"lemming {name}"
-        return super().resolve_command(ctx, [name, *rest])
+            ctx.obj.typed_within = (
+                (rest[0], words_behind(name, found[1], WITHIN.get(name, ()), rest[0])) if rest else None
+            )
+        return found
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take `-C DIR` out for the shell's completion, which has the words as they were typed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
@@ -134,11 +134,17 @@ def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
     >>> nearest("modle", ["model", "title"])
     'did you mean "model"?'
     """
+    found = near(word, known)
+    return f'did you mean "{found}"?' if found else ""
+
+
+def near(word: str, known: Collection[str]) -> str:
+    """Return the closest known word, or an empty string."""
     by_letters = {other.lower(): other for other in known}
     matches = get_close_matches(word, known, n=1, cutoff=0.6)
     if not matches:
         matches = [by_letters[it] for it in get_close_matches(word.lower(), by_letters, n=1, cutoff=0.6)]
-    return f'did you mean "{matches[0]}"?' if matches else ""
+    return matches[0] if matches else ""
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 import typer
 
 from lemming.base.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
-from lemming.base.jsontext import nearest
+from lemming.base.jsontext import near, nearest
 from lemming.commands import screen
 from lemming.commands.options import Session
 from lemming.commands.screen import ReaderGone, Style, tell
@@ -81,10 +81,8 @@ def tell_problem(problem: Problem, base: OrgPath | None) -> None:
 
 def _reported(error: Exception, session: Session, *, as_json: bool) -> int:
     known = _as_lemming_error(error, session.command)
-    word, names = session.typed_within
-    is_unread = isinstance(known, UsageError) and not known.hint.startswith("did you mean")
-    if known and is_unread and (hint := nearest(word, names)):
-        known.message, known.hint = f'there is no command "{word}" within {session.command}', hint
+    if isinstance(known, UsageError) and session.typed_within:
+        _lead(known, session.command, *session.typed_within)
     if os.environ.get(DEBUG_ENV):
         screen.tell_text("".join(traceback.format_exception(error)))
     shown = known or _internal_error(error)
@@ -95,6 +93,14 @@ def _reported(error: Exception, session: Session, *, as_json: bool) -> int:
     except ReaderGone:
         return _silenced()
     return known.exit_status if known else INTERNAL_ERROR
+
+
+def _lead(error: UsageError, command: str, word: str, meant: Mapping[str, str]) -> None:
+    """Say what to type in the place of a word behind a command, unless the error has a nearer one."""
+    found = near(word, [*_MEANT.findall(error.hint), *meant])
+    is_about_it = f'"{word}"' in error.message or error.message.startswith("got unexpected extra argument")
+    if found in meant and (is_about_it or _MEANT.match(meant[found])):
+        error.message, error.hint = f'there is no command "{word}" within {command}', meant[found]
 
 
 def _as_lemming_error(error: Exception, command: str) -> LemmingError | None:
@@ -109,6 +115,7 @@ def _as_lemming_error(error: Exception, command: str) -> LemmingError | None:
     return None
 
 
+_MEANT = re.compile(r'did you mean "(.*)"')
 _CHOICE = re.compile(r"'([^']*)' is not one of (.*)")
 _NO_COMMAND = re.compile(r"No such command '([^']*)'")
 _NO_OPTION = re.compile(r"(No such option: --(\S+)) \(Possible options: (.*)\)")

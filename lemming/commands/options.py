@@ -33,13 +33,13 @@ T = TypeVar("T")
 @dataclass
 class Session:
     """`root` is the folder that was given for the organisation's, `base` the organisation's folder, once a
-    command has asked for it; `command` is what was typed. `typed_within`: a word behind it that is none of
-    the commands that stand within it, and these."""
+    command has asked for it; `command` is what was typed. `typed_within`: the first word behind it, and the
+    words that people type there, each with what to do instead."""
 
     root: str | None = None
     base: Path | None = None
     command: str = "lemming"
-    typed_within: tuple[str, tuple[str, ...]] = ("", ())
+    typed_within: tuple[str, Mapping[str, str]] | None = None
 
 
 class Here:

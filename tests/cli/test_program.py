@@ -14,7 +14,8 @@ from forked import lemming_in
 from terminal import REPOSITORY, Lemming
 
 from lemming import __version__, reference
-from lemming.cli import COMMANDS, MEANT, OF_THE_PAGE, SECTIONS, WITHIN, load_command
+from lemming.cli import COMMANDS, SECTIONS, WITHIN, load_command
+from lemming.commands.meant import MEANT, OF_THE_PAGE
 from lemming.engine import run_once
 from lemming.testing import make_org, resume, say
 

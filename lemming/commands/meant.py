@@ -1,0 +1,80 @@
+"""What people type who look for a command that has another name, and what to type instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from typer.core import TyperGroup
+
+OF_THE_PAGE = {"money": "cost", "map": "graph", "ticks": "tick"}
+"""What the page calls what commands show."""
+
+
+MEANT = {
+    "run": "lemming run-once runs one tick, lemming run-forever tick after tick",
+    "unpause": "lemming resume [AGENT]",
+    "disable": "lemming pause AGENT",
+    "start": "lemming run-forever runs tick after tick, until Ctrl-C",
+    "stop": "Ctrl-C, or `kill PID`, ends run-forever after the turns under way; lemming status names the PID",
+    "dashboard": "lemming dash",
+    "ui": "lemming dash",
+    "web": "lemming dash",
+    "page": "lemming dash",
+    "daemon": "lemming service",
+    "install": "lemming service",
+    "systemd": "lemming service",
+    "ls": "lemming agents list, or lemming outbox",
+    "list": "lemming agents list",
+    "new": "lemming agents new NAME, or lemming init DIR",
+    "rm": "lemming agents rm NAME",
+    "remove": "lemming agents rm NAME",
+    "version": "lemming --version",
+    "delete": "lemming agents rm NAME",
+    "create": "lemming agents new NAME, or lemming init DIR",
+    "add": "lemming agents new NAME",
+    "grant": "lemming credits grant NAME N",
+    "undo": "lemming rewind --to TICK, with lemming history on",
+    "reset": "lemming rewind --to TICK, with lemming history on",
+    "kill": "`kill PID` ends run-forever; lemming status names the PID",
+    "message": "lemming send TEXT",
+    "tail": "lemming logs",
+    "feed": "lemming agents outbox NAME, or lemming status watch",
+    "settings": "config/org.json, models.json and credits.json: edit them, then lemming check",
+    "jobs": "lemming plan calendar",
+    "cron": "lemming calendar; a resume's schedule has cron too",
+    "schedule": "lemming plan --until fri, or lemming calendar",
+    "remind": 'lemming send --at "tomorrow 9:00" --to AGENT TEXT',
+    "edit": "an editor: agents/NAME/resume.json and config/*.json; then lemming validate",
+    "config": "config/org.json, models.json and credits.json: edit them, then lemming validate",
+}
+"""What people type who look for a command that has another name."""
+
+MEANT_WITHIN = {
+    "agents": {
+        **dict.fromkeys(("remove", "delete"), "lemming agents rm NAME"),
+        **dict.fromkeys(("add", "create"), "lemming agents new NAME"),
+        "edit": "an editor: agents/NAME/resume.json; then lemming validate",
+    },
+    "calendar": dict.fromkeys(("add", "new"), 'lemming send --every "0 9 * * mon" --to AGENT TEXT'),
+    "credits": {"add": "lemming credits grant NAME N"},
+    "memory": dict.fromkeys(("remove", "delete"), "lemming memory rm AGENT KEY"),
+    "trust": dict.fromkeys(("agree", "accept"), "lemming trust --yes"),
+}
+"""The same behind a command."""
+
+
+def words_behind(name: str, command: Any, within: Iterable[str], typed: str) -> dict[str, str]:
+    """Return the words that people type behind a command, each with what to do instead of this one.
+
+    `within`: the commands that stand within it.
+    """
+    if typed in getattr(command, "commands", ()):
+        return {}
+    words = {it: f'did you mean "{it}"?' for it in within}
+    if not isinstance(command, TyperGroup):  # it has no words of its own: alone it lists, or shows one
+        first = next((it for it in command.params if it.param_type_name == "argument"), None)
+        if first is None or not first.required:
+            one = first.metavar or "" if first else ""
+            words = {"list": f"lemming {name}", "show": f"lemming {name} {one}".strip(), **words}
+    return words | MEANT_WITHIN.get(name, {})
