@@ -102,7 +102,7 @@ def test_no_page_of_the_site_fetches_a_script() -> None:
         fetching_nothing('<script src="https://example.org/more.js"></script>')
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, CHANGELOG, *EXAMPLE_PAGES], ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
