@@ -9,6 +9,7 @@ upgraded. Prints a line for each; ends with 1 where one does not come to what is
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import shutil
@@ -221,4 +222,6 @@ def _run(program: tuple[str, ...], base: Path, *words: str) -> subprocess.Comple
 
 
 if __name__ == "__main__":
-    sys.exit(bool(main(Path(sys.argv[1]).absolute())))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.versions", description=__doc__)
+    parser.add_argument("folder", type=Path, help="is made, or gone on with")
+    sys.exit(bool(main(parser.parse_args().folder.absolute())))

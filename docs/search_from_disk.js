@@ -9,7 +9,11 @@ if (location.protocol === "file:")
       inside.document.open();
       inside.document.write("<body></body>");
       inside.document.close();
-      inside.postMessage = (data) => setTimeout(() => this.onmessage?.({ data }));
+      // Messages are copies, as between a page and a worker: what the search does to one, the page's own keeps.
+      inside.postMessage = (answer) => {
+        const data = structuredClone(answer);
+        setTimeout(() => this.onmessage?.({ data }));
+      };
       this.loaded = new Promise((resolve, reject) => {
         const script = inside.document.createElement("script");
         Object.assign(script, { src: url, onload: resolve, onerror: reject });
@@ -18,7 +22,8 @@ if (location.protocol === "file:")
       this.loaded.catch((error) => this.onerror?.(error));
     }
     postMessage(data) {
-      this.loaded.then(() => this.frame.contentWindow.onmessage({ data }));
+      const copy = { data: structuredClone(data) };
+      this.loaded.then(() => this.frame.contentWindow.onmessage(copy));
     }
     terminate() {
       this.frame.remove();
