@@ -172,12 +172,11 @@ class Contents(TyperGroup):
         rest = args[1:]
         if rest and rest[0] in WITHIN.get(name, ()) and not _is_an_agent(ctx, rest[0]):
             name, *rest = rest
-        found = super().resolve_command(ctx, [name, *rest])
         if ctx.obj:
             ctx.obj.command = f"lemming {name}"
-            ctx.obj.typed_within = (
-                (rest[0], words_behind(name, found[1], WITHIN.get(name, ()), rest[0])) if rest else None
-            )
+        found = super().resolve_command(ctx, [name, *rest])
+        if ctx.obj and rest:
+            ctx.obj.typed_within = rest[0], words_behind(name, found[1], WITHIN.get(name, ()), rest[0])
         return found
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sampling import EVERYTHING
 
-from lemming.base.redaction.secrets import secrets
+from lemming.base.redaction import secrets
 from lemming.files.fs import AppendFile
 from lemming.files.stamps import learn_stamps
 

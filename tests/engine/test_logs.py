@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lemming.base.redaction.secrets import secrets
+from lemming.base.redaction import secrets
 from lemming.engine import run_once
 from lemming.journal.events import Event, Observer
 from lemming.journal.records import TurnStarted

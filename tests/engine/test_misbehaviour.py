@@ -13,7 +13,7 @@ from sound import assert_sound, said
 
 from lemming.base.errors import RequestRejected
 from lemming.base.paths import journal_file
-from lemming.base.redaction.secrets import secrets
+from lemming.base.redaction import secrets
 from lemming.engine import run_once
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState, read_state, write_state

@@ -56,7 +56,7 @@ def test_an_answer_and_a_tool_call_are_told_as_they_come(org: Path) -> None:
 
 
 def test_no_secret_is_told(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.base.redaction.secrets import secrets
+    from lemming.base.redaction import secrets
 
     monkeypatch.setenv("ADA_API_KEY", "sk-abcdefgh12345678")
     secrets.refresh()

@@ -103,7 +103,7 @@ def test_a_server_that_takes_no_streams_is_asked_without(
 
 
 def test_words_are_told_whole_so_that_no_secret_comes_in_two_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.base.redaction.secrets import secrets
+    from lemming.base.redaction import secrets
 
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value")
     secrets.refresh()

@@ -165,7 +165,7 @@ def test_texts_are_left_out_unless_they_are_asked_for(traced: Path, spans: Spans
 
 
 def test_a_secret_that_is_one_only_now_is_left_out(traced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.base.redaction.secrets import secrets
+    from lemming.base.redaction import secrets
 
     monkeypatch.setenv("ADA_API_KEY", "PLANTED-ANSWER")
     secrets.refresh()
