@@ -101,6 +101,7 @@ class EntryIndex:
         self._order: Sequence[str] = ()
         self._in_order = NONE
         self._changed: set[EntryName] = set()  # what came or went since they were put in order
+        self._listed: set[str] = set()
         self._moments: dict[EntryName, str] = {}  # for which entries by hand wait; empty: for none
         self._stood: dict[EntryName, Identity] = {}  # what files were when they were read and had rested
         self._shown: dict[str, tuple[Names, frozenset[EntryName], Names]] = {}
@@ -149,6 +150,11 @@ class EntryIndex:
         if known and listing is known.listing:
             return known.names
         return self._list(author, path, listing, known)
+
+    def take_listed(self) -> set[str]:
+        """Return the authors whose outboxes were listed anew since this was asked last."""
+        listed, self._listed = self._listed, set()
+        return listed
 
     def all_in_order(self, order: Sequence[str]) -> Names:
         """Return what the outboxes of these authors held when each was looked at last, in a tick's order."""
@@ -252,6 +258,7 @@ class EntryIndex:
 
     def _list(self, author: str, path: str, listing: Listing, known: _Outbox | None) -> Names:
         """Take note of what an outbox holds; forget what may be another where somebody else changed it."""
+        self._listed.add(author)
         before = known.names if known else NONE
         names = self._with_changes(before, author, listing.names)
         if known:

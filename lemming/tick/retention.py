@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from lemming.agents import Agent, Survey, agent_folders
+from lemming.agents import Survey, agent_folders
 from lemming.base import paths
 from lemming.base.errors import CorruptState, Problem
 from lemming.journal.file import journal_ticks, read_plan
@@ -52,24 +52,35 @@ def longest_kept(retention_ticks: int, every: int) -> int:
     return min(retention_ticks + TURNS_WAITED_FOR * every, RETENTIONS_WAITED_FOR * retention_ticks)
 
 
-def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) -> Expired:
-    """Return what is past its retention, but for what an agent is waited for that will be shown it."""
-    tick, retention = mail.tick, config.org.retention_ticks
-    old = _older_than(tick - retention, org) if 0 < retention < tick else {}
+def find_expired(survey: Survey, config: Config, mail: Mail, run: int, turned: Iterable[str]) -> Expired:
+    """Return what is past its retention, but for what an agent is waited for that will be shown it.
+
+    `run`: the engine's epoch; what it saw in an earlier tick is looked at again where it can have changed.
+    `turned`: who took a turn in this tick.
+    """
+    org, tick, retention = mail.org, mail.tick, config.org.retention_ticks
+    if not 0 < retention < tick:
+        return Expired()
+    known = _known_of(org, survey, config, run, tick)
+    known.turned.update(turned)
+    old = known.older_than(tick - retention)
     if old:
         old = _without_waiting(old, org, mail.at, tick - retention)
     for used in in_use(config, survey) if old else ():
         if is_kept := used.keeps(org, config, survey):
             old = _but_for(old, is_kept)
+    if old:
+        needed = known.needed()
+        old = _but_for(old, lambda name: name.identity in needed)
     if not old:
         return Expired()
-    readers = _Readers(org, survey, config)
+    readers = _Readers(known)
     waiting = org.own(Carriers).waiting(config, survey, tick) if config.has_channels else frozenset[str]()
     files: list[str] = []
     missed: list[tuple[EntryName, list[str]]] = []
     for author, names in old.items():
         behind, people = readers.behind(author, names[-1].tick), readers.people_of(author)
-        if not (behind or people or waiting or readers.begun) and all(name.is_derived for name in names):
+        if not (behind or people or waiting) and all(name.is_derived for name in names):
             files += [name.file for name in names]
             continue
         of_author = readers.of(author)
@@ -79,7 +90,7 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
             entry = found if isinstance(found, OutboxEntry) else None
             if entry and any(reader.only_addressed for reader in unshown):
                 unshown = [it for it in unshown if not it.only_addressed or it.name in entry.targets]
-            if name.identity in readers.begun or (entry and _is_awaited(entry, unshown, people, mail)):
+            if entry and _is_awaited(entry, unshown, people, mail):
                 continue
             if any(tick - name.tick <= longest_kept(retention, reader.every) for reader in unshown):
                 continue
@@ -99,14 +110,6 @@ def _is_awaited(entry: OutboxEntry, unshown: list[_Reader], people: list[_Reader
     persons = {it.name: any(map(it.misses, names_of([entry.identity]))) for it in people}
     found = (capability(it).awaits(mail) for it in AWAITING if not why_missing(it))
     return any(awaits is not None and awaits(entry, readers, persons) for awaits in found)
-
-
-def _older_than(tick: int, org: Organisation) -> dict[str, Sequence[EntryName]]:
-    """Return the entries of earlier ticks, by author, sorted: also of those that are agents no more."""
-    index = org.own(EntryIndex)
-    outboxes = {it: index.outbox(it) for it in filter(paths.AGENT_NAME.match, agent_folders(org.base))}
-    old = {author: names.all[: names.after(tick - 1)] for author, names in outboxes.items()}
-    return {author: names for author, names in old.items() if names}
 
 
 def _without_waiting(
@@ -164,57 +167,126 @@ class _Reader(NamedTuple):
         return not self.mark.covers(name) and not self.mark.failed_on(name)
 
 
-class _Readers:
-    """The agents that take turns, with what they were shown. Who reads everybody is looked at together.
+class _Known:
+    """What a run knows of what may have expired, as long as resumes and settings are the very same.
 
-    `begun`: entries of requests that they have begun, as `EntryName.identity`.
+    An outbox is looked at when its oldest entry expires, and in the same tick where anything came into it
+    that was seen: what somebody puts there unseen, under an old tick, goes when what is written now does.
     """
 
-    def __init__(self, org: Organisation, survey: Survey, config: Config) -> None:
+    def __init__(self, org: Organisation, survey: Survey, config: Config, run: int) -> None:
+        self.org, self.survey, self.config, self.run = org, survey, config, run
+        self.tick = -1
+        self.turned: set[str] = set()  # whose ledgers may need other entries now
+        self._needed: dict[str, frozenset[str]] | None = None
+        self._due = dict.fromkeys(filter(paths.AGENT_NAME.match, agent_folders(org.base)), 0)
         persons = people_in(survey, config)
         silent = {*persons, *channels_in(survey, config), *asked_nothing(survey, config)}
-        self.begun: set[str] = set()
-        self._people = [survey.agents[name] for name in sorted(persons)]
-        self._org = org
+        self.people = [survey.agents[name] for name in sorted(persons)]
+        self.agents = {name: agent for name, agent in survey.agents.items() if name not in silent}
+        self.readers: dict[str, list[str]] = {"*": []}
+        for agent in self.agents.values():
+            readable = agent.permissions.read_outboxes
+            for author in ["*"] if "*" in readable else readable:
+                self.readers.setdefault(author, []).append(agent.name)
+
+    def holds(self, survey: Survey, config: Config, run: int) -> bool:
+        """Return whether it is known of the same."""
+        return survey is self.survey and config is self.config and run == self.run
+
+    def older_than(self, tick: int) -> dict[str, Sequence[EntryName]]:
+        """Return the entries of earlier ticks, by author, sorted: also of those that are agents no more."""
+        index, old = self.org.own(EntryIndex), dict[str, Sequence[EntryName]]()
+        for author in self._due.keys() & index.take_listed():
+            self._due[author] = 0
+        kept = self.tick - tick + 1
+        for author in [author for author, due in self._due.items() if due <= self.tick]:
+            names = index.outbox(author)
+            oldest = names.all[0].tick if names.all else self.tick
+            self._due[author] = min(oldest, self.tick) + kept
+            if found := names.all[: names.after(tick - 1)]:
+                old[author] = found
+        index.take_listed()  # by these looks
+        return old
+
+    def needed(self) -> set[str]:
+        """Return the entries, as `EntryName.identity`, of requests that agents have begun."""
+        if self._needed is None:
+            self._needed, self.turned = {}, {*self.agents}
+        for name in self.turned & self.agents.keys():
+            self._needed.pop(name, None)
+            if needed := self._needed_by(name):
+                self._needed[name] = needed
+        self.turned.clear()
+        return set[str]().union(*self._needed.values())
+
+    def _needed_by(self, name: str) -> frozenset[str]:
+        """Return what an agent's requests need; nothing if its ledger is damaged: it takes no turns then."""
+        try:
+            state = read_state(self.org, name)
+        except CorruptState:
+            return frozenset()
+        asked = [*(it for begun in state.requests for it in begun.asked), *asked_beside(state)]
+        entries = [place for it in asked for place in (it.request, it.answer)]
+        return frozenset(filter(None, (*(begun.request for begun in state.requests), *entries)))
+
+
+class _Latest:
+    """What was known last; there is one of an organisation."""
+
+    known: _Known | None = None
+
+    def __init__(self, _: Organisation) -> None: ...
+
+
+def _known_of(org: Organisation, survey: Survey, config: Config, run: int, tick: int) -> _Known:
+    latest = org.own(_Latest)
+    if latest.known is None or not latest.known.holds(survey, config, run):
+        latest.known = _Known(org, survey, config, run)
+    latest.known.tick = tick
+    return latest.known
+
+
+class _Readers:
+    """The agents that take turns, with what they were shown. Who reads everybody is looked at together."""
+
+    def __init__(self, known: _Known) -> None:
+        self._known = known
+        self._found: dict[str, _Reader | None] = {}
         self._marks: dict[str, ReadMark] = {}
-        self._of_all: list[_Reader] = []
-        self._of_author: dict[str, list[_Reader]] = {}
-        for agent in survey.agents.values():
-            if agent.name not in silent and (reader := self._reader(org, agent, config)):
-                readable = agent.permissions.read_outboxes
-                for author in ["*"] if "*" in readable else readable:
-                    readers = self._of_all if author == "*" else self._of_author.setdefault(author, [])
-                    readers.append(reader)
+        self._of_all = self._named("*")
         self._of_all.sort(key=lambda reader: (reader.mark.tick_of("*"), reader.name))
 
-    def _reader(self, org: Organisation, agent: Agent, config: Config) -> _Reader | None:
+    def _named(self, author: str) -> list[_Reader]:
+        """Return those whose resumes name an author, or "*"."""
+        return [reader for name in self._known.readers.get(author, ()) if (reader := self._reader(name))]
+
+    def _reader(self, name: str) -> _Reader | None:
         """Return an agent as a reader; None when its ledger is damaged: it takes no turns then."""
-        try:
-            state = read_state(org, agent.name)
-        except CorruptState:
-            return None
-        for begun in state.requests:
-            asked = (place for it in begun.asked for place in (it.request, it.answer))
-            self.begun.update(filter(None, (begun.request, *asked)))
-        self.begun.update(place for it in asked_beside(state) for place in (it.request, it.answer) if place)
-        is_addressed = (agent.schedule.wake or config.org.defaults.wake) == "addressed"
-        return _Reader(agent.name, state.read, agent.schedule.run_every_n_ticks, is_addressed)
+        if name not in self._found:
+            schedule, known = self._known.agents[name].schedule, self._known
+            is_addressed = (schedule.wake or known.config.org.defaults.wake) == "addressed"
+            try:
+                mark = read_state(known.org, name).read
+                self._found[name] = _Reader(name, mark, schedule.run_every_n_ticks, is_addressed)
+            except CorruptState:
+                self._found[name] = None
+        return self._found[name]
 
     def people_of(self, author: str) -> list[_Reader]:
         """Return the people who may read an author."""
-        return [_Reader(it.name, self._mark_of(it.name), 1) for it in self._people if it.may_read(author)]
+        people = (it.name for it in self._known.people if it.may_read(author))
+        return [_Reader(name, self._mark_of(name), 1) for name in people]
 
     def _mark_of(self, person: str) -> ReadMark:
         if person not in self._marks:
             with contextlib.suppress(CorruptState):
-                self._marks[person] = read_state(self._org, person).read
+                self._marks[person] = read_state(self._known.org, person).read
         return self._marks.get(person, ReadMark())
 
     def of(self, author: str) -> list[_Reader]:
         """Return who may read an author."""
-        return [
-            reader for reader in (*self._of_all, *self._of_author.get(author, ())) if reader.name != author
-        ]
+        return [reader for reader in (*self._of_all, *self._named(author)) if reader.name != author]
 
     def behind(self, author: str, tick: int) -> list[_Reader]:
         """Return who may read an author and was not shown all of it up to a tick."""
@@ -223,7 +295,7 @@ class _Readers:
     def _maybe_behind(self, author: str, tick: int) -> Iterator[_Reader]:
         of_all = takewhile(lambda reader: reader.mark.tick_of("*") < tick, self._of_all)
         yield from (reader for reader in of_all if reader.mark.tick_of(author) < tick)
-        yield from (r for r in self._of_author.get(author, ()) if r.mark.tick_of(author) < tick)
+        yield from (r for r in self._named(author) if r.mark.tick_of(author) < tick)
 
 
 def said_of(reader: str, count: int, tick: int) -> Problem:

@@ -169,7 +169,8 @@ class Tick:
         runtime, snapshot = self.runtime, self.snapshot
         for part in snapshot.parts:
             part.ends(snapshot.look, self.plan.order)
-        found = find_expired(runtime.org, snapshot.survey, snapshot.config, snapshot.mail)
+        turned = [name for name, turn in self.commits.reports.items() if turn.status != "skipped"]
+        found = find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, turned)
         record = next((record for record in self.journal.records if isinstance(record, EntriesExpired)), None)
         if record is None:
             if not found.files:

@@ -10,12 +10,14 @@ import pytest
 from test_addressed import QUIET, prompt_of
 from test_inbox import seen, speak
 
-from lemming.engine import run_once
+from lemming.engine import run_once, ticks
 from lemming.facts.problems import problems_of_agents
 from lemming.journal.events import ProblemFound
 from lemming.journal.ledger import read_state
-from lemming.messages import entry_id, list_outbox
+from lemming.mail import index
+from lemming.messages import OutboxEntry, entry_id, list_outbox, write_outbox_entry
 from lemming.org.config import load_config
+from lemming.org.organisation import Organisation
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.timeline.verify.files import verify
 
@@ -138,6 +140,82 @@ def test_a_crash_while_entries_expire_unread_leaves_what_no_crash_would(
             run(base, 1)
         assert tree(base) == tree(whole), number
     assert number > 5
+
+
+NEVER = {"run_every_n_ticks": 1000, "phase_offset": 1}
+
+
+def of_a_reader_and_idle_agents(base: Path, retention: int) -> Path:
+    """Make an organisation in which ada is due in every tick and reads bob; nobody reads cyd and dan."""
+    idle = (resume(name, schedule=NEVER, permissions={}) for name in ("bob", "cyd", "dan"))
+    ada = resume("ada", permissions={"read_outboxes": ["bob"]})
+    return make_org(base, ada, *idle, script=[{"reply": QUIET}], org={"retention_ticks": retention})
+
+
+def by_hand(base: Path, author: str, tick: int) -> Path:
+    entry = OutboxEntry(f"old{tick}", tick, author, "message", {"text": "x"}, [], "")
+    return write_outbox_entry(base, author, entry)
+
+
+def test_a_run_looks_at_an_outbox_when_what_is_in_it_expires(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_a_reader_and_idle_agents(base, retention=5)
+    file, looks, now = by_hand(base, "cyd", 3), list[tuple[str, int]](), [0]
+    list_again = index.list_again
+
+    def looked(path: str, *rest: Any) -> Any:
+        looks.append((path.split("/")[-2], now[0]))
+        return list_again(path, *rest)
+
+    monkeypatch.setattr(index, "list_again", looked)
+    there = []
+    for report in ticks(base, interval_s=0, max_ticks=24, clock=FrozenClock()):
+        now[0] = report.tick
+        there += [report.tick] if file.exists() else []
+    assert there[-1] == 8
+    looked_at = {name: [tick + 1 for who, tick in looks if who == name] for name in ("cyd", "dan")}
+    assert looked_at == {"cyd": [6, 9, 10, 16, 22], "dan": [6, 12, 18, 24]}
+
+
+def test_an_old_entry_that_comes_while_an_engine_runs_expires(base: Path) -> None:
+    of_a_reader_and_idle_agents(base, retention=5)
+    gone = dict[str, int]()
+    for report in ticks(base, interval_s=0, max_ticks=20, clock=FrozenClock()):
+        if report.tick == 10:  # cyd's outbox was looked at in tick 6, and is looked at again in tick 12
+            read, unread = by_hand(base, "bob", 2), by_hand(base, "cyd", 2)
+        if report.tick > 10:
+            files = {"read": read, "unread": unread}
+            gone |= {name: report.tick for name, file in files.items() if not (file.exists() or name in gone)}
+    assert gone == {"read": 11, "unread": 12}
+
+
+def test_old_entries_of_an_agent_that_comes_while_an_engine_runs_expire(base: Path) -> None:
+    of_a_reader_and_idle_agents(base, retention=5)
+    for report in ticks(base, interval_s=0, max_ticks=11, clock=FrozenClock()):
+        if report.tick == 10:
+            shutil.copytree(base / "agents/cyd", base / "agents/eve")
+            file = by_hand(base, "eve", 2)
+    assert not file.exists()
+
+
+def test_an_engine_trusts_nothing_that_another_run_has_seen(base: Path) -> None:
+    org = Organisation(of_a_reader_and_idle_agents(base, retention=5))
+    for _ in range(10):
+        run_once(org, clock=FrozenClock())
+    file = by_hand(base, "cyd", 2)
+    run_once(org, clock=FrozenClock())
+    assert not file.exists()
+
+
+def test_what_is_kept_for_how_long_may_change_while_an_engine_runs(base: Path) -> None:
+    of_a_reader_and_idle_agents(base, retention=8)
+    file = by_hand(base, "cyd", 5)
+    for report in ticks(base, interval_s=0, max_ticks=11, clock=FrozenClock()):
+        if report.tick == 10:
+            assert file.exists()
+            (base / "config/org.json").write_text('{"retention_ticks": 4}')
+    assert not file.exists()
 
 
 def test_an_agent_due_less_often_than_entries_are_kept_is_warned_of(base: Path) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from asked import answers, ask, org_of, said, tick
 from test_taking import ONE, entry, reply
 
+from lemming.base.clock import FrozenClock
+from lemming.engine import ticks
 from lemming.journal.ledger import AgentState, read_state, write_state
 from lemming.journal.read_mark import ReadMark
 from lemming.messages import list_outbox
@@ -58,7 +61,8 @@ def test_a_request_to_a_person_is_kept_until_it_is_answered(tmp_path: Path) -> N
     assert request not in kept(org, "ada")
 
 
-def test_what_a_begun_request_needs_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_one_run", [False, True])
+def test_what_a_begun_request_needs_is_kept(tmp_path: Path, in_one_run: bool) -> None:
     script = [
         {"agent": "ada", "contains": "What you asked for it", "reply": say("done", kind="response")},
         {
@@ -71,9 +75,11 @@ def test_what_a_begun_request_needs_is_kept(tmp_path: Path) -> None:
     org = brief(
         org_of(tmp_path, resume("ada", **ONE), bob, resume("cyd"), script=[*script, {"reply": say("x")}])
     )
-    request = ask(org, "ada")
-    for _ in range(45):
-        tick(org)
+    reports = ticks(org, interval_s=0, max_ticks=46, clock=FrozenClock()) if in_one_run else None
+    for number in range(1, 47):
+        _ = next(reports) if reports else tick(org)
+        if number == 6:  # once a tick has looked for what has expired
+            request = ask(org, "ada")
     assert answers(org, "ada")[request.id]["text"] == "done"
 
 
