@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from operator import itemgetter
 
 from lemming.agents import agent_folders
 from lemming.base import paths
@@ -77,10 +78,7 @@ def newest_in_ledgers(base: OrgPath) -> int:
 
 def _tick_by_turns(base: OrgPath) -> int:
     """Return the tick after all that ledgers and entries tell of; 1 where nobody ran."""
-    authors = filter(paths.AGENT_NAME.match, agent_folders(base))
-    names = (name for author in authors for name in list_outbox(base, author))
-    entries = (name.tick for name in names if name.is_derived and name.tick < LAST_TICK)
-    newest = max(newest_in_ledgers(base), max(entries, default=0))
+    newest = max(newest_in_ledgers(base), _newest_entry(base))
     return 1 if newest == 1 and newest_in_ledgers(base) < 0 else newest + 1  # sent before the first tick
 
 
@@ -115,15 +113,33 @@ def _latest_turn(org: Organisation, agent_name: str) -> int:
         return -1
 
 
-def tick_by_journals(base: OrgPath, ticks: list[int]) -> int:
-    """Return the tick that runs next as the journals tell it: an interrupted one runs again."""
+def tick_by_files(base: OrgPath, ticks: list[int]) -> tuple[int, str]:
+    """Return the tick that runs next as all but the counter tell it, and which of them does, in words.
+
+    An interrupted tick runs again. One that a ledger tells of is over, whatever became of its journal. One in
+    which nobody took a turn has none, but an entry may have been sent in it.
+    """
     if not ticks:
-        return 1
-    return ticks[-1] + is_committed(base, ticks[-1])
+        tick = _tick_by_turns(base)
+        others = f", and ledgers and outboxes tell of ticks up to {tick - 1}" if tick > 1 else ""
+        return tick, f"there is no journal{others}"
+    newest, ledger, entry = ticks[-1], newest_in_ledgers(base), _newest_entry(base)
+    by_journals = newest + is_committed(base, newest)
+    found = [
+        (by_journals, f"the last journal is of tick {newest}"),
+        (ledger + 1 if ledger > newest else 0, f"a ledger tells of tick {ledger}, whose journal is gone"),
+        (entry, f"an outbox has an entry of tick {entry}"),
+    ]
+    return max(found, key=itemgetter(0))
+
+
+def _newest_entry(base: OrgPath) -> int:
+    authors = filter(paths.AGENT_NAME.match, agent_folders(base))
+    names = (name for author in authors for name in list_outbox(base, author))
+    return max((name.tick for name in names if name.is_derived and name.tick < LAST_TICK), default=0)
 
 
 def _uncounted(base: OrgPath, message: str) -> CorruptState:
-    ticks = journal_ticks(base)
-    known = f"the last journal is of tick {ticks[-1]}" if ticks else "there is no journal"
-    hint = f'{known}; write {{"current_tick": {tick_by_journals(base, ticks)}}} into it'
+    tick, known = tick_by_files(base, journal_ticks(base))
+    hint = f'{known}; write {{"current_tick": {tick}}} into it'
     return CorruptState(message, where=paths.TICK_FILE, hint=hint)

@@ -14,7 +14,7 @@ from lemming.journal.file import is_committed, last_record, read_journal, read_p
 from lemming.journal.lookup import may_have_gone_down, plan_in
 from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnCommitted, TurnEnded
 from lemming.org.organisation import OrgPath
-from lemming.tick.counter import newest_in_ledgers, tick_by_journals
+from lemming.tick.counter import newest_in_ledgers, tick_by_files
 
 
 class NextTick(NamedTuple):
@@ -114,7 +114,7 @@ def _has_lost_its_name(base: OrgPath, tick: int, ticks: list[int], boot_id: str)
 def _over(base: OrgPath, found: NextTick, ticks: list[int]) -> NextTick:
     if _was_taken_back(base, found.tick, ticks):
         return found._replace(trouble="taken back")
-    return found._replace(tick=tick_by_journals(base, ticks), trouble="run already")
+    return found._replace(tick=tick_by_files(base, ticks)[0], trouble="run already")
 
 
 def _was_taken_back(base: OrgPath, tick: int, ticks: list[int]) -> bool:

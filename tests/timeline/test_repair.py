@@ -9,12 +9,14 @@ import pytest
 from broken import Repair, damage, interrupt, journal, make
 from typed import typed
 
+from lemming.base.clock import timestamp
 from lemming.base.errors import CorruptState, TickAlreadyCommitted
 from lemming.engine import load_tick, run_forever, run_once
 from lemming.journal.events import Event, ModelAsked
-from lemming.journal.file import is_committed
+from lemming.journal.file import is_committed, journal_ticks
 from lemming.journal.ledger import read_state
-from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
+from lemming.messages import send
+from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 
 
@@ -50,7 +52,7 @@ def test_an_unreadable_counter_is_written_anew_from_the_journals(base: Path, rep
     ran = repair()
     assert ran.status == 1
     assert "tick.json: cannot read the tick counter" in ran.out
-    assert '  would: write {"current_tick": 4} into it: tick 3 is the last one committed' in ran.out
+    assert '  would: write {"current_tick": 4} into it: the last journal is of tick 3' in ran.out
     assert ran.err == "1 repair to make: `lemming repair --yes` makes them\n"
     assert state(base) == before
     ran = repair("--yes")
@@ -60,6 +62,56 @@ def test_an_unreadable_counter_is_written_anew_from_the_journals(base: Path, rep
     assert (aside_of(base) / "tick.json").read_text() == "{oops"
     assert run_once(base).tick == 4
     assert repair().status == 0
+
+
+@pytest.mark.parametrize(
+    ("journals_gone", "known"),
+    [
+        ("0000000[23]", "a ledger tells of tick 3, whose journal is gone"),
+        ("*", "there is no journal, and ledgers and outboxes tell of ticks up to 3"),
+    ],
+)
+def test_an_unreadable_counter_does_not_go_back_before_what_ledgers_tell(
+    base: Path, repair: Repair, journals_gone: str, known: str
+) -> None:
+    (make(base) / "tick.json").write_text("{oops")
+    for file in (base / "logs/ticks").glob(f"{journals_gone}.jsonl"):
+        file.unlink()
+    with pytest.raises(CorruptState, match=f'{known}; write {{"current_tick": 4}}'):
+        run_once(base)
+    assert f'write {{"current_tick": 4}} into it: {known}' in repair("--yes").out
+    assert run_once(base).tick == 4
+
+
+def test_an_unreadable_counter_does_not_go_back_before_what_was_sent_in_a_quiet_tick(
+    base: Path, repair: Repair
+) -> None:
+    make_org(base, resume("ada", schedule={"wake": "changed"}), resume("human", model={"key": "human"}))
+    for _ in range(4):
+        run_once(base)
+    assert journal_ticks(base) == [1]
+    send(
+        base,
+        "human",
+        tick=5,
+        kind="message",
+        payload={"text": "hello"},
+        tags=[],
+        created_at=timestamp(FrozenClock().now()),
+    )
+    (base / "tick.json").write_text("{oops")
+    repair("--yes")
+    assert run_once(base).tick == 5
+    assert read_state(base, "ada").turns == 2
+
+
+def test_a_counter_moved_back_is_led_past_what_ledgers_tell(base: Path, repair: Repair) -> None:
+    (make(base) / "tick.json").write_text('{"current_tick": 1}')
+    (base / "logs/ticks/00000003.jsonl").unlink()
+    with pytest.raises(TickAlreadyCommitted, match='"current_tick": 4'):
+        run_once(base)
+    repair("--yes")
+    assert run_once(base).tick == 4
 
 
 def test_a_missing_counter_names_the_tick_that_was_interrupted(base: Path, repair: Repair) -> None:

@@ -30,7 +30,7 @@ from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnSta
 from lemming.messages import list_outbox
 from lemming.org.organisation import OrgPath
 from lemming.service.unfinished_rename import rename_begun, rename_text
-from lemming.tick.counter import load_tick, persist_tick, tick_by_journals
+from lemming.tick.counter import load_tick, persist_tick, tick_by_files
 from lemming.tick.next_tick import find_next_tick
 from lemming.tick.runtime import Runtime
 from lemming.timeline.outbox_problems import outbox_problems
@@ -178,11 +178,11 @@ def _tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repair]]:
     try:
         counted = load_tick(base)
     except CorruptState as error:
-        if not ticks:
+        tick, known = tick_by_files(base, ticks)
+        if not ticks and tick == 1:
             action = 'no journal tells the number: write {"current_tick": N} into it yourself'
             return 1, [Repair("tick", paths.TICK_FILE, error.message, action)]
-        by_journals = tick_by_journals(base, ticks)
-        return by_journals, [_set_tick(base, by_journals, error.message)]
+        return tick, [_set_tick(base, tick, error.message, known)]
     try:
         found = find_next_tick(base, counted, ticks, boot_id=SystemClock().boot_id)
     except CorruptState:  # a journal's own trouble, and told as such
@@ -191,16 +191,13 @@ def _tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repair]]:
         return found.tick, [_take_back_the_rest(base, found.tick, ticks)]
     if found.error is None:
         return found.tick, []
-    return found.tick, [_set_tick(base, found.tick, f"it names tick {counted}, but {found.error.message}")]
+    message = f"it names tick {counted}, but {found.error.message}"
+    return found.tick, [_set_tick(base, found.tick, message, tick_by_files(base, ticks)[1])]
 
 
-def _set_tick(base: OrgPath, tick: int, found: str) -> Repair:
-    goes_on = last_record(base, tick) is not None
-    why = (
-        f"tick {tick} was interrupted and goes on"
-        if goes_on
-        else f"tick {tick - 1} is the last one committed"
-    )
+def _set_tick(base: OrgPath, tick: int, found: str, known: str) -> Repair:
+    """Return the repair of the counter; `known`: what tells the tick, unless its own journal does."""
+    why = f"tick {tick} was interrupted and goes on" if last_record(base, tick) is not None else known
     is_there = os.path.lexists(base / paths.TICK_FILE)
     steps = (
         *([RepairStep("move", paths.TICK_FILE)] if is_there else []),
