@@ -142,7 +142,12 @@ def _show(here: Here, found: _Found, scope: CheckScope, label: str = "") -> None
     if found.command in ("doctor", "status"):
         place = f"{problem.about}: " if isinstance(problem, Trouble) and problem.about != found.check else ""
         level, text = LEVELS[problem.severity], f"{place}{problem.message}"
-        plain = {"level": level, "about": found.check, "text": text, "fix": problem.hint}
+        plain = {
+            "level": level,
+            "about": found.check,
+            "text": text,
+            "fix": problem.hint if level != "ok" else "",
+        }
         if here.shows("finding", {**of, **plain}):
             return
         show(f"{painted(f'{level:<4}', _COLOURS[problem.severity])}  {found.check:<11} {one_line(text, 400)}")

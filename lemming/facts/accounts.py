@@ -158,7 +158,9 @@ class AgentShown(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         plain = {"agent": self.agent.name, "resume": self.agent.plain, "problem": ""}
-        return {**plain, "readers": self.readers, "state": self.state.as_json()}
+        state, account = self.state.as_json(), self.account.as_json()
+        due = {"next_tick": self.coming.tick, "next_at": self.coming.as_text}
+        return {**plain, "readers": self.readers, "state": state, "account": account, **due}
 
 
 def agent_shown(base: OrgPath, agent: Agent, config: Config) -> AgentShown:

@@ -44,9 +44,9 @@ _COST: Any = {key: _IN_JSON.get(kind, kind) for key, kind in get_type_hints(Cost
 _PLANNED: Any = {"not_due": Names, "skipped": dict[str, str], "broken": dict[str, str]}
 _TOTALS = _form(done=int, waiting=int, skipped=int, failed=int, entries=int, **_SPENT)
 _LINE = _form(
-    agent=str, model_key=str, next_tick=int | None, next_at=Text, why=str, last_tick=int | None,
-    last_status=Text, turns=int, failed_turns=int, credits=float, used_up=float,
-    judged_credits=float, max_credits=Number, cost_usd=Number, problem=str,
+    agent=str, model_key=str, next_tick=int | None, next_at=Text, why=str, reason=str, waits=str,
+    last_tick=int | None, last_status=Text, last_end=Text, turns=int, failed_turns=int, credits=float,
+    used_up=float, judged_credits=float, max_credits=Number, cost_usd=Number, unpriced_calls=int, problem=str,
 )  # fmt: skip
 _TURN = _form(
     agent=str, status=str, end=str, reason=str, error=str, attempts=int, stops=int, request=str,
@@ -61,14 +61,15 @@ SHOWN: Mapping[str, Any] = {
     "status": _form(
         org=str, tick=int, is_interrupted=bool, answers_kept=NotRequired[int],
         answers_missing=NotRequired[int], turns_left=NotRequired[Names], engine=Json | None, paused=str,
-        agents=_many(_LINE), waiting=int,
+        agents=_many(_LINE), waiting=int, warnings=int,
         last_tick=_form(tick=int, totals=_TOTALS) | None,
         troubles=_many(_form(about=str, text=str, fix=str, since_tick=int | None, since=str)),
         misplaced=list[Json],
         capabilities=dict[str, list[Json]], findings=int | None,
     ),
     "agent": _form(
-        agent=str, resume=Json | None, problem=str, readers=NotRequired[Names], state=NotRequired[Json]
+        agent=str, resume=Json | None, problem=str, readers=NotRequired[Names], state=NotRequired[Json],
+        account=_perhaps(_form(Account)), next_tick=NotRequired[int | None], next_at=NotRequired[Text],
     ),
     "credits": _form(Account),
     "waiting": _form(WaitsForPerson, line=str, call=NotRequired[Json]),

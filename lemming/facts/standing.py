@@ -40,7 +40,7 @@ class Line:
     """One agent's line: the tick it fires next (None: never), how its last turn ended, what it has spent.
 
     `next_at`: the moment, of one that goes by the clock. `why`: whether it is to take a turn in the tick that
-    runs next, and why not.
+    runs next, and why not; `reason`: the same in words, where there is something to say.
     """
 
     agent: str
@@ -50,6 +50,7 @@ class Line:
     state: AgentState = field(default_factory=AgentState)
     max_credits: float | None = None
     why: Why = "broken"
+    reason: str = ""
     problem: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -61,8 +62,11 @@ class Line:
             "next_tick": self.next_tick,
             "next_at": self.next_at,
             "why": self.why,
+            "reason": self.reason,
+            "waits": waits_of(state),
             "last_tick": state.tick if state.status else None,
             "last_status": state.status or None,
+            "last_end": state.end or None,
             "turns": state.turns,
             "failed_turns": state.failed,
             "credits": state.credits,
@@ -70,6 +74,7 @@ class Line:
             "judged_credits": state.aside.get(JUDGES, 0.0),
             "max_credits": self.max_credits,
             "cost_usd": state.cost_usd,
+            "unpriced_calls": state.unpriced_calls,
             "problem": self.problem,
         }
 
@@ -158,6 +163,7 @@ class Standing:
             "agents": [line.as_json() for line in self.lines],
             "troubles": [trouble.as_json() for trouble in self.troubles],
             "waiting": len(self.waiting),
+            "warnings": len(self.survey.warnings),
             "misplaced": [problem.as_json() for problem in self.misplaced],
             "capabilities": {name: [it._asdict() for it in facts] for name, facts in self.said.items()},
         }
@@ -236,6 +242,7 @@ def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reaso
         next_tick=None if is_out else coming.tick,
         next_at=None if is_out else coming.as_text,
         why=reason.why,
+        reason=reason.text,
         state=state,
         max_credits=credits_of(config, agent.name, agent.credits).max_credits,
         problem=problem,

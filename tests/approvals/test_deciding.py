@@ -72,6 +72,9 @@ def test_one_list_has_all_that_waits_and_its_exit_status_says_so(
     assert "it asks for an answer, not for approval" in capsys.readouterr().err
     lemming(base, "status")
     assert "waits for approval: ring\n" in capsys.readouterr().out
+    lemming(base, "status", "--json")
+    lines = json.loads(capsys.readouterr().out)["agents"]
+    assert {it["agent"]: it["waits"] for it in lines if it["waits"]} == {"ada": "waits for approval: ring"}
     for command in ("status", "plan"):
         lemming(base, command)
         assert "2 requests wait for human" in capsys.readouterr().out

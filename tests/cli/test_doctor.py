@@ -17,7 +17,7 @@ def test_doctor_is_content_with_a_good_org(base: Path, lemming: Lemming) -> None
     ran = lemming("doctor", "--json")
     assert ran.status == 0
     assert {finding["about"] for finding in ran.objects} >= {"python", "packages", "org", "disk", "tick"}
-    assert {finding["level"] for finding in ran.objects} == {"ok"}
+    assert {(finding["level"], finding["fix"]) for finding in ran.objects} == {("ok", "")}
 
 
 def test_doctor_never_prints_a_key(base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,3 +81,11 @@ def test_who_was_due_by_the_clock_is_so_on_every_screen(base: Path, lemming: Lem
     assert rows == {line["agent"]: (line["next_tick"], line["next_at"]) for line in status["agents"]}
     assert rows["daily"] == (None, "2026-01-01T08:00:00.000Z")
     assert "due since" in lemming("agents", "show", "daily").out
+
+
+def test_an_agents_limit_is_the_same_in_words_and_in_json(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 20}))
+    (base / "config/credits.json").write_text('{"ada": {"max_credits": 7}}')
+    assert "0 spent, of 7" in lemming("agents", "show", "ada").out
+    (shown,) = lemming("agents", "show", "ada", "--json").objects
+    assert (shown["account"]["max_credits"], shown["account"]["overrides"], shown["next_tick"]) == (7, 20, 1)
