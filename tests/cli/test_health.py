@@ -117,6 +117,7 @@ def test_a_broken_resume_leaves_what_its_agent_did_and_spent(base: Path, lemming
     assert [after[key] for key in same] == [before[key] for key in same]
     row = next(it for it in lemming("status").out.splitlines() if it.startswith("bob"))
     assert f"{before['credits']:g} of ?" in row
+    assert "the latest turn of every agent that is not broken went well" in lemming("doctor").out
 
 
 def test_a_tick_comes_to_the_same_in_status_as_in_what_ran_it(base: Path, lemming: Lemming) -> None:

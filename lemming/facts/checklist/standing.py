@@ -77,7 +77,8 @@ def _agents(scope: CheckScope) -> Iterator[Problem]:
             is_well = False
             yield _of_agent(turn)
     if is_well:
-        yield note("every agent's latest turn went well")
+        whose = "every agent that is not broken" if scope.sound.broken else "every agent"
+        yield note(f"the latest turn of {whose} went well")
 
 
 def _broken(scope: CheckScope) -> Iterator[Problem]:
