@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import main
+from benchmarks.__main__ import SUBJECTS, main
 from benchmarks.bare import bare
 from benchmarks.counting import count_writing
 from benchmarks.counts import count_modules
 from benchmarks.floor import FilesTmp
 from benchmarks.instructions import count_instructions
 from benchmarks.measurement import Measurement
+from benchmarks.options import Options
 from benchmarks.orgs import make
 from benchmarks.parallel import different_files
 from benchmarks.processes import PYTHON
@@ -22,6 +25,14 @@ from benchmarks.targets import TARGETS, Target
 from lemming.testing import tree
 
 TICKS = 3
+PAGES = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
+SHOWN = sorted(
+    {
+        line
+        for page in PAGES
+        for line in re.findall(r"(?<=python -m benchmarks )[a-z-][^`|#\n]*", page.read_text())
+    }
+)
 
 
 def counted(base: Path, agents: int, durability: str) -> dict[str, int]:
@@ -120,3 +131,19 @@ def test_instructions_grow_with_the_work_and_with_nothing_else(tmp_path: Path) -
     )
     assert abs(once - again) < 100_000
     assert more - once > 1_000_000
+
+
+@pytest.mark.parametrize("words", SHOWN)
+def test_what_the_pages_have_one_type_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    asked: list[Options] = []
+
+    def measure(options: Options) -> list[Measurement]:
+        asked.append(options)
+        return [Measurement.counted(1, 1, case="", figure="")]
+
+    for subject in SUBJECTS:
+        monkeypatch.setitem(SUBJECTS, subject, measure)
+    main([*shlex.split(words), "--dir", str(tmp_path), "--results", str(tmp_path / "results.json")])
+    assert asked
