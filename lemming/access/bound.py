@@ -43,7 +43,7 @@ def of_module(base: OrgPath, name: str) -> dict[str, str]:
 
 def code(does: str, bound_to: Mapping[str, str] | None = None) -> Reach:
     """Return something that runs code of the organisation's own: it waits for somebody to agree."""
-    return Reach(does, bound_to or {}, needs_leave=True)
+    return Reach(does, bound_to or {}, needs_agreement=True)
 
 
 def program(base: OrgPath, place: str, options: Mapping[str, Any]) -> Reach:

@@ -148,7 +148,7 @@ def _agree(base: OrgPath, copy: Path, name: str, case: Case, *, asks: bool, can_
         Reach(
             f"runs the program: {' '.join(run)}, which checks the case {name}",
             bound.of_command(base, f"{case_file(name)} command", run, run, None),
-            needs_leave=True,
+            needs_agreement=True,
         )
         for run in commands
     ]

@@ -126,7 +126,7 @@ def _brings(wanted: OrgPieces) -> list[Reach]:
         org = Organisation(place)
         config = load_config(org)
         agents: list[Agent] = list(survey_agents(org).agents.values())
-        return [reach for reach in reaches(org, config, agents) if reach.needs_leave]
+        return [reach for reach in reaches(org, config, agents) if reach.needs_agreement]
 
 
 def _require_leave(

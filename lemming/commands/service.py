@@ -149,7 +149,7 @@ def _tell_next(described: Service, form: Form, written: str) -> None:
 
 def _tell_of_trust(base: OrgPath) -> None:
     found = reaches(base, load_config(base), survey_agents(base).agents.values())
-    missing = [it for it in Agreement(Path(base)).lacks(found) if it.reach.needs_leave]
+    missing = [it for it in Agreement(Path(base)).lacks(found) if it.reach.needs_agreement]
     if missing:  # what it will not do unasked
         tell(f"first: `lemming trust --yes`; nobody has agreed yet that it {missing[0]}", style="yellow")
 

@@ -74,8 +74,8 @@ class Written(NamedTuple):
 def new_tool(base: Organisation, name: str, agent: str | None) -> Written:
     """Write `tools/<name>.py`, have such files loaded, and let an agent call it: this one, or the only one.
 
-    Of a file that is there already, an agent that is named gets leave to call it. Raises `UsageError` for a
-    name that is none, and for a file that is there where no agent is named.
+    If the file is there already, an agent that is named may call it from then on. Raises `UsageError` for
+    a name that is none, and for a file that is there where no agent is named.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise UsageError(f'"{name}" is no name for a function', hint="letters, digits and _, a letter first")

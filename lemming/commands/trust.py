@@ -53,7 +53,7 @@ def trust(here: Here, yes: Annotated[bool, option("--yes -y", "Agree to all of i
     for reach in found:
         lack = missing.get(reach.does)
         if here.as_json:
-            facts = {"does": reach.does, "is_agreed": lack is None, "needs_leave": reach.needs_leave}
+            facts = {"does": reach.does, "is_agreed": lack is None, "needs_agreement": reach.needs_agreement}
             show_json("reach", {**facts, "changed": list(lack.changed) if lack else []})
         else:
             word = "agreed" if lack is None else "not agreed"
@@ -90,17 +90,17 @@ def require_agreement_to_copy(
 ) -> None:
     """Do the same for a copy of the organisation that was changed, by what was agreed to for the original.
 
-    `further`: what is run besides. Where no models are asked, only what needs leave counts. Raises
+    `further`: what is run besides. Where no models are asked, only what needs an agreement counts. Raises
     `NotTrusted`.
     """
     agreement = Agreement(Path(base))
     lacking = agreement.lacks([*_reaches(copy), *further])
-    if missing := [it for it in lacking if it.reach.needs_leave or asks_models]:
+    if missing := [it for it in lacking if it.reach.needs_agreement or asks_models]:
         _agree(base, agreement, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
 
 
 def _agree(base: OrgPath, agreement: Agreement, missing: list[Missing], *, can_ask: bool) -> None:
-    is_free = not any(it.reach.needs_leave for it in missing)
+    is_free = not any(it.reach.needs_agreement for it in missing)
     if can_ask or is_free:
         tell(f"{base} was not made by you here. Running it for the first time")
         for it in missing:
@@ -143,7 +143,7 @@ class _Again:
         if is_as_before and found == self._reaches:
             return
         agreement = Agreement(self._org.base)
-        if missing := [it for it in agreement.lacks(found) if it.reach.needs_leave]:
+        if missing := [it for it in agreement.lacks(found) if it.reach.needs_agreement]:
             raise _not_trusted(self._org, missing)
         with contextlib.suppress(DiskError):
             agreement.note_ours(found)

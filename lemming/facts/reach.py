@@ -43,7 +43,7 @@ def reaches(
     ):
         known = found.get(reach.does, reach)
         found[reach.does] = Reach(
-            reach.does, {**known.bound_to, **reach.bound_to}, known.needs_leave or reach.needs_leave
+            reach.does, {**known.bound_to, **reach.bound_to}, known.needs_agreement or reach.needs_agreement
         )
     return list(found.values())
 
@@ -56,7 +56,7 @@ def _owner(base: OrgPath) -> Iterator[Reach]:
         with contextlib.suppress(KeyError):
             name = pwd.getpwuid(owner).pw_name
         yield Reach(
-            f"does what {name}, who owns the folder, has written into it, with your rights", needs_leave=True
+            f"does what {name}, who owns the folder, has written into it, with your rights", needs_agreement=True
         )
 
 
@@ -78,7 +78,7 @@ def _settings(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterato
         for agent in agents:
             for tool in shipped_tools(agent.permissions.tools):
                 if does := tool.reaches_outside(settings):
-                    yield Reach(f"lets {agent.name} {does}", needs_leave=tool.tool_class == "execute")
+                    yield Reach(f"lets {agent.name} {does}", needs_agreement=tool.tool_class == "execute")
     for key, entry in config.models.items():
         if key not in config.channel_keys:
             yield from _model(entry)
@@ -138,4 +138,4 @@ def _folders(base: OrgPath, agents: Iterable[Agent]) -> Iterator[Reach]:
         for does, granted in (("read", files.allow_read), ("write", files.allow_write)):
             for folder in granted:
                 if os.path.isabs(folder) and not Path(folder).resolve().is_relative_to(Path(base).resolve()):
-                    yield Reach(f"lets {agent.name} {does} below {folder}", needs_leave=does == "write")
+                    yield Reach(f"lets {agent.name} {does} below {folder}", needs_agreement=does == "write")

@@ -171,7 +171,7 @@ def test_validate_says_where_nobody_could_give_leave(
     assert "there is no person who could approve it" in capsys.readouterr().err
 
 
-def test_hiring_needs_leave_where_a_gate_says_so(tmp_path: Path) -> None:
+def test_hiring_needs_agreement_where_a_gate_says_so(tmp_path: Path) -> None:
     hire = {"tool": "create_agent", "args": {"name": "bob", "title": "Bob", "instructions": "You are bob."}}
     hire["args"]["model_key"] = "scripted"
     may = {"read_outboxes": ["human"], "tools": ["create_agent"]}

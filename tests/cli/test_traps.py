@@ -1,4 +1,4 @@
-"""An organisation that is full of traps: no command that looks springs one, and running waits for leave."""
+"""An organisation that is full of traps: no command that looks springs one, and running asks first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WAIT = [
 ]  # fmt: skip
 NOT_LOOKING = {
     "run-once", "run-forever", "serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",
-    "mcp serve", "chaos", "eval", "rehearse",  # they wait for leave
+    "mcp serve", "chaos", "eval", "rehearse",  # they wait for an agreement
     "dash",  # answers for the person who clicks
     "init", "restore", "answer", "approve", "deny", "cancel", "pause", "resume", "backup", "send", "vouch",
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",

@@ -148,7 +148,7 @@ def test_a_gate_behind_one_that_settles_all_that_it_concerns(
     "gates",
     [
         [{"at": "call", "then": "warn"}, BLOCKS_ALL],
-        [{"at": "call", "then": "ask"}, BLOCKS_ALL],  # once there is leave, the next one is asked
+        [{"at": "call", "then": "ask"}, BLOCKS_ALL],  # once it is approved, the next one is asked
         [{"at": "out", "then": "block"}, BLOCKS_ALL],
         [{"at": "call", "deny": ["x"], "then": "block"}, BLOCKS_ALL],
         [{"at": "call", "tool": "shell", "then": "block"}, {"at": "call", "tool": "*", "then": "warn"}],

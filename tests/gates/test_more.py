@@ -1,4 +1,4 @@
-"""A limit that asks: a person gives leave to spend more, or does not, and nothing is spent before."""
+"""A limit that asks: a person approves spending more, or does not, and nothing is spent before."""
 
 from __future__ import annotations
 

@@ -78,5 +78,5 @@ def test_a_program_that_judges_is_agreed_to_before_it_runs(base: Path) -> None:
     reached = reaches(base, load_config(base), survey_agents(base).agents.values())
     (reach,) = (it for it in reached if "which judges what ada writes" in it.does)
     assert reach.does.startswith("runs the program: ./check.sh -q,")
-    assert reach.needs_leave
+    assert reach.needs_agreement
     assert list(reach.bound_to) == ["agents/ada/resume.json#/verify/by", "check.sh"]

@@ -275,7 +275,7 @@ def test_a_pattern_that_fits_nothing_is_told_with_the_nearest_name(
 def test_trust_says_which_code_runs(shop: Workshop) -> None:
     shop.file("@tool\ndef mine() -> str: ...\n")
     (reach,) = reaches(shop.base, load_config(shop.base), [])
-    assert (reach.does, reach.needs_leave) == ("runs the Python code in tools/mine.py", True)
+    assert (reach.does, reach.needs_agreement) == ("runs the Python code in tools/mine.py", True)
 
 
 def test_what_nobody_agreed_to_is_not_loaded_to_look_at_it(

@@ -78,7 +78,7 @@ def program_reach(base: OrgPath, by: WhoJudges, what: str, place: str) -> Iterat
     if (who := judge_named(by)).kind == "command":
         words = [*who.command]
         does = f"runs the program: {' '.join(words)}, which judges {what}"
-        yield Reach(does, bound.of_command(base, f"{place}/by", by, words, "."), needs_leave=True)
+        yield Reach(does, bound.of_command(base, f"{place}/by", by, words, "."), needs_agreement=True)
 
 
 def judge_problems(
