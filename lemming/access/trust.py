@@ -33,8 +33,8 @@ _LIMIT_BYTES = 1 << 20
 class Reach:
     """One thing that running does beyond plain turns, in a sentence that a person can agree to.
 
-    `bound_to`: what exactly it is said of, by the name of a file or a setting, as SHA-256. `needs_agreement`: it
-    is not done before somebody has agreed, also where nobody can be asked.
+    `bound_to`: what exactly it is said of, by the name of a file or a setting, as SHA-256. `needs_agreement`:
+    it is not done before somebody has agreed, also where nobody can be asked.
     """
 
     does: str

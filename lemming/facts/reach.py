@@ -56,7 +56,8 @@ def _owner(base: OrgPath) -> Iterator[Reach]:
         with contextlib.suppress(KeyError):
             name = pwd.getpwuid(owner).pw_name
         yield Reach(
-            f"does what {name}, who owns the folder, has written into it, with your rights", needs_agreement=True
+            f"does what {name}, who owns the folder, has written into it, with your rights",
+            needs_agreement=True,
         )
 
 

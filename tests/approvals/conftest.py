@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from leave_org import Ring
+from approvals_org import Ring
 
 from lemming.tools import ToolRegistry
 

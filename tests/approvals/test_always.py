@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leave_org import ASK, Ring, edit, finished, lemming, make, requests, ring, tick
+from approvals_org import ASK, Ring, edit, finished, lemming, make, requests, ring, tick
 
 from lemming.base.jsontext import parse
 from lemming.testing import say

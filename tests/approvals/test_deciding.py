@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leave_org import ASK, LINE, Ring, edit, finished, lemming, make, requests, ring, tick
+from approvals_org import ASK, LINE, Ring, edit, finished, lemming, make, requests, ring, tick
 
 from lemming.base.jsontext import parse
 from lemming.capabilities.requests.waiting import waiting

@@ -1,4 +1,4 @@
-"""An entry that a gate wants leave for waits for a person, and is written once, as it was shown."""
+"""An entry that needs approval waits for a person, and is written once, as it was shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leave_org import lemming, make, requests, tick
+from approvals_org import lemming, make, requests, tick
 
 from lemming.base.jsontext import pretty
 from lemming.files import fs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from leave_org import ASK, Ring, finished, lemming, make, requests, ring, tick
+from approvals_org import ASK, Ring, finished, lemming, make, requests, ring, tick
 
 from lemming.capabilities.requests.waiting import waiting
 from lemming.messages import DECISIONS_FROM, entry_id, send

@@ -10,7 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leave_org import Ring, by_hand, edit, finished, kept_calls, lemming, make, requests, ring, started, tick
+from approvals_org import (
+    Ring,
+    by_hand,
+    edit,
+    finished,
+    kept_calls,
+    lemming,
+    make,
+    requests,
+    ring,
+    started,
+    tick,
+)
 
 from lemming.capabilities.approvals.waiting import digest_of
 from lemming.journal.checksums import close_line
@@ -93,7 +105,7 @@ def test_a_turn_that_fails_after_the_call_makes_it_no_second_time(tmp_path: Path
     assert kept_calls(base) == []
 
 
-def test_a_forged_journal_gives_no_leave(tmp_path: Path) -> None:
+def test_a_forged_journal_approves_nothing(tmp_path: Path) -> None:
     base = make(tmp_path / "org", ring())
     tick(base)
     by_hand(base, "human", 2, "yes", reply_to=requests(base)[0].id, decision="approve", target="ada")

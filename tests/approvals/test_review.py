@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leave_org import by_hand, lemming, make, requests, shown, tick
+from approvals_org import by_hand, lemming, make, requests, shown, tick
 
 from lemming.base.jsontext import pretty
 from lemming.files import fs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from leave_org import (
+from approvals_org import (
     ASK,
     LINE,
     Ring,
@@ -112,7 +112,7 @@ def test_who_approved_in_advance_must_be_one_of_those_whom_the_gate_hears(tmp_pa
 
 def test_a_forged_request_of_a_model_gives_it_nothing(tmp_path: Path) -> None:
     call = {"id": "1/ada/0", "tool": "ring", "args": {"text": "x"}, "sha256": "0", "binds": {}, "gate": LINE}
-    payload = {"text": "leave?", "target": "human", "call": {**call, "why": "so"}}
+    payload = {"text": "may I?", "target": "human", "call": {**call, "why": "so"}}
     asks = say("", outbox_entries=[{"kind": "request", "payload": payload, "tags": []}])
     base = make(tmp_path, script=[{"tick": 1, "reply": asks}, {"reply": say("seen")}])
     tick(base)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from leave_org import edit, finished, lemming, make, requests, tick
+from approvals_org import edit, finished, lemming, make, requests, tick
 
 from lemming.base.unseen import notes_on
 from lemming.capabilities.approvals.binding import SHOWN_FILES

@@ -201,7 +201,7 @@ def test_what_cannot_run_so_says_so_and_names_what_to_do_in_place_of_running(
     assert "run-once" in ran.err
 
 
-def test_what_is_there_is_changed_and_code_is_taken_only_with_leave(
+def test_what_is_there_is_changed_and_code_is_taken_only_when_agreed(
     idea: Path, tmp_path: Path, bare: Lemming
 ) -> None:
     base = tmp_path / "changelog"

@@ -46,7 +46,7 @@ def decide(base: Path, request: OutboxEntry, word: str, **more: Any) -> None:
     send(base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at="")
 
 
-def test_leave_to_spend_more_is_asked_for_once_and_lets_the_agent_go_on(base: Path) -> None:
+def test_approval_to_spend_more_is_asked_for_once_and_lets_the_agent_go_on(base: Path) -> None:
     asking(base, credits=2, per="agent")
     assert calls(base, 3) == [1, 1, 0]
     turn = turns(base)["ada"]
@@ -145,7 +145,7 @@ def test_it_is_one_of_the_things_that_wait(base: Path) -> None:
 
 
 def test_a_request_that_a_model_made_up_raises_nothing(base: Path) -> None:
-    """Who says yes to words of a model has given no leave: the ledger counts, not the entry."""
+    """Who says yes to words of a model approves no more than that: the ledger counts, not the entry."""
     call = {"id": "1/ada/spend", "tool": "spend", "args": {"credits": 1e6, "of": "agent"}, "gate": LINE}
     payload = {
         "text": "may I publish?",

@@ -1,4 +1,4 @@
-"""A call that a gate wants leave for waits for a person, and is made once, exactly as it was asked for."""
+"""A call that needs approval waits for a person, and is made once, exactly as it was asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leave_org import (
+from approvals_org import (
     ASK,
     LINE,
     Ring,
@@ -126,7 +126,7 @@ def test_a_decision_in_the_tick_of_its_deadline_counts_and_a_later_one_does_not(
     assert Ring.rung == (["once"] if counts else [])
 
 
-def test_leave_is_for_the_arguments_that_a_person_edited(tmp_path: Path) -> None:
+def test_approval_is_for_the_arguments_that_a_person_edited(tmp_path: Path) -> None:
     base = make(tmp_path, ring("loud"))
     tick(base)
     assert lemming(base, "approve", "1/ada/0", "--edit", "volume=3") != 0
@@ -225,7 +225,7 @@ def test_all_is_decided_before_the_turn_goes_on(tmp_path: Path) -> None:
     assert "DENIED by human" in shown(base, 3)
 
 
-def test_leave_in_advance_is_used_once_for_exactly_that_call(tmp_path: Path) -> None:
+def test_approval_in_advance_is_used_once_for_exactly_that_call(tmp_path: Path) -> None:
     script = [{"tick": 1, "step": 0, "reply": say("calling", tool_calls=[ring("other"), ring()])}]
     script += [{"tick": 1, "reply": say("and again", tool_calls=[ring()])}, {"reply": say("seen")}]
     base = make(tmp_path, script=script)
@@ -238,7 +238,7 @@ def test_leave_in_advance_is_used_once_for_exactly_that_call(tmp_path: Path) -> 
     assert Ring.rung == ["once"]
 
 
-def test_leave_in_advance_is_struck_off_within_a_turn(tmp_path: Path) -> None:
+def test_approval_in_advance_is_struck_off_within_a_turn(tmp_path: Path) -> None:
     asked_for_again = [ring(), ring("between"), ring()]
     base = make(tmp_path, *asked_for_again, gates=[{**ASK, "tool": "ring"}])
     assert lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}') == 0

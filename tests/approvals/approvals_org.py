@@ -1,4 +1,4 @@
-"""An organisation in which calls need leave, and what its tests look at."""
+"""An organisation in which calls need approval, and what its tests look at."""
 
 from __future__ import annotations
 
