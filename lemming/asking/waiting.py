@@ -22,7 +22,7 @@ from lemming.journal.report import TurnReport
 from lemming.mail.answers import answer_in
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
-from lemming.tick.under_way import running_engine
+from lemming.service.under_way import running_engine
 from lemming.turn.seams import Rest
 
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.05, 1.0, 1.3

@@ -42,7 +42,7 @@ from lemming.commands.trust import require_agreement
 from lemming.journal.events import Event, ProblemFound, TickBegins
 from lemming.journal.records import TurnEnded
 from lemming.org.organisation import OrgPath
-from lemming.tick.under_way import running_engine
+from lemming.service.under_way import running_engine
 
 NOT_ANSWERED, NO_ANSWER_YET = 1, 9
 

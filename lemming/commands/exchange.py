@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.access.trust import Agreement, Reach
+from lemming.access.trust import Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
@@ -36,6 +36,7 @@ from lemming.files import fs
 from lemming.org.config import MODELS_FILE, load_config
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation
+from lemming.service.agreement import Agreement
 from lemming.tick.firing_plan import is_for_a_person
 from lemming.tools import SHIPPED
 

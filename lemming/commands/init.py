@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from lemming.access.trust import Agreement
 from lemming.agents import decode_resume
 from lemming.base import paths
 from lemming.base.errors import DiskError, UsageError
@@ -24,6 +23,7 @@ from lemming.exchange.template import TEMPLATES, template_files
 from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.files import fs
 from lemming.org.config import MODELS_FILE, ORG_FILE, load_config
+from lemming.service.agreement import Agreement
 from lemming.service.choose_model import use_by_default
 from lemming.service.models_here import ModelHere, models_here
 from lemming.tick.firing_plan import WITH_TOOLS

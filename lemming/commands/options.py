@@ -23,9 +23,9 @@ from lemming.commands.screen import show, show_json, show_list, show_text, tell
 from lemming.messages import OutboxEntry
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.under_way import describe_engine as describe_engine
-from lemming.tick.under_way import has_been_interrupted as has_been_interrupted
-from lemming.tick.under_way import running_engine as running_engine
+from lemming.service.under_way import describe_engine as describe_engine
+from lemming.service.under_way import has_been_interrupted as has_been_interrupted
+from lemming.service.under_way import running_engine as running_engine
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from lemming.access.trust import Agreement
 from lemming.agents import survey_agents
 from lemming.base.errors import UsageError
 from lemming.commands.options import Here, duration, option
@@ -16,6 +15,7 @@ from lemming.facts.reach import reaches
 from lemming.files import fs
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import OrgPath
+from lemming.service.agreement import Agreement
 from lemming.service.unit import Form, Service, is_for, name_of_folder, text_of
 
 _LIMIT_BYTES = 1 << 20

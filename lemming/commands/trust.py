@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.access.trust import Agreement, Consent, Missing, Reach
+from lemming.access.trust import Consent, Reach
 from lemming.agents import Agent, survey_agents
 from lemming.base.errors import DiskError, NotTrusted
 from lemming.commands.options import Here, option
@@ -22,6 +22,7 @@ from lemming.files.documents import once_saved
 from lemming.org.config import Config, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.shipped import PREFIXES
+from lemming.service.agreement import Agreement, Missing
 from lemming.tick.runtime import Runtime
 from lemming.tools import server_sources
 

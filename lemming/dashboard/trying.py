@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming.access.trust import Agreement
 from lemming.agents import decode_resume, survey_agents
 from lemming.base.errors import NotTrusted, UsageError
 from lemming.dashboard.files import encoded
@@ -23,6 +22,7 @@ from lemming.facts.views.past import require_past_at_hand
 from lemming.facts.views.sentences import payload_text, text_said
 from lemming.org.config import config_with, load_config
 from lemming.org.organisation import Organisation
+from lemming.service.agreement import Agreement
 
 Json = dict[str, Any]
 TICKS, SHOWN, DIFF_CHARS = 10, 60, 4000

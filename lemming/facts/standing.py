@@ -25,11 +25,11 @@ from lemming.mail.misplaced import misplaced
 from lemming.org.config import Config, credits_of, load_config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import JUDGES
+from lemming.service.under_way import has_been_interrupted, last_committed_tick, running_engine
 from lemming.tick.counter import load_counter, load_tick
 from lemming.tick.firing_plan import Plan, make_plan
 from lemming.tick.next_tick import progress_of
 from lemming.tick.soundness.judged import sound_survey
-from lemming.tick.under_way import has_been_interrupted, last_committed_tick, running_engine
 
 if TYPE_CHECKING:
     from lemming.turn.seams import Fact

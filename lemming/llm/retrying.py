@@ -14,11 +14,12 @@ from lemming.base.errors import OutOfCredits, ProviderError, RequestRejected, Un
 from lemming.llm.calls import ask, timed_out
 from lemming.llm.circuit import Circuit, CircuitsInMemory
 from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
-from lemming.llm.servers import Server
 from lemming.providers import Backend, LLMProvider, Reply, Request
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState, Retrying
+
+    from lemming.llm.servers import Server
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from lemming.base.contract import MemoryUpdate, ToolCall, TurnReply, object_in
 from lemming.base.errors import ContractError, Outcome, OutOfCredits
-from lemming.base.json_schema import misfits
 from lemming.journal.report import End
 from lemming.providers import Message
 from lemming.tools.toolset import turn_tools
@@ -125,6 +124,8 @@ class Turn:
         The messages are those up to now, to which the answers are added. Raises
         `ContractError` when none does.
         """
+        from lemming.base.json_schema import misfits  # most turns ask for none
+
         for corrections_left in range(self._draft.inputs.repairs, -1, -1):
             answer = yield from self.ask(messages, model, schema)
             messages.append({"role": "assistant", "content": answer.text[:REPLY_CHARS_QUOTED]})

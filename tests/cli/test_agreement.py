@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from terminal import Lemming, read_until, start
 
-from lemming.access.trust import Agreement, has_fetched
 from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.files import fs
+from lemming.service.agreement import Agreement, has_fetched
 from lemming.testing import FrozenClock, make_org, resume
 
 TOOL = "from lemming.tools import tool\n\n@tool\ndef greet() -> str:\n    '''Greets.'''\n    return 'hello'\n"

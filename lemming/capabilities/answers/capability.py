@@ -10,12 +10,12 @@ from lemming.base.errors import Problem
 from lemming.base.json_schema import flaw_of
 from lemming.capabilities.answers.settings import OUTPUT, output_of
 from lemming.capabilities.answers.validation import PayloadCheck, forms_of, payload_rules, schemas_of
+from lemming.capabilities.conditions.slips import slips_in
 from lemming.files.fields import Json
 from lemming.mail.task import Task
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config
 from lemming.org.resume import Agent
-from lemming.tick.soundness.inventory import slips_in
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import Seen
 from lemming.turn.reply_schemas import Form

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from lemming.agents import Agent
 from lemming.capabilities.gates.format import Gate
 from lemming.files.opened import opened_place
-from lemming.tick.soundness.inventory import Fault, Inventory, Test
+from lemming.tick.soundness.inventory import Fault, Inventory
 
 _LITERAL = re.compile(r"\^((?:[A-Za-z0-9_ -]|/|\\?\.)+/)(?![*+?{])")
 _TOPS = ("shared", "agents")
+_SAME = {"is", "is_not"}
+_AMONG = {"in", "not_in"}
+
+
+class Test(NamedTuple):
+    """One test of a condition, and where it stands."""
+
+    pointer: str
+    field: str
+    op: str
+    value: Any
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """The values that it holds the field against, one of which it must be."""
+        return (self.value,) if self.op in _SAME else self.value if self.op in _AMONG else ()
 
 
 def wrong_with_paths(

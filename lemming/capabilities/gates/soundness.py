@@ -11,12 +11,13 @@ from lemming.base.errors import Outcome
 from lemming.base.jsontext import compact, meant, nearest
 from lemming.base.kinds import MESSAGE_KINDS, ToolClass
 from lemming.base.patterns import is_among, is_named
+from lemming.capabilities.conditions.slips import slips_in
 from lemming.capabilities.conditions.when import predicate
 from lemming.capabilities.gates.format import SEEN, Gate
-from lemming.capabilities.gates.sound_paths import wrong_with_paths
+from lemming.capabilities.gates.sound_paths import Test, wrong_with_paths
 from lemming.journal.verdicts import At
 from lemming.plugins.capabilities import missing_for_gate
-from lemming.tick.soundness.inventory import Fault, Inventory, Test, slips_in
+from lemming.tick.soundness.inventory import Fault, Inventory
 
 Json = dict[str, Any]
 INSTALL = "install lemming-engine again, or let it block"

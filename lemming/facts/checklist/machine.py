@@ -24,7 +24,7 @@ from lemming.facts.readiness import readiness_of
 from lemming.files.modes import PRIVATE_LEDGERS, PRIVATE_PLACES
 from lemming.org.config import MODELS_FILE
 from lemming.plugins.shipped import EXECUTORS
-from lemming.tick.under_way import describe_engine, running_engine
+from lemming.service.under_way import describe_engine, running_engine
 from lemming.timeline.repair.repair import find_repairs
 from lemming.tools import shipped_tools
 

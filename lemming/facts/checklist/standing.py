@@ -20,10 +20,10 @@ from lemming.llm.circuit import open_circuits
 from lemming.org.config import MODELS_FILE
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import why_missing
+from lemming.service.under_way import has_been_interrupted, running_engine
 from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
 from lemming.tick.turns_not_done import NotDone
-from lemming.tick.under_way import has_been_interrupted, running_engine
 
 if TYPE_CHECKING:
     from lemming.capabilities.channels.states import ChannelState

@@ -22,9 +22,9 @@ from lemming.mail.index import EntryIndex
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config, credits_of
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.service.under_way import running_engine
 from lemming.tick.firing_plan import people_in
 from lemming.tick.turns_not_done import NotDone, read_turns_not_done
-from lemming.tick.under_way import running_engine
 
 Json = dict[str, Any]
 MOST_ROWS = 200

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lemming.base import paths
 from lemming.org.organisation import Organisation
-from lemming.tick.under_way import running_engine
+from lemming.service.under_way import running_engine
 
 FILES = (paths.TICK_FILE, paths.LOCK_FILE, paths.CIRCUITS_FILE, paths.TURNS_NOT_DONE)
 FOLDERS = ("agents", "config", paths.JOURNALS, "shared")

@@ -13,9 +13,9 @@ from lemming.journal.file import begun_journals
 from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished, TurnStarted
 from lemming.journal.report import USUAL_ENDS
 from lemming.org.organisation import Organisation, OrgPath
+from lemming.service.under_way import running_engine
 from lemming.tick.counter import load_tick
 from lemming.tick.turns_not_done import NotDone, read_turns_not_done
-from lemming.tick.under_way import running_engine
 from lemming.timeline.gaps import state_of
 from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.why.sight import sight_of

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
-from lemming.base.json_schema import WORDS, other_words
-from lemming.base.jsontext import escaped, meant, nearest
+from lemming.base.jsontext import nearest
 from lemming.base.patterns import is_named
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation
@@ -19,9 +18,6 @@ from lemming.providers import is_channel, is_person
 from lemming.tools import Tool, why_no_server
 from lemming.tools.toolset import Toolset, turn_tools
 
-_SAME = {"is", "is_not"}
-_AMONG = {"in", "not_in"}
-
 
 class Fault(NamedTuple):
     """The place in a file (a JSON pointer), what is wrong there, and what to do."""
@@ -29,30 +25,6 @@ class Fault(NamedTuple):
     at: str
     message: str
     hint: str
-
-
-def slips_in(schema: dict[str, Any], at: str) -> Iterator[Fault]:
-    """Yield the keywords of a schema that are some of JSON Schema with a slip, and would check nothing."""
-    for pointer, key in other_words(schema):
-        if other := meant(key, sorted(WORDS)):
-            place = f"{at}{pointer}/{escaped(key)}"
-            yield Fault(
-                place, f'JSON Schema has no "{key}", and it checks nothing', f'did you mean "{other}"?'
-            )
-
-
-class Test(NamedTuple):
-    """One test of a condition, and where it stands."""
-
-    pointer: str
-    field: str
-    op: str
-    value: Any
-
-    @property
-    def values(self) -> Sequence[Any]:
-        """The values that it holds the field against, one of which it must be."""
-        return (self.value,) if self.op in _SAME else self.value if self.op in _AMONG else ()
 
 
 @dataclass(frozen=True)

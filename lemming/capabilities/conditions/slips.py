@@ -1,0 +1,20 @@
+"""Slips in the schemas that files say: keywords that are none, and would check nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lemming.base.json_schema import WORDS, other_words
+from lemming.base.jsontext import escaped, meant
+from lemming.tick.soundness.inventory import Fault
+
+
+def slips_in(schema: dict[str, Any], at: str) -> Iterator[Fault]:
+    """Yield the keywords of a schema that are some of JSON Schema with a slip, and would check nothing."""
+    for pointer, key in other_words(schema):
+        if other := meant(key, sorted(WORDS)):
+            place = f"{at}{pointer}/{escaped(key)}"
+            yield Fault(
+                place, f'JSON Schema has no "{key}", and it checks nothing', f'did you mean "{other}"?'
+            )
