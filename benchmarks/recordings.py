@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from lemming.base.clock import FrozenClock
+from lemming.capabilities.scripted import scripted
+from lemming.capabilities.scripted.scripted import ScriptLine, question_in
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.llm.backends import scripted
-from lemming.llm.backends.scripted import ScriptLine, question_in
 from lemming.providers import Reply, Request
 
 TEMPLATES = Path(__file__).parent.parent / "lemming/templates"

@@ -1,8 +1,8 @@
 """Model backends behind one interface: what is asked (`Request`), what comes back (`Reply`), who answers.
 
-A provider of your own needs one method, `call`. Those that ship are files of `lemming/llm/backends/` and of
-capabilities, imported when first used. Failures are `ProviderError`s; anything else a provider raises becomes
-one at the edge in `lemming.llm.calls`.
+A provider of your own needs one method, `call`. Those that ship are files of capabilities, imported when
+first used. Failures are `ProviderError`s; anything else a provider raises becomes one at the edge in
+`lemming.llm.calls`.
 """
 
 from __future__ import annotations
@@ -201,9 +201,7 @@ _MODELS_FILE = "config/models.json"
 _NAMED = frozenset({"model_name", "messages", "temperature"})
 
 _BUILT_IN = {
-    "scripted": "lemming.llm.backends.scripted:ScriptedProvider",
-    "human": "lemming.llm.backends.human:HumanProvider",
-    "replay": "lemming.llm.backends.replay:ReplayProvider",
+    "human": "lemming.llm.human:HumanProvider",
     **PROVIDERS,
 }
 _LAZY = {

@@ -284,13 +284,11 @@ def types() -> str:
 
 
 _ABOUT_TYPES = """Classes that more than one module uses. Families that stand elsewhere: errors
-(`lemming.errors`), commands ([cli.md](cli.md)), backends (`lemming/llm/backends/`,
-`lemming/capabilities/hosted/`), records of the journal and their parts ([formats.md](formats.md)), and what
-tests use (`lemming.testing`)."""
+(`lemming.errors`), commands ([cli.md](cli.md)), backends (`lemming/capabilities/hosted/`), records of
+the journal and their parts ([formats.md](formats.md)), and what tests use (`lemming.testing`)."""
 FAMILIES = (
     "base.errors",
     "commands",
-    "llm.backends",
     "capabilities.hosted",
     "journal.records",
     "journal.parts",

@@ -49,7 +49,7 @@ def test_every_type_says_what_it_is() -> None:
 
 
 def test_no_two_types_have_one_name() -> None:
-    of_their_own = ("commands", "llm.backends", "capabilities.hosted")
+    of_their_own = ("commands", "capabilities.hosted")
     names = Counter(found.name for found in types() if found.family not in of_their_own)
     assert [name for name, count in names.items() if count > 1] == []
 

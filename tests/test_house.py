@@ -71,6 +71,7 @@ NEEDS = {
     "programs": {"processes"},
     "requests": {"money"},
     "sandbox": {"processes"},
+    "scripted": set(),
     "serving": {"background", "channels", "requests"},
     "skills": set(),
     "store": set(),

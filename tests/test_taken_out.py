@@ -105,7 +105,7 @@ def without(name: str, place: Path) -> Path:
 
 def folders() -> list[Path]:
     """Return the folders of all capabilities, but for the tools and models that the guide names."""
-    stay = {"__pycache__", "background", "hosted", "processes", "sandbox", "store", "toolbox"}
+    stay = {"__pycache__", "background", "hosted", "processes", "sandbox", "scripted", "store", "toolbox"}
     return [it for it in CAPABILITIES.iterdir() if it.is_dir() and it.name not in stay]
 
 
@@ -312,20 +312,24 @@ def test_a_tool_whose_folder_is_absent_is_unknown_and_says_what_is_missing(tmp_p
     assert 'no tool \\"file_write\\" (the capability \\"toolbox\\" is not installed' in told
 
 
-def test_a_model_whose_folder_is_absent_is_not_asked_and_its_agent_is_told(tmp_path: Path) -> None:
-    models = {"far": {"provider": "openai", "model": "m"}, "near": {"provider": "vllm", "model": "m"}}
-    script = [{"reply": say("hello")}]
-    agents = [resume("ada", model={"key": "far"}), resume("eve", model={"key": "near"}), resume("bob")]
-    base = make_org(tmp_path / "org", *agents, models=models, script=script)
+@pytest.mark.parametrize(
+    ("name", "provider"), [("hosted", "openai"), ("hosted", "vllm"), ("scripted", "replay")]
+)
+def test_a_model_whose_folder_is_absent_is_not_asked_and_its_agent_is_told(
+    tmp_path: Path, name: str, provider: str
+) -> None:
+    agents = [resume("ada", model={"key": "far"}), resume("bob", model={"key": "program"})]
+    models = {"far": {"provider": provider, "model": "m"}, "program": LINES["program"]}
+    base = make_org(tmp_path / "org", *agents, models=models)
     (tmp_path / "taken").mkdir()
-    place = without("hosted", tmp_path / "taken")
+    place = without(name, tmp_path / "taken")
     found = python(place, "-c", RUN, str(base))
     assert found.returncode == 0, found.stderr
-    assert found.stdout.count('the capability "hosted" is not installed') == 2
-    assert "('bob', 'done', '')" in found.stdout
-    ran = python(place, "-m", "lemming", "-C", str(base), "run-once", "--quiet")
+    assert found.stdout.count(f'the capability "{name}" is not installed') == 1
+    assert "'bob'" in found.stdout
+    ran = python(place, "-m", "lemming", "-C", str(base), "run-once", "--quiet", "--trust")
     assert "internal error" not in ran.stderr
-    assert "hosted" in ran.stderr + ran.stdout
+    assert f'"{name}" is not installed' in ran.stderr + ran.stdout
 
 
 def test_the_servers_of_the_table_are_those_that_have_an_address() -> None:

@@ -18,6 +18,7 @@ from lemming.base.contract import ToolCall
 from lemming.base.errors import NoAnswer
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.redaction.secrets import redact_json
+from lemming.capabilities.scripted.scripted import ScriptedProvider
 from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.rehearsal.questions import question_of
 from lemming.facts.cases import RECORD_FILE, SCRIPT_FILE, Case, case_file
@@ -25,7 +26,6 @@ from lemming.files import fs
 from lemming.files.documents import unreadable
 from lemming.files.effects import FileEffect
 from lemming.llm import calls
-from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import NO_MODELS

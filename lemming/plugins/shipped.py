@@ -285,6 +285,14 @@ WITHIN: Mapping[str, TableLine] = {
             of_functions="lemming.capabilities.toolbox.functions.tool:FunctionTool",
         ),
         TableLine(
+            "scripted",
+            "lemming.capabilities.scripted.capability:KnownAnswers",
+            backends={
+                "scripted": "lemming.capabilities.scripted.scripted:ScriptedProvider",
+                "replay": "lemming.capabilities.scripted.replay:ReplayProvider",
+            },
+        ),
+        TableLine(
             HOSTED,
             "lemming.capabilities.hosted.capability:HostedModels",
             backends={

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lemming.capabilities.scripted.scripted import ScriptedProvider
 from lemming.files import fs
-from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.providers import Reply, Request, register_provider
 
 

@@ -21,10 +21,10 @@ from trial import torn_files
 
 from lemming.base.errors import AuthenticationFailed, DiskError, OrgBusy
 from lemming.base.jsontext import pretty
+from lemming.capabilities.scripted.scripted import ScriptedProvider
 from lemming.engine import load_tick, run_once
 from lemming.journal.file import journal_ticks
 from lemming.journal.report import TickReport, TurnReport
-from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.messages import entry_id, list_outbox, send
 from lemming.providers import Reply, Request, register_provider
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say

@@ -40,7 +40,7 @@ TIMES = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 PLUGIN = """
 import os, time
-from lemming.llm.backends.scripted import ScriptedProvider
+from lemming.capabilities.scripted.scripted import ScriptedProvider
 from lemming.providers import register_provider
 from lemming.tools import Tool, ToolRegistry, ToolResult
 

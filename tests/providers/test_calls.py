@@ -116,7 +116,7 @@ import sys
 import lemming.llm.calls, lemming.llm.retrying
 import lemming.capabilities.hosted.openai, lemming.capabilities.hosted.anthropic
 import lemming.capabilities.hosted.ollama, lemming.capabilities.embedded.local
-import lemming.capabilities.programs.cli, lemming.llm.backends.scripted
+import lemming.capabilities.programs.cli, lemming.capabilities.scripted.scripted
 from lemming.providers import make_provider
 for name in ("openai", "anthropic", "ollama", "local"):
     make_provider(name, {})

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lemming.base.errors import ConfigError, RequestRejected, UnknownModel
-from lemming.llm.backends.human import HumanProvider
 from lemming.llm.calls import ask
+from lemming.llm.human import HumanProvider
 from lemming.providers import (
     LLMProvider,
     Message,

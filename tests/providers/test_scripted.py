@@ -10,7 +10,7 @@ import pytest
 
 from lemming.base import errors
 from lemming.base.errors import ConfigError, ProviderError, RequestRejected, TimedOut
-from lemming.llm.backends.scripted import ScriptedProvider, question_in
+from lemming.capabilities.scripted.scripted import ScriptedProvider, question_in
 from lemming.llm.calls import ask
 from lemming.providers import Reply, Request, make_provider
 

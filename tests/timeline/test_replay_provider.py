@@ -11,9 +11,9 @@ import pytest
 from lemming.base import errors
 from lemming.base.clock import FrozenClock
 from lemming.base.errors import ConfigError, RequestRejected
+from lemming.capabilities.scripted.replay import ReplayProvider
 from lemming.engine import recorded_report, run_once
 from lemming.files import fs
-from lemming.llm.backends.replay import ReplayProvider
 from lemming.providers import Request
 from lemming.testing import make_org, resume, say, tree
 

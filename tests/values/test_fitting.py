@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from sampling import EVERYTHING
 
 from lemming.agents import Agent, AgentCredits
+from lemming.capabilities.scripted.scripted import ScriptLine
 from lemming.files.documents import adapter, as_validated
 from lemming.files.fitting import Misfit, fit
 from lemming.journal.ledger import AgentState
-from lemming.llm.backends.scripted import ScriptLine
 from lemming.messages import OutboxEntry
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry

@@ -13,11 +13,11 @@ from typing import NamedTuple, NoReturn
 
 from lemming.base.contract import ToolCall
 from lemming.base.errors import LemmingError, OverBudget, RequestRejected, UsageError
+from lemming.capabilities.scripted.replay import replayed
 from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.rehearsal.questions import RecordedQuestions
 from lemming.files.fields import Json
 from lemming.journal.records import ModelFailed, ModelReplied
-from lemming.llm.backends.replay import replayed
 from lemming.org.models import ModelEntry
 from lemming.plugins.shipped import NO_MODELS
 from lemming.providers import Reply, Request

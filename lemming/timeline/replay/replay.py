@@ -15,6 +15,7 @@ from typing import Any
 from lemming.base import paths
 from lemming.base.contract import ToolCall
 from lemming.base.errors import UsageError
+from lemming.capabilities.scripted.replay import replayed
 from lemming.engine import run_opened
 from lemming.files import fs
 from lemming.files.fields import Json
@@ -25,7 +26,6 @@ from lemming.journal.lost import Lost
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.journal.report import FileWritten, TurnReport
 from lemming.journal.verdicts import GateVerdict
-from lemming.llm.backends.replay import replayed
 from lemming.org.config import Config, load_config
 from lemming.org.models import ModelEntry
 from lemming.org.organisation import OrgPath
