@@ -91,7 +91,7 @@ SDKS: dict[str, str | set[str]] = {
     "httpx": "capabilities/hosted/ollama.py",
     "httpx2": {
         "capabilities/hosted/openai.py",
-        "capabilities/mcp/http.py",
+        "capabilities/mcp/session.py",
         "capabilities/toolbox/fetching.py",
         "telemetry/post.py",
     },
@@ -133,7 +133,7 @@ EDGES = {
     "dashboard/live.py": 1,
     "base/deadlines.py": 1,
     "tick/executors/turns_at_once.py": 1,
-    "service/own_observers.py": 1,  # what somebody's own observer does
+    "service/opened.py": 1,  # what somebody's own observer does
     "tick/ahead.py": 1,  # the edge of a thread: raised by who waits for it
     "capabilities/sandbox/launcher.py": 1,
     "plugins/errors.py": 1,

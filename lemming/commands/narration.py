@@ -22,7 +22,6 @@ from lemming.commands.screen import (
     tell_on_last_line,
     width_of,
 )
-from lemming.commands.watching import Watched
 from lemming.journal.events import (
     Event,
     HistoryNotKept,
@@ -79,6 +78,42 @@ NAMES: dict[type[Event], str] = {
 def type_of(kind: type[Event]) -> str:
     """Return what `--json` calls a kind of event; empty for one that it leaves out."""
     return NAMES.get(kind, "" if kind.is_bookkeeping else kind.kind)
+
+
+@dataclass
+class Watched:
+    """What agents have written of lines that are not yet shown."""
+
+    _held: dict[str, str] = field(default_factory=dict)
+    _calls: dict[str, int] = field(default_factory=dict)
+
+    def hear(self, event: ModelWrote, name_width: int) -> None:
+        """Take a piece of an answer; show the lines that are full or ended."""
+        if self._calls.get(event.agent) != event.call:  # another answer of the same turn
+            self.end(event.agent, name_width)
+            self._calls[event.agent] = event.call
+        *lines, rest = (self._held.get(event.agent, "") + event.text).split("\n")
+        room = self._room(name_width)
+        while len(rest) > room:
+            end = rest.rfind(" ", 0, room) + 1 or room
+            lines.append(rest[:end])
+            rest = rest[end:]
+        self._held[event.agent] = rest
+        self._show(event.agent, lines, name_width)
+
+    def end(self, agent: str, name_width: int) -> None:
+        """Show what is left of an agent's answer."""
+        self._calls.pop(agent, None)
+        self._show(agent, [self._held.pop(agent, "")], name_width)
+
+    def _show(self, agent: str, lines: list[str], name_width: int) -> None:
+        for line in lines:
+            if line.strip():
+                text = one_line(line.rstrip(), max(len(line), self._room(name_width)))
+                tell(f"  {agent.ljust(name_width)}  {painted(f'| {text}', 'dim', sys.stderr)}")
+
+    def _room(self, name_width: int) -> int:
+        return max(SHORTEST, width_of(sys.stderr) - name_width - 8)
 
 
 @dataclass
@@ -339,3 +374,6 @@ def _how_it_went(tool: ToolUsed) -> str:
     if tool["success"]:
         return ""
     return " (waits)" if tool.get("outcome") == "pending" else " (refused or failed)"
+
+
+SHORTEST = 20

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.capabilities.skills.now import SkillNow, further_files, skills_now
+from lemming.capabilities.skills.loading import SkillNow, further_files, skills_now
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import Here, Limit, argument, noun
 from lemming.commands.screen import one_line, show, show_text, tell

@@ -7,11 +7,16 @@ from typing import Any
 
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import nearest
-from lemming.capabilities.requests.entries import write_answer, write_cancel, write_payload, write_request
+from lemming.capabilities.requests.entries import (
+    take_back,
+    write_answer,
+    write_cancel,
+    write_payload,
+    write_request,
+)
 from lemming.capabilities.requests.fields import read_field, schema_for
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, person_for
-from lemming.capabilities.requests.taking_back import take_back
 from lemming.dashboard.files import fork_beside, save
 from lemming.messages import OutboxEntry
 from lemming.org.organisation import Organisation

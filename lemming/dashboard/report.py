@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,9 +10,9 @@ from typing import Any
 
 from lemming.agents import agent_folders
 from lemming.base import paths
+from lemming.base.html_tables import table, text
 from lemming.base.jsontext import compact
 from lemming.dashboard.on_disk import Shelf, key_of, place_for
-from lemming.dashboard.summary import summary_of
 from lemming.facts.views import view
 from lemming.facts.views.agent import workspace_text
 from lemming.facts.views.tick import ROWS_SHOWN, recorded, whole_turn
@@ -21,6 +21,7 @@ from lemming.org.organisation import Organisation
 from lemming.timeline import journals_of, parse_ticks
 
 Json = dict[str, Any]
+AGENTS, TICKS, ENTRIES, TEXT_CHARS = 200, 20, 30, 400  # of the summary
 
 TICKS, MOST_TICKS = 50, 500
 MOST_ENTRIES, ENTRIES_AT_ONCE = 2000, 200
@@ -321,3 +322,37 @@ def _files_of(one: Json) -> Iterator[str]:
 def _names_of(tree: Json) -> list[str]:
     """Return by which names the page asks for a tree: its path, and the short one."""
     return sorted({tree["target"]["path"], tree["target"]["name"]} - {""})
+
+
+def summary_of(header: Json, overview: Json, entries: Sequence[Json]) -> str:
+    """Return the summary as HTML, in which every text stands escaped."""
+    agents = overview.get("agents", {}).get("rows", [])[:AGENTS]
+    ticks = overview.get("ticks", {}).get("ticks", [])[-TICKS:][::-1]
+    parts = [
+        f"<h1>{text(header['org'])}</h1>",
+        f"<p>{text(header['why'])}. Next is tick {text(header['tick'])}; {text(header.get('waiting', 0))} "
+        "waiting for people. This is a summary: with JavaScript the page shows all of it.</p>",
+        _table("Agents", ("Agent", "Now", "Last words"), map(_agent, agents)),
+        _table("Newest ticks", ("Tick", "When", "Turns", "Entries", "Worst end"), map(_tick, ticks)),
+        _table("Newest entries", ("Tick", "Agent", "Kind", "Text"), map(_entry, entries[:ENTRIES])),
+    ]
+    return f'<main class="summary">{"".join(parts)}</main>'
+
+
+def _agent(row: Json) -> tuple[Any, ...]:
+    last = row.get("last") or {}
+    return row["name"], row["text"] or row["state"].replace("_", " "), last.get("text", "")
+
+
+def _tick(row: Json) -> tuple[Any, ...]:
+    worst = row["problem"] or row["worst"] or row["status"]
+    return row["tick"], row["at"], f"{row['turns']} of {row['planned']}", row["entries"], worst
+
+
+def _entry(entry: Json) -> tuple[Any, ...]:
+    return entry["tick"], entry["agent"], entry["kind"], entry["text"][:TEXT_CHARS]
+
+
+def _table(title: str, heads: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> str:
+    told = table(heads, rows)
+    return f"<h2>{title}</h2>{told}" if told else ""

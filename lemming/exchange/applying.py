@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -10,7 +11,7 @@ from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, survey_agen
 from lemming.base import paths
 from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import parse, pretty, to_line
-from lemming.base.times.here import zone_here
+from lemming.base.times.cron import why_no_zone
 from lemming.exchange.one_file import LIMIT_BYTES, TOOLS, OrgPieces
 from lemming.exchange.putting import with_keys
 from lemming.exchange.shorthand import WordDefaults
@@ -20,6 +21,7 @@ from lemming.org.organisation import Organisation
 from lemming.tick.firing_plan import is_for_a_person
 
 Json = dict[str, Any]
+_LOCAL, _NAMES = Path("/etc/localtime"), "zoneinfo/"
 
 
 class Change(NamedTuple):
@@ -33,7 +35,7 @@ class Change(NamedTuple):
 def surroundings(agents: Mapping[str, Agent], config: Config) -> WordDefaults:
     """Return what one more agent comes into: the persons, and the zone of an hour that names none."""
     persons = tuple(name for name, agent in agents.items() if is_for_a_person(agent, config))
-    return WordDefaults(persons, "" if config.org.timezone else zone_here())
+    return WordDefaults(persons, "" if config.org.timezone else _zone_here())
 
 
 def there(org: Organisation, config: Config) -> tuple[list[str], WordDefaults]:
@@ -44,7 +46,7 @@ def there(org: Organisation, config: Config) -> tuple[list[str], WordDefaults]:
 
 def new() -> tuple[list[str], WordDefaults]:
     """Return what `there` does, of an organisation that is yet to be made."""
-    return ["human"], WordDefaults(("human",), zone_here())
+    return ["human"], WordDefaults(("human",), _zone_here())
 
 
 def changes_of(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -> list[Change]:
@@ -146,3 +148,15 @@ def _object(raw: bytes, path: str) -> Json:
     if not isinstance(plain, dict):
         raise ConfigError("expected an object", where=path, hint="`lemming validate`")
     return plain
+
+
+def _zone_here() -> str:
+    """Return the name of the zone that `TZ` or the system says, such as Europe/Berlin; else UTC."""
+    try:
+        _, _, system = os.readlink(_LOCAL).partition(_NAMES)
+    except OSError:
+        system = ""
+    for name in (os.environ.get("TZ", "").removeprefix(":"), system):
+        if name and not why_no_zone(name):
+            return name.removeprefix("Etc/") if name == "Etc/UTC" else name
+    return "UTC"

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +21,9 @@ from lemming.capabilities.mcp.lock import MOST_TOOLS
 from lemming.capabilities.mcp.settings import McpServer, environment_of, filled_in, headers_of
 
 if TYPE_CHECKING:
+    import httpx2
     from mcp import Client
+
 
 MESSAGE_LIMIT_BYTES = 4 << 20
 """Longest message of a server; one that says more ends its session."""
@@ -197,8 +199,6 @@ class Session:
     async def _http(self, stack: contextlib.AsyncExitStack) -> Any:
         from mcp.client.streamable_http import streamable_http_client
 
-        from lemming.capabilities.mcp.http import bounded_client
-
         longest_s = max(self._server.timeout_s, self._server.start_timeout_s)
         headers = headers_of(self._server)
         client = bounded_client(headers, longest_s, MESSAGE_LIMIT_BYTES, self._note_status)
@@ -247,3 +247,42 @@ def _tool_as_listed(tool: Any) -> dict[str, Any]:
         "output_schema": tool.output_schema,
         "hints": hints,
     }
+
+
+def bounded_client(
+    headers: Mapping[str, str], timeout_s: float, limit_bytes: int, note: Callable[[int], None]
+) -> httpx2.AsyncClient:
+    """Return a client whose answers end with an error beyond so many bytes; `note` is told each status.
+
+    Streams of events are not counted: the SDK bounds each event itself.
+    """
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            received = 0
+            async for chunk in self._stream:
+                received += len(chunk)
+                if received > limit_bytes:
+                    raise httpx2.ReadError(f"an answer longer than {limit_bytes} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    class Transport(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            response = await super().handle_async_request(request)
+            note(response.status_code)
+            is_events = response.headers.get("content-type", "").startswith("text/event-stream")
+            if not is_events and isinstance(response.stream, httpx2.AsyncByteStream):
+                response.stream = Bounded(response.stream)
+            return response
+
+    # No variables of the environment: a server is reached as the settings say.
+    return httpx2.AsyncClient(
+        headers=dict(headers), timeout=timeout_s, transport=Transport(), trust_env=False
+    )

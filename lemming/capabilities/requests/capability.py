@@ -22,7 +22,6 @@ from lemming.base.errors import (
 from lemming.capabilities.requests.agenda import agenda_of
 from lemming.capabilities.requests.delegating import delegate
 from lemming.capabilities.requests.known_requests import is_awaited
-from lemming.capabilities.requests.reach import out_of_reach
 from lemming.capabilities.requests.request_turn import (
     LEAST_TURNS,
     MOST_FAILURES,
@@ -34,7 +33,7 @@ from lemming.capabilities.requests.request_turn import (
     serving_of,
 )
 from lemming.capabilities.requests.settings import team_of
-from lemming.capabilities.requests.team import answered_results, team_tools
+from lemming.capabilities.requests.team import answered_results, out_of_reach, team_tools
 from lemming.files.fields import Json
 from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from lemming.access.allowed_paths import kept_at
 from lemming.access.open import read_text
+from lemming.agents import agent_folders, survey_agents
 from lemming.base import paths
 from lemming.base.errors import ConfigError, Problem, ToolError
 from lemming.base.paths import SKILL_FILE
@@ -105,3 +106,37 @@ def _read(org: Organisation, folder: str, staged: Mapping[str, bytes]) -> Skill:
     if isinstance(outcome, ConfigError):
         raise outcome.with_traceback(None)
     return outcome
+
+
+@dataclass(frozen=True)
+class SkillNow:
+    """A skill, and the agents that may read it."""
+
+    skill: Skill
+    agents: tuple[str, ...]
+
+
+def skills_now(org: Organisation) -> tuple[list[SkillNow], list[Problem]]:
+    """Return all skills by folder, and what is wrong with what lies in their folders."""
+    agents = survey_agents(org).agents
+    listed = [folder for agent in agents.values() for _, folder, _ in folders_of(agent)]
+    own = [
+        f"{paths.agent_folder(name)}/skills" for name in agent_folders(org) if paths.AGENT_NAME.match(name)
+    ]
+    readers: dict[str, list[str]] = {}
+    for agent in agents.values():
+        for skill in skills_of(agent, org).by_name.values():
+            readers.setdefault(skill.folder, []).append(agent.name)
+    found: dict[str, SkillNow] = {}
+    problems: list[Problem] = []
+    for folder in dict.fromkeys([*COMMON_FOLDERS, *own, *listed]):
+        there = skills_in(org, folder)
+        problems += there.problems
+        for skill in there.by_name.values():
+            found[skill.folder] = SkillNow(skill, tuple(readers.get(skill.folder, ())))
+    return [found[folder] for folder in sorted(found)], list(dict.fromkeys(problems))
+
+
+def further_files(org: Organisation, skill: Skill) -> list[str]:
+    """Return the paths of a skill's files beside its `SKILL.md`, from its folder."""
+    return [file for file in SkillSearch(org.base, {}).files_in(skill.folder) if file != SKILL_FILE]

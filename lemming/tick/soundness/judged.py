@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import is_
-from typing import Any, NamedTuple
+from types import GenericAlias
+from typing import Any, Literal, NamedTuple
 
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, Survey, survey_agents
 from lemming.base import paths
 from lemming.base.errors import ConfigError, Problem
-from lemming.base.jsontext import locate
+from lemming.base.jsontext import escaped, locate, nearest
 from lemming.files import fs
+from lemming.files.documents import problems_of, value_of
+from lemming.files.unknown import unknown_keys
 from lemming.org.config import CREDITS_FILE, ORG_FILE, Config, Org, load_config
 from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import brought
+from lemming.plugins.capabilities import brought, in_order
 from lemming.plugins.registry import load_installed_plugins, not_imported
-from lemming.plugins.shipped import PREFIXES
-from lemming.tick.soundness.capabilities import wrong_with_blocks, wrong_with_order
+from lemming.plugins.shipped import LISTED, PREFIXES
 from lemming.tick.soundness.inventory import Fault, Inventory
 from lemming.tick.soundness.readers import readers_of
 from lemming.tick.soundness.rules import (
@@ -175,3 +177,45 @@ def _problems(org: Organisation, file: str, found: Iterable[Fault]) -> Iterator[
         if not line:  # what is missing has the place of what should have it
             line, column = locate(text, wrong.at.rpartition("/")[0])
         yield Problem(wrong.message, file, line, column, wrong.at, wrong.hint, code=CODE)
+
+
+def wrong_with_blocks(
+    blocks: Mapping[str, Any], kind: Literal["settings", "resume_settings"], known: Inventory
+) -> Iterator[Fault]:
+    """Yield what nobody here understands; where a plugin is not imported, a name may be that of its own."""
+    plugins = known.config.org.plugins
+    for name, plain in blocks.items():
+        at = f"/capabilities/{escaped(name)}"
+        if name in LISTED:
+            keys = ", ".join(f'"{key}"' for key in LISTED[name].resume)
+            hint = f"its keys in a resume: {keys}" if keys else "it has keys of its own"
+            yield Fault(at, f'"{name}" ships, and has no block here', hint)
+        elif name in known.capabilities:
+            yield from _misfits(name, getattr(known.capabilities[name], kind), plain)
+        elif not not_imported(plugins):
+            hint = "install what brings it, or name its module in plugins of config/org.json"
+            meant = nearest(name, [*known.capabilities])
+            yield Fault(at, f'no capability "{name}" is installed', meant or hint)
+
+
+def _misfits(name: str, kind: type[Any], plain: dict[str, Any]) -> Iterator[Fault]:
+    at = f"/capabilities/{name}"
+    for unknown in unknown_keys({name: plain}, GenericAlias(dict, (str, kind))):
+        yield Fault(f"/capabilities{unknown.pointer}", unknown.message, unknown.hint)
+    try:
+        value_of(kind, plain)
+    except TypeError as error:  # somebody's own class
+        yield Fault(at, f"its settings cannot come from JSON: {error}", "that is for who wrote it to mend")
+    except ValueError:
+        for problem in problems_of(kind, plain):
+            yield Fault(f"{at}{problem.pointer}", problem.message, problem.hint)
+
+
+def wrong_with_order(known: Inventory) -> Iterator[Fault]:
+    """Yield those that come after each other in a circle."""
+    agents = known.survey.agents.values()
+    named = {*known.config.org.capabilities, *(name for agent in agents for name in agent.capabilities)}
+    try:
+        in_order(named & known.capabilities.keys(), known.config.org.plugins)
+    except ConfigError as error:
+        yield Fault("/capabilities", error.message, "take one of them out")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.base.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
-from lemming.capabilities.toolbox.functions.values import as_result
 from lemming.files.refusals import require_about_one_file
 from lemming.llm.retrying import try_again
 from lemming.plugins.errors import is_own, provider_error, words_of
@@ -19,6 +18,7 @@ from lemming.tools.context import CallEffects, ToolContext
 
 if TYPE_CHECKING:
     from lemming.capabilities.toolbox.functions.tool import FunctionTool
+
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 FRAMES = 8
@@ -128,3 +128,34 @@ def trace_of(error: BaseException, base: Path | None) -> str:
 
 def _short(file: str, base: Path | None) -> str:
     return str(Path(file).relative_to(base)) if base and Path(file).is_relative_to(base) else file
+
+
+def text_of(value: Any, tool: str) -> str:
+    """Return any value as text: a text as it is, nothing for None, all else as JSON. Raises `ToolError`.
+
+    Dataclasses, models, enumerations, dates, paths and bytes become what pydantic makes of them in JSON;
+    what it does not know, its `str`.
+    """
+    from pydantic_core import PydanticSerializationError, to_json
+
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "replace")
+    try:
+        text = to_json(value, fallback=str, bytes_mode="utf8", inf_nan_mode="strings").decode("utf-8")
+    except UnicodeDecodeError:
+        text = repr(value)
+    except (ValueError, PydanticSerializationError, RecursionError) as error:
+        raise ToolError(f"{tool}: what it returned cannot be told: {error}") from error
+    plain = text[1:-1]
+    return plain if text[:1] == text[-1:] == '"' and "\\" not in plain and len(text) > 1 else text
+
+
+def as_result(value: Any, tool: str) -> ToolResult:
+    """Return what a function returned as a result; a `ToolResult` is one already."""
+    if isinstance(value, ToolResult):
+        return ToolResult(bool(value.success), text_of(value.output, tool), outcome=value.outcome)
+    return ToolResult(True, text_of(value, tool))
