@@ -40,6 +40,7 @@ from lemming.org.schedule import in_order, is_due
 from lemming.plugins.registry import load_installed_plugins
 from lemming.service.opened import open_to_run
 from lemming.tick.carriers import Carriers
+from lemming.tick.clock_reading import previous_reading, set_back_text
 from lemming.tick.counter import (
     LAST_TICK,
     counter,
@@ -52,7 +53,6 @@ from lemming.tick.counter import (
 from lemming.tick.firing_plan import Plan
 from lemming.tick.lost_turns import find_lost_turns, lost_text
 from lemming.tick.next_tick import find_next_tick, progress_of, require_newest
-from lemming.tick.reading import previous_reading, set_back_text
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers
 

@@ -291,7 +291,7 @@ FAMILIES = (
     "commands",
     "capabilities.hosted",
     "journal.records",
-    "journal.parts",
+    "journal.record_parts",
     "testing",
 )
 

@@ -93,7 +93,7 @@ SDKS: dict[str, str | set[str]] = {
         "capabilities/hosted/openai.py",
         "capabilities/mcp/session.py",
         "capabilities/toolbox/fetching.py",
-        "telemetry/post.py",
+        "telemetry/send_traces.py",
     },
     "inspect_ai": "evals/inspect.py",
     "jsonschema": "base/json_schema/bounded.py",
@@ -108,14 +108,14 @@ SDKS: dict[str, str | set[str]] = {
     "openai": "capabilities/hosted/openai.py",
     "starlette": "dashboard/server.py",
     "structlog": "logging_config.py",
-    "tenacity": {"llm/retrying.py", "telemetry/post.py"},
+    "tenacity": {"llm/retrying.py", "telemetry/send_traces.py"},
     "yaml": {"capabilities/skills/front_matter.py", "exchange/whole_org.py"},
     "xllamacpp": "capabilities/embedded/local.py",
 }
 
 STARTS_PROCESSES = {
     "capabilities/programs/cli.py", "capabilities/embedded/weights.py", "commands/chaos.py",
-    "capabilities/sandbox/run.py", "history/git.py", "history/bisect.py", "service/command.py",
+    "capabilities/sandbox/run.py", "history/git.py", "history/bisect.py", "service/run_program.py",
     "capabilities/toolbox/functions/workers.py", "capabilities/toolbox/documents.py",
 }  # fmt: skip
 
@@ -143,7 +143,7 @@ EDGES = {
     "providers.py": 1,
     "tools/calls.py": 1,
     "capabilities/gates/checks.py": 1,
-    "capabilities/gates/look.py": 1,
+    "capabilities/gates/looking.py": 1,
     "capabilities/gates/judging.py": 1,
     "tick/edge.py": 1,
     "capabilities/gates/turn_spending.py": 1,
@@ -283,7 +283,7 @@ def test_a_pattern_of_somebody_elses_is_searched_by_an_engine_with_a_bound() -> 
     """`lemming.base.patterns` is the door: Python's `re` can take for ever, and holds the interpreter."""
     assert {name for name in TREES if any(searches(name))} == SEARCHES.keys()
     assert {name for name in TREES if "rust-regex" in FILES[name].read_text()} == {
-        "base/patterns/of_schemas.py"
+        "base/json_schema/patterns.py"
     }
 
 

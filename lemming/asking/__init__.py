@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from lemming.asking.outcome import AskOutcome, NotAnswered, Unanswered
-from lemming.asking.waiting import AtWork, Ending, Waiter, holders_at_work
+from lemming.asking.until_answered import AtWork, Ending, Waiter, holders_at_work
 from lemming.base.clock import Clock
 from lemming.base.errors import UsageError
 from lemming.base.times.spoken import Expires

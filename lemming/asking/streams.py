@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
 from lemming import engine
 from lemming.asking import AskOptions, AskOutcome, ask
-from lemming.asking.waiting import Ending
+from lemming.asking.until_answered import Ending
 from lemming.base.clock import Clock
 from lemming.base.errors import UsageError
 from lemming.journal.events import Event, Observer, ignore

@@ -65,7 +65,7 @@ class LemmingError(Exception):
     exit_status = 1
     verdicts: Sequence[dict[str, Any]] = ()  # what gates said of the question that it ended
     at: str = ""  # when it stood in the place of an answer, if that fails a request
-    lost: Mapping[str, Any] | None = None  # what counts as spent on a question, of `journal.lost`
+    lost: Mapping[str, Any] | None = None  # what counts as spent on a question, of `journal.lost_calls`
     earlier: tuple[LemmingError, ...] = ()  # why the attempts before it failed, where there were any
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:

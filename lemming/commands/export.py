@@ -34,7 +34,7 @@ from lemming.tick.firing_plan import takes_turns
 
 if TYPE_CHECKING:
     from lemming.capabilities.skills.skill import Skill
-    from lemming.telemetry.post import Collector
+    from lemming.telemetry.send_traces import Collector
 
 CARD_FILE = "agent-card.json"
 NO_SERVER = "https://localhost/agents"
@@ -162,8 +162,8 @@ def export_otel(
       lemming export otel --follow --post http://127.0.0.1:4318
     """
     from lemming.telemetry.otlp import requests_of, service_name
-    from lemming.telemetry.post import Collector
     from lemming.telemetry.readings import is_over
+    from lemming.telemetry.send_traces import Collector
     from lemming.telemetry.sources import Sources
     from lemming.telemetry.spans import Spans
     from lemming.timeline.record import recorded_in

@@ -34,7 +34,7 @@ from lemming.mail.answers import answer_in
 from lemming.messages import OutboxEntry
 from lemming.org.models import ModelEntry
 from lemming.providers import Request, require_reply
-from lemming.service.command import run_command
+from lemming.service.run_program import run_command
 from lemming.turn.verdict import VERDICT_SCHEMA
 
 FILE_LIMIT_BYTES = 64 << 20

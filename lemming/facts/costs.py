@@ -29,7 +29,7 @@ from lemming.capabilities.money.spent import (
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.lost import NONE_LOST, Lost
+from lemming.journal.lost_calls import NONE_LOST, Lost
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.shipped import JUDGES

@@ -16,10 +16,10 @@ from lemming.org.config import Config, credits_of, load_config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.uses import named_by
 from lemming.plugins.capabilities import is_unknown_here
+from lemming.tick.clock_reading import previous_reading
 from lemming.tick.counter import load_tick
 from lemming.tick.edge import tried, why_not_begun
 from lemming.tick.firing_plan import Plan
-from lemming.tick.reading import previous_reading
 from lemming.tick.snapshot import Snapshot, take_snapshot
 from lemming.turn.on_record import from_record
 from lemming.turn.values import TurnInputs

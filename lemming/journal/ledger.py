@@ -24,7 +24,7 @@ from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import Identity, identity_in, is_exact
 from lemming.journal.begun import Begun
-from lemming.journal.lost import NONE_LOST, Lost
+from lemming.journal.lost_calls import NONE_LOST, Lost
 from lemming.journal.read_mark import ReadMark
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.plugins.capabilities import capability_here

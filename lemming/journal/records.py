@@ -25,7 +25,7 @@ from lemming.files.fields import (
     schema_of,
 )
 from lemming.journal.events import Event
-from lemming.journal.parts import (
+from lemming.journal.record_parts import (
     CallJson,
     EffectJson,
     EmittedJson,

@@ -103,7 +103,7 @@ class Judged(TypedDict):
 
 
 class LostJson(TypedDict):
-    """What is lost, as records, reports and ledgers have it (`lemming.journal.lost`)."""
+    """What is lost, as records, reports and ledgers have it (`lemming.journal.lost_calls`)."""
 
     calls: Count
     credits: Amount

@@ -19,7 +19,7 @@ from lemming.providers import Backend, LLMProvider, Reply, Request
 if TYPE_CHECKING:
     from tenacity import RetryCallState, Retrying
 
-    from lemming.llm.servers import Server
+    from lemming.llm.refused_options import Server
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0

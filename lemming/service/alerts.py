@@ -25,7 +25,7 @@ from lemming.journal.report import TickReport, TurnReport
 from lemming.logging_config import EngineLog
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
-from lemming.service.command import run_command
+from lemming.service.run_program import run_command
 from lemming.tick.runtime import Runtime
 
 FAILURE, WAITING = "failure", "waiting"

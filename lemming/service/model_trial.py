@@ -16,7 +16,7 @@ from lemming.base.errors import ContractError, Problem, UsageError
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.money.prices import price_of
 from lemming.llm.credits import usage_of
-from lemming.llm.servers import INSTEAD
+from lemming.llm.refused_options import INSTEAD
 from lemming.org.config import Org
 from lemming.org.models import ANSWERS_KNOWN, ModelEntry
 from lemming.providers import Message, Reply, Request, is_channel, is_person, require_reply

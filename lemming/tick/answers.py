@@ -29,7 +29,7 @@ from lemming.base.redaction.secrets import redact_json, redact_values
 from lemming.files.effects import FileEffect
 from lemming.journal.events import ModelAsked
 from lemming.journal.file import Journal
-from lemming.journal.parts import FailedAttempt
+from lemming.journal.record_parts import FailedAttempt
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.journal.verdicts import GateVerdict
 from lemming.llm.credits import usage_of

@@ -19,8 +19,8 @@ from lemming.providers import LLMProvider, Reply, Request, make_provider
 if TYPE_CHECKING:
     from lemming.llm.circuit import Circuits
     from lemming.llm.rate_limit import Pace
+    from lemming.llm.refused_options import Server, Servers
     from lemming.llm.retrying import RetryingLLMProvider
-    from lemming.llm.servers import Server, Servers
 
 
 class Workers(Protocol):
@@ -159,7 +159,7 @@ class Backends:
     def server(self, entry: ModelEntry) -> Server:
         """Return what is known of the server that an entry names."""
         from lemming.llm.circuit import circuit_name
-        from lemming.llm.servers import Servers
+        from lemming.llm.refused_options import Servers
 
         with self._lock:
             if self._servers is None:

@@ -26,7 +26,7 @@ from lemming.files.fields import Json
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
 from lemming.journal.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
-from lemming.journal.lost import Lost
+from lemming.journal.lost_calls import Lost
 from lemming.journal.prompts import PromptWriter
 from lemming.logging_config import EngineLog
 from lemming.org.config import Config, Org, load_config
@@ -38,9 +38,9 @@ from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.plugins.shipped import RECORDED
 from lemming.providers import Reply, Request, provider_names
 from lemming.tick.backends import Backends
+from lemming.tick.clock_reading import previous_reading
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.holder import locked, next_epoch
-from lemming.tick.reading import previous_reading
 from lemming.tick.turns_not_done import TurnsNotDone
 from lemming.tools import ToolContext, ToolResult, refresh_tools, server_sources
 from lemming.tools.calls import call_tool

@@ -24,11 +24,11 @@ from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import missing_for_tool
 from lemming.plugins.errors import words_of
 from lemming.plugins.shipped import PREFIXES
+from lemming.tick.clock_reading import kept_reading
 from lemming.tick.edge import tried
 from lemming.tick.firing_plan import Plan, callers_in, channels_in, make_plan, people_in
 from lemming.tick.idle import IdleAgents, waits_for_others
 from lemming.tick.pausing import Pauses
-from lemming.tick.reading import kept_reading
 from lemming.tick.seams import TickLook, TickPart, goes_by_the_clock, parts_in
 from lemming.tick.soundness.judged import who_may_run
 from lemming.tools import has_own_tools, refresh_tools, server_sources, toolset_of, why_no_server

@@ -20,7 +20,7 @@ from lemming.files.stamps import opened
 from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
 from lemming.journal.lookup import attempts_without_progress, may_have_gone_down, plan_in, start_and_end
-from lemming.journal.lost import lost_in
+from lemming.journal.lost_calls import lost_in
 from lemming.journal.records import (
     EntriesExpired,
     ModelReplied,

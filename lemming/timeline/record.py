@@ -15,8 +15,8 @@ from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
 from lemming.journal.file import JournalContents, reading_of
 from lemming.journal.lookup import plan_in
-from lemming.journal.parts import FailedAttempt
 from lemming.journal.prompts import PromptReader
+from lemming.journal.record_parts import FailedAttempt
 from lemming.journal.records import (
     EntriesExpired,
     GateAsked,

@@ -177,7 +177,7 @@ class Tool(ABC):
 
         That is a memory of the agent, or a file that its grants cover.
         """
-        from lemming.access.effects import require_writable
+        from lemming.access.recorded_effects import require_writable
 
         if not self.stages_files:
             raise PermissionDenied(f"{self.name} has no files written by the engine")

@@ -105,7 +105,7 @@ class ToolContext:
 
         `@tool(places=[...])` has gates look at the same place. Whether the agent may touch it is not said.
         """
-        from lemming.files.opened import opened_place
+        from lemming.files.real_place import opened_place
 
         return self.base / opened_place(self.base, paths.place_of(self.agent.name, path))
 

@@ -23,7 +23,7 @@ from lemming.base.errors import (
 )
 from lemming.base.times.spoken import moment_of
 from lemming.files.effects import FileEffect
-from lemming.journal.lost import NONE_LOST, Lost
+from lemming.journal.lost_calls import NONE_LOST, Lost
 from lemming.journal.report import STATUS_OF, End, Status, ToolUsed
 from lemming.journal.verdicts import GateVerdict
 from lemming.memory import memory_effect

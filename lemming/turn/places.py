@@ -18,7 +18,7 @@ from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.times.spoken import Expires
 from lemming.files.effects import FileEffect
 from lemming.files.fields import Json
-from lemming.journal.lost import Lost
+from lemming.journal.lost_calls import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.journal.verdicts import GateVerdict
 from lemming.mail.inbox import Inbox

@@ -14,8 +14,8 @@ from fault_server import ANSWER
 
 from lemming.base.errors import AuthenticationFailed, DiskError
 from lemming.capabilities.batches.api import BatchProgress
-from lemming.capabilities.batches.post import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
 from lemming.capabilities.batches.records import BatchEnded, BatchNotSent, BatchWaiting
+from lemming.capabilities.batches.sending import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
 from lemming.org.models import ModelEntry
 from lemming.providers import Backend, Reply, Request
 

@@ -25,8 +25,8 @@ from lemming.journal.file import Durability, is_committed, journal_ticks
 from lemming.org.config import Org
 from lemming.testing import FrozenClock, tree
 from lemming.testing.faults import Image, restore, take_image
+from lemming.tick.clock_reading import previous_reading
 from lemming.tick.counter import load_counter
-from lemming.tick.reading import previous_reading
 
 
 @dataclass(frozen=True)

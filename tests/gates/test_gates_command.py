@@ -11,7 +11,7 @@ import pytest
 
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.capabilities.gates.format import Rule
-from lemming.capabilities.gates.look import look
+from lemming.capabilities.gates.looking import look
 from lemming.capabilities.gates.standard import standard
 from lemming.cli import run
 from lemming.engine import run_once

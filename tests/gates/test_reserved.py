@@ -24,7 +24,7 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal.file import Journal
 from lemming.journal.ledger import read_state
-from lemming.journal.lost import Lost
+from lemming.journal.lost_calls import Lost
 from lemming.journal.records import ModelReserved
 from lemming.journal.report import TurnReport
 from lemming.llm.credits import most_tokens_in

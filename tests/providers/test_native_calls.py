@@ -21,7 +21,7 @@ from lemming.capabilities.hosted.streams import ChatStream, MessageStream
 from lemming.engine import run_once
 from lemming.files.documents import adapter
 from lemming.llm.calls import ask
-from lemming.llm.servers import Servers
+from lemming.llm.refused_options import Servers
 from lemming.providers import LLMProvider, Message, Reply, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay

@@ -20,7 +20,7 @@ from lemming.facts.problems import problems_of_config
 from lemming.files import fs
 from lemming.history.copy_org import copy_org
 from lemming.org.config import load_config
-from lemming.service.command import run_command
+from lemming.service.run_program import run_command
 from lemming.testing import Crash, crash_at, make_org, resume, say, write_script
 
 NOTES = "told.jsonl"

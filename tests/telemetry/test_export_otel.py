@@ -16,8 +16,8 @@ from lemming.base.errors import NotSent, UsageError
 from lemming.engine import run_once
 from lemming.journal.sealing import seal_old_journals
 from lemming.org.organisation import Organisation
-from lemming.telemetry.post import Collector as Client
 from lemming.telemetry.readings import from_now_on, readings
+from lemming.telemetry.send_traces import Collector as Client
 from lemming.testing import Crash, make_org, resume
 from lemming.timeline import TickSpan
 

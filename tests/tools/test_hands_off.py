@@ -16,7 +16,7 @@ import pytest
 from sandboxed import Sandbox, org_with
 from tool_desk import Desk
 
-from lemming.access.effects import require_writable
+from lemming.access.recorded_effects import require_writable
 from lemming.agents import load_agent
 from lemming.base.errors import ConfigError, LemmingError
 from lemming.files.effects import FileEffect

@@ -11,8 +11,8 @@ from functools import cache, partial
 from typing import Any
 from urllib.parse import urljoin
 
+from lemming.base.json_schema.patterns import SchemaPattern, schema_pattern
 from lemming.base.patterns import NoExpression
-from lemming.base.patterns.of_schemas import SchemaPattern, schema_pattern
 
 MOST_STEPS = 60_000
 STEPS_A_REFERENCE = 8

@@ -15,8 +15,8 @@ from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
 from lemming.capabilities.batches.api import BatchProgress, TakesBatches
 from lemming.capabilities.batches.apis import with_batches
-from lemming.capabilities.batches.post import Batch, Call, Post, by_place, custom_id, id_in, portions
 from lemming.capabilities.batches.records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
+from lemming.capabilities.batches.sending import Batch, Call, Post, by_place, custom_id, id_in, portions
 from lemming.org.models import ModelEntry
 from lemming.providers import Reply, Request
 from lemming.turn.places import CallsOfTick

@@ -9,7 +9,7 @@ from lemming.agents import Agent
 from lemming.base.errors import Problem
 from lemming.capabilities.gates.format import GATES
 from lemming.capabilities.gates.keys import gates_in, rules_for
-from lemming.capabilities.gates.look import rules_at
+from lemming.capabilities.gates.looking import rules_at
 from lemming.capabilities.gates.shown import look_at_shown
 from lemming.capabilities.gates.tool_calls import CallGates
 from lemming.capabilities.gates.written import OutGates

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from lemming.base.deadlines import LeftBehind, run_on_thread
 from lemming.base.jsontext import compact, nearest, parse
-from lemming.capabilities.gates.look import Check, Json
+from lemming.capabilities.gates.looking import Check, Json
 from lemming.plugins.errors import words_of
 from lemming.plugins.registry import offered, register
 from lemming.turn.places import Found as Found

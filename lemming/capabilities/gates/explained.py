@@ -13,7 +13,7 @@ from lemming.base.jsontext import nearest
 from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.format import SETTLES, Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
-from lemming.capabilities.gates.look import Facts, look
+from lemming.capabilities.gates.looking import Facts, look
 from lemming.capabilities.gates.people import whom_to_ask
 from lemming.capabilities.gates.tool_calls import CallGates, heard_by
 from lemming.journal.verdicts import Then

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.paths import components, place_of
-from lemming.files.opened import opened_place
+from lemming.files.real_place import opened_place
 
 Json = dict[str, Any]
 Places = Mapping[str, Any]

@@ -20,7 +20,7 @@ from lemming.capabilities.gates.file_arguments import (
 )
 from lemming.capabilities.gates.foresee import may_hold
 from lemming.capabilities.gates.format import GATES, Gate, Rule
-from lemming.capabilities.gates.look import AskingStopped, look
+from lemming.capabilities.gates.looking import AskingStopped, look
 from lemming.capabilities.gates.path_conditions import placed
 from lemming.capabilities.judges.judge import (
     NoVerdict,

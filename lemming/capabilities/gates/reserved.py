@@ -16,7 +16,7 @@ from lemming.capabilities.gates.spent_before import amount_lost
 from lemming.capabilities.money.prices import Worst
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.file import Journal
-from lemming.journal.lost import Lost, together, unsettled
+from lemming.journal.lost_calls import Lost, together, unsettled
 from lemming.journal.records import ModelReserved
 
 

@@ -12,7 +12,7 @@ from lemming.base.errors import StoppedByGate
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.format import Rule
 from lemming.capabilities.gates.keys import rules_for
-from lemming.capabilities.gates.look import Looked, digest_of, look, rules_at
+from lemming.capabilities.gates.looking import Looked, digest_of, look, rules_at
 from lemming.mail.inbox import Inbox
 from lemming.mail.task import Ended, Task
 from lemming.memory import Memories

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lemming.agents import Agent
 from lemming.capabilities.gates.format import Gate
-from lemming.files.opened import opened_place
+from lemming.files.real_place import opened_place
 from lemming.tick.soundness.inventory import Fault, Inventory
 
 _LITERAL = re.compile(r"\^((?:[A-Za-z0-9_ -]|/|\\?\.)+/)(?![*+?{])")

@@ -20,7 +20,7 @@ from lemming.base.errors import CorruptState
 from lemming.capabilities.gates.format import Rule
 from lemming.capabilities.gates.keys import gates_in, rules_for
 from lemming.capabilities.gates.limit import Amount, Window, raised, window_of
-from lemming.capabilities.gates.look import rules_at
+from lemming.capabilities.gates.looking import rules_at
 from lemming.capabilities.gates.reserved import Reserved
 from lemming.capabilities.gates.shared_limits import families_among
 from lemming.capabilities.gates.spent_before import (
@@ -35,7 +35,7 @@ from lemming.capabilities.gates.spent_before import (
 from lemming.capabilities.gates.turn_spending import Scope, TurnSpending
 from lemming.journal.file import Journal, journal_ticks
 from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.lost import Lost
+from lemming.journal.lost_calls import Lost
 from lemming.journal.records import TurnStarted
 from lemming.journal.report import TurnReport
 from lemming.mail.capability_notes import raises_of

@@ -14,7 +14,7 @@ from lemming.capabilities.gates.limit import NOTHING, ZERO, Amount, Window
 from lemming.capabilities.money.spent import SpentReader, TurnSpent
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState
-from lemming.journal.lost import Lost
+from lemming.journal.lost_calls import Lost
 from lemming.llm.credits import exact
 from lemming.org.organisation import Organisation
 

@@ -18,7 +18,7 @@ from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.file_arguments import as_opened, opened_in_gate, places_among
 from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
-from lemming.capabilities.gates.look import Check, Facts, Looked, look, nobody_judged, rules_at
+from lemming.capabilities.gates.looking import Check, Facts, Looked, look, nobody_judged, rules_at
 from lemming.capabilities.gates.path_conditions import placed
 from lemming.files.effects import FileEffect
 from lemming.journal.verdicts import GateVerdict

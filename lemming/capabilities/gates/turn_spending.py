@@ -19,11 +19,11 @@ from lemming.capabilities.gates.limit import (
     limits_of,
     window_of,
 )
-from lemming.capabilities.gates.look import WORDS, require_seen
+from lemming.capabilities.gates.looking import WORDS, require_seen
 from lemming.capabilities.gates.reserved import Reserved
 from lemming.capabilities.gates.spent_before import NotKnown, amount_lost, amount_of
 from lemming.capabilities.money.prices import worst_of
-from lemming.journal.lost import Lost
+from lemming.journal.lost_calls import Lost
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.journal.verdicts import GateVerdict
 from lemming.llm.credits import most_tokens_in

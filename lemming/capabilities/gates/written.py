@@ -10,7 +10,7 @@ from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import StoppedByGate, ToolError
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.format import GATES, Gate, Rule
-from lemming.capabilities.gates.look import Looked, digest_of, look, nobody_judged, rules_at
+from lemming.capabilities.gates.looking import Looked, digest_of, look, nobody_judged, rules_at
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
 from lemming.mail.references import named_in

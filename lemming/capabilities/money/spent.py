@@ -22,7 +22,7 @@ from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.files.fields import Json
 from lemming.journal.file import journal_ticks, raw_journal
-from lemming.journal.lost import NONE_LOST, Lost
+from lemming.journal.lost_calls import NONE_LOST, Lost
 from lemming.journal.sealing import SEALED, plain_ticks, segments
 from lemming.org.organisation import OrgPath
 

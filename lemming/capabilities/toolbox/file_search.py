@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Annotated
 
 from lemming.base.errors import ToolError
+from lemming.base.json_schema.patterns import schema_pattern
 from lemming.base.patterns import NoExpression
-from lemming.base.patterns.of_schemas import schema_pattern
 from lemming.capabilities.toolbox.files import ReadsFiles
 from lemming.capabilities.toolbox.files_below import Texts
 from lemming.files.fitting import about

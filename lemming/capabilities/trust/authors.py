@@ -13,7 +13,7 @@ from lemming.capabilities.conditions.when import holds
 from lemming.capabilities.trust.settings import OF_TOOLS, trust_in
 from lemming.capabilities.trust.vouches import Vouch, Vouches
 from lemming.capabilities.trust.words import AGENT, TrustOrder
-from lemming.files.opened import opened_place
+from lemming.files.real_place import opened_place
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org.config import Config

@@ -19,7 +19,7 @@ from lemming.capabilities.trust.marks import Marks
 from lemming.capabilities.trust.turn import TurnTrust
 from lemming.capabilities.trust.words import AGENT, Part
 from lemming.files.effects import apply_effect
-from lemming.files.opened import opened_place
+from lemming.files.real_place import opened_place
 from lemming.memory import decode_record, read_memories, trust_in
 from lemming.plugins.shipped import PREFIXES
 from lemming.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult

@@ -36,7 +36,7 @@ from lemming.tick.runtime import Runtime
 from lemming.timeline.outbox_problems import outbox_problems
 from lemming.timeline.renaming import rename
 from lemming.timeline.repair.unknown import UnknownCall, find_unknown_calls
-from lemming.timeline.verify.lost import LastWrites, LostFile
+from lemming.timeline.verify.lost_files import LastWrites, LostFile
 
 Kind = Literal["rename", "tick", "journal", "ledger", "lost", "leftover", "outbox", "call"]
 

@@ -22,7 +22,7 @@ from lemming.files.fields import Json
 from lemming.journal.events import Event, TickBegins
 from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
 from lemming.journal.ledger import AgentState, amend_state, read_state
-from lemming.journal.lost import Lost
+from lemming.journal.lost_calls import Lost
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.journal.report import FileWritten, TurnReport
 from lemming.journal.verdicts import GateVerdict

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lemming.access.allowed_paths import resolve
-from lemming.access.effects import require_writable as require_granted_or_memory
 from lemming.access.open import write_effect
+from lemming.access.recorded_effects import require_writable as require_granted_or_memory
 from lemming.agents import FileAccess
 from lemming.base import paths
 from lemming.base.errors import DiskError, LemmingError
