@@ -16,7 +16,7 @@ from benchmarks.processes import PYTHON, YARDSTICK, lemming, run
 from benchmarks.targets import AT_ONCE, CHECKING
 from lemming.base.jsontext import pretty
 from lemming.engine import run_forever
-from lemming.facts.views import VIEWS
+from lemming.facts.views.dispatch import VIEWS
 from lemming.files import fs
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
@@ -73,7 +73,7 @@ def _viewed(base: Path, name: str, case: str, entry: str, rounds: int) -> Measur
     """Return the CPU time of a process that shows one view of the page, beside that of the yardstick."""
     parameters = {"agent": {"name": "a00001"}, "why": {"target": entry}}.get(name, {})
     shown = f"view(Path({str(base)!r}), {name!r}, {parameters!r})"
-    code = f"from pathlib import Path; from lemming.facts.views import view; {shown}"
+    code = f"from pathlib import Path; from lemming.facts.views.dispatch import view; {shown}"
     floors, times = [], []
     for _ in range(rounds):
         floors.append(run(YARDSTICK).cpu_s)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from lemming.base.version import __version__
 
 if TYPE_CHECKING:
-    from lemming.asking import AskOutcome, NotAnswered, aask, ask, wait_for
     from lemming.asking.people import answer, approve, deny, waiting
+    from lemming.asking.questions import AskOutcome, NotAnswered, aask, ask, wait_for
     from lemming.asking.streams import EventStream, stream_ask, stream_ticks
-    from lemming.building import Organisation, build
+    from lemming.building.organisations import Organisation, build
 
 __all__ = [
     "AskOutcome",
@@ -31,10 +31,10 @@ __all__ = [
     "waiting",
 ]
 _HOMES = {
-    **dict.fromkeys(("AskOutcome", "NotAnswered", "aask", "ask", "wait_for"), "lemming.asking"),
+    **dict.fromkeys(("AskOutcome", "NotAnswered", "aask", "ask", "wait_for"), "lemming.asking.questions"),
     **dict.fromkeys(("answer", "approve", "deny", "waiting"), "lemming.asking.people"),
     **dict.fromkeys(("EventStream", "stream_ask", "stream_ticks"), "lemming.asking.streams"),
-    **dict.fromkeys(("Organisation", "build"), "lemming.building"),
+    **dict.fromkeys(("Organisation", "build"), "lemming.building.organisations"),
 }
 """Where each name lives: the engine is imported by who asks."""
 

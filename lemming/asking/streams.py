@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
 from lemming import engine
-from lemming.asking import AskOptions, AskOutcome, ask
+from lemming.asking.questions import AskOptions, AskOutcome, ask
 from lemming.asking.until_answered import Ending
 from lemming.base.clock import Clock
 from lemming.base.errors import UsageError

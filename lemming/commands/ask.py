@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.asking import AskOutcome, AtWork
-from lemming.asking import ask as ask_and_wait
+from lemming.asking.questions import AskOutcome, AtWork
+from lemming.asking.questions import ask as ask_and_wait
 from lemming.base.clock import SystemClock
 from lemming.base.errors import UsageError, is_of_a_provider
-from lemming.base.json_schema import flaw_of
+from lemming.base.json_schema.violations import flaw_of
 from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 from lemming.capabilities.requests.costs import costs_of
 from lemming.capabilities.requests.now import request_shown, requests_now

@@ -306,7 +306,7 @@ def verify(
       lemming verify --json | jq -r 'select(.type == "finding") | .file'
     """
     from lemming.journal.file import journal_ticks
-    from lemming.timeline import parse_ticks
+    from lemming.timeline.tick_spans import parse_ticks
 
     base = here.org
     chosen = None if ticks is None else parse_ticks(ticks, journal_ticks(base))

@@ -19,7 +19,7 @@ from lemming.journal.records import all_kinds
 from lemming.org.organisation import Organisation
 from lemming.telemetry.metrics import families_of, text_of
 from lemming.telemetry.readings import events_in, from_now_on, readings
-from lemming.timeline import TickSpan, journals_of, span_of
+from lemming.timeline.tick_spans import TickSpan, journals_of, span_of
 
 if TYPE_CHECKING:
     from lemming.journal.file import JournalContents

@@ -14,7 +14,7 @@ from lemming.commands.screen import counted, one_line, painted, show, tell
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at
 from lemming.facts.findings.rules import RULES, findings_in
-from lemming.timeline import span_of
+from lemming.timeline.tick_spans import span_of
 
 KINDS = get_args(FindingKind)
 _TITLES = {rule.kind: rule.title for rule in RULES}

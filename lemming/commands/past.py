@@ -160,8 +160,8 @@ def _rebuild(base: OrgPath) -> int:
     """Make the history of the ticks so far where there is none; return how many. Not beside an engine."""
     from lemming.history.recorder import Recorder
     from lemming.tick.runtime import open_org
-    from lemming.timeline import journals_of
     from lemming.timeline.rebuild import rebuild
+    from lemming.timeline.tick_spans import journals_of
 
     try:
         with open_org(base, command="history") as runtime:

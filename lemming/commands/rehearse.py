@@ -23,8 +23,8 @@ from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
 from lemming.evals.rehearsal.rehearse import rehearse as run_rehearsal
 from lemming.org.format import require_known_format
 from lemming.org.organisation import Organisation
-from lemming.timeline import span_of
 from lemming.timeline.fork import Setting
+from lemming.timeline.tick_spans import span_of
 
 _VALUE_WIDTH = 200
 

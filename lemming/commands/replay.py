@@ -13,10 +13,10 @@ from lemming.commands.trust import load_settings
 from lemming.org.config import load_config
 from lemming.org.organisation import OrgPath
 from lemming.plugins.shipped import STRATEGIES_SHIPPED
-from lemming.timeline import journals_of
 from lemming.timeline.replay.recording import Difference
 from lemming.timeline.replay.replay import Replayed, replay_into, ticks_to_rerun
 from lemming.timeline.replay.replay import replay as replay_in_place
+from lemming.timeline.tick_spans import journals_of
 from lemming.timeline.verify.root import file_digests, root_of
 
 FILES_NAMED = 5

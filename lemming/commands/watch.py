@@ -25,7 +25,7 @@ from lemming.commands.screen import (
     whole_screen,
 )
 from lemming.commands.stopping import StopSwitch, stop_on_signals
-from lemming.facts.views import view
+from lemming.facts.views.dispatch import view
 from lemming.facts.views.position import position_of
 from lemming.org.organisation import Organisation
 

@@ -20,7 +20,7 @@ from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
 from lemming.capabilities.requests.waiting import waiting
 from lemming.facts.accounts import Account, removed_accounts
-from lemming.facts.views import view
+from lemming.facts.views.dispatch import view
 from lemming.facts.views.header import broken, standing
 from lemming.facts.views.position import position_of
 from lemming.org.organisation import Organisation

@@ -13,12 +13,12 @@ from lemming.base import paths
 from lemming.base.html_tables import table, text
 from lemming.base.jsontext import compact
 from lemming.dashboard.on_disk import Shelf, key_of, place_for
-from lemming.facts.views import view
 from lemming.facts.views.agent import workspace_text
+from lemming.facts.views.dispatch import view
 from lemming.facts.views.tick import ROWS_SHOWN, recorded, whole_turn
 from lemming.messages import entry_id
 from lemming.org.organisation import Organisation
-from lemming.timeline import journals_of, parse_ticks
+from lemming.timeline.tick_spans import journals_of, parse_ticks
 
 Json = dict[str, Any]
 AGENTS, TICKS, ENTRIES, TEXT_CHARS = 200, 20, 30, 400  # of the summary

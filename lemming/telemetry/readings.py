@@ -20,7 +20,7 @@ from lemming.journal.file import JournalContents, journal_ticks, newest_journals
 from lemming.journal.records import Record, TickCommitted, TickStarted
 from lemming.org.organisation import Organisation
 from lemming.tick.firing_plan import Plan
-from lemming.timeline import TickSpan
+from lemming.timeline.tick_spans import TickSpan
 
 LOOK_S = 0.5
 

@@ -54,7 +54,7 @@ def arguments_of(function: Callable[..., Any], skip: int) -> Arguments:
 
 def require_fitting(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Raise `WrongArguments` for what does not satisfy a schema that somebody wrote by hand."""
-    from lemming.base.json_schema import misfits  # only where there is one
+    from lemming.base.json_schema.violations import misfits  # only where there is one
 
     if wrong := misfits(schema, arguments):
         raise WrongArguments("; ".join(wrong))

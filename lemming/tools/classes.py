@@ -38,7 +38,7 @@ def require_usable(tool: Any) -> None:
 
 
 def _require_sound(about: str, parameters: Any) -> None:
-    from lemming.base.json_schema import flaw_of  # only where somebody wrote a schema
+    from lemming.base.json_schema.violations import flaw_of  # only where somebody wrote a schema
 
     if not isinstance(parameters, dict):
         raise TypeError(f"{about}: parameters is a {type(parameters).__name__}, and no JSON Schema")

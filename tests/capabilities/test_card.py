@@ -11,7 +11,7 @@ import pytest
 
 from lemming.dashboard.report import write_report
 from lemming.dashboard.serving import page_of
-from lemming.facts.views import view
+from lemming.facts.views.dispatch import view
 from lemming.org.organisation import Organisation
 from lemming.plugins.capabilities import register_capability
 from lemming.plugins.registry import unregister

@@ -88,7 +88,7 @@ def test_screens_say_how_it_stands(base: Path, site: Path) -> None:
     told = json.loads(lemming(base, "status", "--json", sites=(site,)).stdout)
     assert told["capabilities"] == {"quota": facts}
     card = (
-        "import sys, json; from lemming.facts.views import view;"
+        "import sys, json; from lemming.facts.views.dispatch import view;"
         "print(json.dumps(view(sys.argv[1], 'agents')))"
     )
     shown = json.loads(python(card, str(base), sites=(site,)).stdout)

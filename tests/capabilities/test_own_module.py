@@ -11,7 +11,7 @@ import pytest
 from lemming.base.errors import ConfigError
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.facts.views import view
+from lemming.facts.views.dispatch import view
 from lemming.messages import read_outbox_entries
 from lemming.plugins.registry import unregister
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say

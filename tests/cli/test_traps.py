@@ -17,7 +17,7 @@ from lemming.base.errors import LemmingError
 from lemming.base.jsontext import pretty
 from lemming.cli import make_app
 from lemming.engine import run_once
-from lemming.facts.views import VIEWS, view
+from lemming.facts.views.dispatch import VIEWS, view
 from lemming.files import fs
 from lemming.testing import FrozenClock, make_org, resume, say
 

@@ -11,7 +11,7 @@ from in_browser import opened, playwright
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
-from lemming.facts.views import view
+from lemming.facts.views.dispatch import view
 from lemming.testing import FrozenClock, make_org, resume, say
 
 

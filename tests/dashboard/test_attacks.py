@@ -16,7 +16,7 @@ from page_org import make_desk
 from test_server import TOKEN, ask, asked, told
 
 from lemming.dashboard.serving import page_of
-from lemming.facts.views import VIEWS, function_of
+from lemming.facts.views.dispatch import VIEWS, function_of
 from lemming.testing import tree
 
 NEEDED = {"tick": "&number=2", "agent": "&name=desk"}

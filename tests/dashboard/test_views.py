@@ -11,7 +11,7 @@ import pytest
 
 from lemming.base.errors import UsageError
 from lemming.engine import run_once
-from lemming.facts.views import VIEWS, view
+from lemming.facts.views.dispatch import VIEWS, view
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 
 

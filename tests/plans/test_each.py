@@ -10,7 +10,7 @@ from asked import ask, tick
 from planned import planned_org, step, write_plan
 from played import Played, plan
 
-from lemming.asking import ask as put
+from lemming.asking.questions import ask as put
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
 from lemming.capabilities.plans.drawing import mermaid

@@ -19,7 +19,7 @@ from terminal import Lemming, start
 
 import lemming as package
 from lemming import engine
-from lemming.asking import AskOutcome, AtWork, ask
+from lemming.asking.questions import AskOutcome, AtWork, ask
 from lemming.base.errors import ConfigError, UsageError
 from lemming.capabilities.requests.entries import write_answer
 from lemming.capabilities.requests.now import requests_now

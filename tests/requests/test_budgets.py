@@ -11,7 +11,7 @@ from terminal import Lemming
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
-from lemming.asking import ask as put
+from lemming.asking.questions import ask as put
 from lemming.base.jsontext import pretty
 from lemming.capabilities.requests.now import requests_now
 from lemming.engine import ticks

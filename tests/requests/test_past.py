@@ -9,7 +9,7 @@ import pytest
 from asked import PEOPLE, person
 from terminal import Lemming
 
-from lemming.asking import ask
+from lemming.asking.questions import ask
 from lemming.capabilities.requests.now import requests_now
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.testing.people import ScriptedPerson

@@ -10,8 +10,8 @@ import pytest
 from asked import ask, person
 from waited import ADDRESSED, NOTHING, Json, called, calling, clocked, paid, run
 
-from lemming.asking import AskOutcome, AtWork
-from lemming.asking import ask as put
+from lemming.asking.questions import AskOutcome, AtWork
+from lemming.asking.questions import ask as put
 from lemming.base.jsontext import pretty
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.files import fs

@@ -10,7 +10,7 @@ from asked import org_of, person
 from desk import put
 from terminal import Lemming
 
-from lemming.asking import ask
+from lemming.asking.questions import ask
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import waiting

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from asked import answers, ask, person, tried_once
 
-from lemming.asking import ask as put
+from lemming.asking.questions import ask as put
 from lemming.base.jsontext import parse, pretty
 from lemming.capabilities.requests.now import requests_now
 from lemming.engine import ticks

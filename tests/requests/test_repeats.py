@@ -8,7 +8,7 @@ import pytest
 from asked import ask, person
 from waited import ADDRESSED, NOTHING, Json, called, calling, clocked, paid, run
 
-from lemming.asking import ask as put
+from lemming.asking.questions import ask as put
 from lemming.base.contract import ToolCall
 from lemming.capabilities.requests.now import requests_now
 from lemming.files import fs

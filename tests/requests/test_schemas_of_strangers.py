@@ -12,7 +12,7 @@ import pytest
 from asked import ask as ask_by_hand
 from asked import org_of
 
-from lemming.asking import ask
+from lemming.asking.questions import ask
 from lemming.base.errors import ConfigError, UsageError
 from lemming.cli import run
 from lemming.engine import run_once

@@ -11,9 +11,9 @@ from asked import org_of
 from pydantic import BaseModel, Field, field_validator
 from typing_extensions import TypedDict
 
-from lemming.asking import NotAnswered, ask
+from lemming.asking.questions import NotAnswered, ask
 from lemming.base.errors import ContractError, UsageError
-from lemming.base.json_schema import flaw_of, wrong_in
+from lemming.base.json_schema.violations import flaw_of, wrong_in
 from lemming.testing import resume, say
 
 

@@ -19,7 +19,7 @@ from lemming.org.organisation import Organisation
 from lemming.telemetry.readings import from_now_on, readings
 from lemming.telemetry.send_traces import Collector as Client
 from lemming.testing import Crash, make_org, resume
-from lemming.timeline import TickSpan
+from lemming.timeline.tick_spans import TickSpan
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from lemming.telemetry.readings import readings
 from lemming.telemetry.sources import Sources
 from lemming.telemetry.spans import Spans
 from lemming.testing import Crash, make_org, resume, say
-from lemming.timeline import TickSpan
 from lemming.timeline.record import recorded_in
+from lemming.timeline.tick_spans import TickSpan
 
 WRITES = {"tool": "file_write", "args": {"path": "a.txt", "content": "PLANTED-CONTENT"}}
 FAILS = {"tool": "file_read", "args": {"path": "PLANTED-PATH"}}

@@ -14,7 +14,7 @@ from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.files import fs
-from lemming.timeline import parse_ticks
+from lemming.timeline.tick_spans import parse_ticks
 from lemming.timeline.verify.root import files_that_count, state_root
 
 

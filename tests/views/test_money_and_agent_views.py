@@ -13,8 +13,8 @@ from lemming.base.jsontext import to_line
 from lemming.engine import run_once
 from lemming.facts.costs import costs_by
 from lemming.facts.typed_text import problems_of_text, raw_text
-from lemming.facts.views import view
 from lemming.facts.views.agent import agent
+from lemming.facts.views.dispatch import view
 from lemming.facts.views.glances import NAMELESS
 from lemming.facts.views.header import header, standing
 from lemming.facts.views.money import money

@@ -10,7 +10,7 @@ from looked_at import newsdesk
 
 from lemming.base.errors import UsageError
 from lemming.engine import run_once
-from lemming.facts.views import view
+from lemming.facts.views.dispatch import view
 from lemming.facts.views.glances import glance_in, glances_at
 from lemming.facts.views.tick import tick, ticks, timing_of
 from lemming.journal.file import raw_journal

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from lemming.base.contract import NewEntry
 from lemming.base.errors import Problem
-from lemming.base.json_schema import flaw_of
+from lemming.base.json_schema.violations import flaw_of
 from lemming.capabilities.answers.settings import OUTPUT, output_of
 from lemming.capabilities.answers.validation import PayloadCheck, forms_of, payload_rules, schemas_of
 from lemming.capabilities.conditions.slips import slips_in

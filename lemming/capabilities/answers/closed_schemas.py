@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.json_schema import part_of
+from lemming.base.json_schema.violations import part_of
 from lemming.files.fields import Json
 from lemming.turn.reply_schemas import closed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lemming.base.json_schema import Violation, misfits, part_of, wrong_in
+from lemming.base.json_schema.violations import Violation, misfits, part_of, wrong_in
 from lemming.base.jsontext import JsonProblem, parse
 from lemming.files.fields import Json
 from lemming.mail.answers import answer_in

@@ -8,7 +8,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import Problem
-from lemming.base.json_schema import flaw_of, part_of
+from lemming.base.json_schema.violations import flaw_of, part_of
 from lemming.capabilities.answers.closed_schemas import why_not_closable
 from lemming.capabilities.answers.settings import Output
 from lemming.capabilities.answers.validation import CHECKED_KINDS, may_select

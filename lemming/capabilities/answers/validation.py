@@ -11,7 +11,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry
 from lemming.base.errors import Unusable
-from lemming.base.json_schema import Violation, flaw_of
+from lemming.base.json_schema.violations import Violation, flaw_of
 from lemming.base.jsontext import to_line
 from lemming.base.kinds import MessageKind
 from lemming.base.paths import resume_file

@@ -10,7 +10,7 @@ from lemming import messages
 from lemming.access.allowed_paths import Access, resolve
 from lemming.agents import load_agent
 from lemming.base.errors import ToolError, UsageError
-from lemming.base.json_schema import misfits
+from lemming.base.json_schema.violations import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.capabilities.approvals.binding import FILE_ARGUMENTS, binds_of
 from lemming.capabilities.approvals.waiting import Word

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from lemming.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
-from lemming.base.json_schema import flaw_of
+from lemming.base.json_schema.violations import flaw_of
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.channels.channel import Channel, Message, Outgoing, require_kind, require_name

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lemming.base.errors import UsageError
-from lemming.base.json_schema import flaw_of
+from lemming.base.json_schema.violations import flaw_of
 from lemming.base.jsontext import compact, parse
 from lemming.base.kinds import ToolClass
 from lemming.base.patterns import NoExpression, is_among

@@ -7,7 +7,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from lemming.base.json_schema import misfits
+from lemming.base.json_schema.violations import misfits
 from lemming.base.jsontext import compact, to_line
 from lemming.base.patterns import is_among
 from lemming.base.redaction.rewriting import with_texts

@@ -17,7 +17,7 @@ from lemming.access.open import read_text
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
-from lemming.base.json_schema import misfits
+from lemming.base.json_schema.violations import misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse, to_line
 from lemming.base.quoting import fenced, mark_for, quoted
 from lemming.capabilities.judges.settings import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lemming.base.errors import LemmingError, TimedOut, ToolError
-from lemming.base.json_schema import flaw_of, misfits
+from lemming.base.json_schema.violations import flaw_of, misfits
 from lemming.base.patterns import is_named
 from lemming.capabilities.background.calls import SharedClient, run
 from lemming.capabilities.mcp.lock import KnownServer, known_tool

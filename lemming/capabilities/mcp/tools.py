@@ -13,7 +13,7 @@ from typing import Any
 from lemming.agents import Agent, survey_agents
 from lemming.base.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
 from lemming.base.extras import install_line
-from lemming.base.json_schema import misfits
+from lemming.base.json_schema.violations import misfits
 from lemming.base.jsontext import compact, nearest, to_line
 from lemming.base.kinds import ToolClass
 from lemming.base.patterns import is_named

@@ -13,7 +13,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.base.contract import MAX_TOOL_CALLS
 from lemming.base.errors import Problem
-from lemming.base.json_schema import misfits
+from lemming.base.json_schema.violations import misfits
 from lemming.base.jsontext import nearest
 from lemming.capabilities.conditions.when import MISSING, field_of, predicate, problems_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step

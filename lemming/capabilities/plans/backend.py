@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.base.errors import ConfigError, RequestRejected
-from lemming.base.json_schema import misfits
+from lemming.base.json_schema.violations import misfits
 from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.capabilities.plans.format import AgentPlan
 from lemming.capabilities.plans.next_step import advance

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lemming.base.errors import ConfigError, Problem, UsageError
-from lemming.base.json_schema import flaw_of, misfits
+from lemming.base.json_schema.violations import flaw_of, misfits
 from lemming.base.jsontext import locate, nearest
 from lemming.base.times.spoken import DURATIONS, parse_duration
 from lemming.capabilities.conditions import when

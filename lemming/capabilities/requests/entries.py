@@ -10,7 +10,7 @@ from lemming import messages
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.errors import UsageError
-from lemming.base.json_schema import misfits
+from lemming.base.json_schema.violations import misfits
 from lemming.base.jsontext import pretty
 from lemming.base.kinds import MessageKind
 from lemming.base.times.spoken import Expires, until_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lemming.base.errors import UsageError
-from lemming.base.json_schema import flaw_of, misfits
+from lemming.base.json_schema.violations import flaw_of, misfits
 from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.capabilities.requests.view import RequestView
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lemming.agents import Agent, nearest_agent, survey_agents
 from lemming.base import paths
 from lemming.base.errors import Problem
-from lemming.base.json_schema import flaw_of
+from lemming.base.json_schema.violations import flaw_of
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.settings import Team
 from lemming.org.organisation import OrgPath

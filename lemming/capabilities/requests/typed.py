@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lemming.base.errors import ContractError, UsageError
-from lemming.base.json_schema import flaw_of
+from lemming.base.json_schema.violations import flaw_of
 from lemming.base.jsontext import to_line
 
 Json = dict[str, Any]

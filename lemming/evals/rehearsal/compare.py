@@ -18,8 +18,8 @@ from lemming.history.read import FileChange
 from lemming.journal.ledger import read_state
 from lemming.messages import OutboxEntry, list_outbox, read_entry
 from lemming.org.organisation import OrgPath
-from lemming.timeline import TickSpan
 from lemming.timeline.past import files_of, read_now
+from lemming.timeline.tick_spans import TickSpan
 from lemming.timeline.unkept import change_of
 
 
