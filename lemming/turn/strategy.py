@@ -124,7 +124,7 @@ class Turn:
         The messages are those up to now, to which the answers are added. Raises
         `ContractError` when none does.
         """
-        from lemming.base.json_schema import misfits  # most turns ask for none
+        from lemming.base.json_schema.violations import misfits  # most turns ask for none
 
         for corrections_left in range(self._draft.inputs.repairs, -1, -1):
             answer = yield from self.ask(messages, model, schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.base.json_schema import WORDS, other_words
+from lemming.base.json_schema.violations import WORDS, other_words
 from lemming.base.jsontext import escaped, meant
 from lemming.tick.soundness.inventory import Fault
 
