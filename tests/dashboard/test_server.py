@@ -17,6 +17,7 @@ import pytest
 
 from lemming.capabilities.background.connections import most_connections
 from lemming.dashboard.serving import page_of
+from lemming.engine import run_once
 from lemming.messages import read_outbox_entries, send
 from lemming.testing import make_org, resume
 
@@ -142,6 +143,20 @@ def test_the_state_comes_at_once_and_again_when_something_changes(place: str, or
         while (second := told(stream))["view"] == first["view"]:
             pass
     assert second["view"]["entries"][0]["text"] == "news"
+
+
+def test_what_a_removed_agent_spent_comes_into_the_head_once_it_is_added_up(base: Path) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    run_once(base)
+    (base / "agents/bob").rename(base / "bob")
+    with (
+        page_of(base, port=0, token=TOKEN) as address,
+        asked(urlsplit(address).netloc, "/live?view=header") as stream,
+    ):
+        spent = [told(stream)["header"]["spent"]["credits"]]
+        while spent[-1] != 2.0:
+            spent.append(told(stream)["header"]["spent"]["credits"])
+    assert set(spent) <= {1.0, 2.0}
 
 
 def told(stream: HTTPResponse) -> dict[str, Any]:
