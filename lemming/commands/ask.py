@@ -265,7 +265,7 @@ def chat(
 
     The agent is shown what was said before in the same conversation. Ctrl-D or `/quit` ends it. Lines may
     come from a pipe. On a terminal a line such as `/approve 3fa9`, `/waiting` or `/cost` is that command of
-    lemming, `/help` lists them, and `//` begins a line with a stroke. Exit status: that of the last question
+    lemming, `/help` lists them, and `//` begins a text with a slash. Exit status: that of the last question
     without an answer, as of `lemming ask`; else 0.
 
     \b

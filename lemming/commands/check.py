@@ -254,8 +254,8 @@ def doctor(
 ) -> None:
     """Check this machine and this organisation, and say how to fix what is not well.
 
-    Nothing is called, repaired or printed that is secret, and nothing is connected to without --connect. Exit
-    status 1 says that something failed.
+    No model is called, nothing is repaired, no secret is printed, and no connection is made without
+    --connect. Exit status 1 says that something failed.
 
     \b
     Example:

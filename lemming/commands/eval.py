@@ -76,9 +76,9 @@ def eval(
 ) -> None:
     """Run the cases in evals/, each in a throw-away copy, and say what came out right.
 
-    Recorded answers are used again: a case that has not changed asks nobody and costs nothing. The table has
-    how many runs were right, between what the share lies with 95 %, and whether all of them were. A failure
-    is shown with where it came from.
+    Recorded answers are used again: a case that has not changed asks nobody and costs nothing. The table says
+    how many runs were right, the 95 % interval of that share, and whether all of them were. A failure is
+    shown with where it came from.
 
     Exit status 1 says that something did not come out as expected.
 

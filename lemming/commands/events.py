@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Ticks = Annotated[str | None, option("--ticks TICKS", "One tick (7), or several: 3..9, 3.., ..9.")]
 Follow = Annotated[
-    bool, option("-f --follow", "Wait for those to come; alone, for no others. Ctrl-C ends it.")
+    bool, option("-f --follow", "Go on with what is to come; without --ticks only with that. Ctrl-C ends it.")
 ]
 
 
@@ -66,7 +66,7 @@ def events(
     """Show what happened, from the journals: one JSON object a line, as `lemming run-once --json` has them.
 
     With --follow it goes on while an engine runs, in this process's time or another's, and costs that engine
-    nothing. Alone it begins with what is to come; --ticks names an earlier beginning. What no journal keeps
+    nothing. Without --ticks it begins with what is to come. What no journal keeps
     (problems, sleep, pieces of answers) is not there: docs/events.md.
 
     \b

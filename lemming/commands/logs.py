@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from lemming.base import paths
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.commands.options import AnyAgentName, Here, duration, option, require_folder
+from lemming.commands.options import Here, argument, duration, option, require_folder
 from lemming.commands.screen import Style, one_line, painted, show, show_json, tell
 from lemming.files import fs
 
@@ -25,7 +25,9 @@ _SHOWN_FIRST = ("timestamp", "level", "event", "tick", "agent", "status")
 
 def logs(
     here: Here,
-    name: AnyAgentName = None,
+    name: Annotated[
+        str | None, argument("AGENT", "An agent's name; without one, the engine's log.", of_agents=True)
+    ] = None,
     number: Annotated[int, option("-n --limit N", "How many lines.", min=0)] = 20,
     follow: Annotated[bool, option("-f --follow", "Go on as lines are added; Ctrl-C ends it.")] = False,
     since: Annotated[
@@ -34,7 +36,9 @@ def logs(
     level: Annotated[Level | None, option("--level", "Only lines of this level and above.")] = None,
     grep: Annotated[str, option("--grep TEXT", "Only lines that hold this text, in whatever case.")] = "",
 ) -> None:
-    """Show the newest lines of the engine's log, or of an agent's; of those that are wanted, if that is said.
+    """Show the newest lines of the engine's log, or of an agent's.
+
+    With --since, --level or --grep only those that match.
 
     \b
     Examples:

@@ -111,7 +111,7 @@ def try_model(
 ) -> None:
     """Make one small call to a model, with the contract; show what works, what it costs and how long it took.
 
-    What its server was found not to take is forgotten first, and found out again. The call counts against
+    What its server was found to refuse is forgotten first, and found out again. The call counts against
     nobody's credits. Exit status: 0 the model is of use here, 1 it is not.
 
     \b

@@ -38,8 +38,8 @@ def trust(here: Here, yes: Annotated[bool, option("--yes -y", "Agree to all of i
     `lemming trust --yes`.
 
     What was agreed to is kept outside the organisation, for this user and this folder, and holds for what was
-    there then: a file of code or a command that has changed is asked about again. Of one made here with
-    `lemming init` nothing is said until git fetches something into it.
+    there then: a file of code or a command that has changed is asked about again. One that was made here with
+    `lemming init` is asked about only once git fetches something into it.
 
     \b
     Examples:

@@ -28,9 +28,9 @@ def vouch(
 ) -> None:
     """Clear something that came from outside: turns that are shown it are trusted as before.
 
-    It is an entry of the person that names it, and what it holds: once a memory or a file is written anew,
-    the word does not hold for it any more. Entries that others wrote because of it are not cleared with it:
-    `lemming why` names them.
+    It writes an entry of the person that names it and what it holds. Once a memory or a file is written anew,
+    it no longer counts. Entries that others wrote because of it are not cleared with it: `lemming why` names
+    them.
 
     \b
     Examples:

@@ -112,8 +112,8 @@ def waiting(
 
     Each with what is needed, for whom, since when, and what happens at its deadline. With an ID: the whole
     call, why it asks, the files it is bound to, what of it may yet change, and what it would write. Nothing
-    of it is cut: longer lines go on behind "»", signs that are not seen stand as their numbers. Exit status 1
-    says that something waits.
+    of it is cut: longer lines go on behind "»", invisible characters are shown as their numbers. Exit status
+    1 says that something waits.
 
     \b
     Examples:
