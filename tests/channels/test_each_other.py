@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from pathlib import Path
 
 import pytest
 from callers import SECRET
+from sampling import EVERYTHING
 
 from lemming.base.jsontext import pretty
 from lemming.capabilities.serving.http_server import listening
@@ -19,7 +19,7 @@ from lemming.messages import read_outbox_entries, send
 from lemming.org.organisation import Organisation
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, make_org, resume, say
 
-STRIDE = 1 if os.environ.get("LEMMING_CRASH_POINTS") == "all" else 21
+STRIDE = 1 if EVERYTHING else 21
 OTHER = {"north": "south", "south": "north"}
 SAID = {"north": ["one", "three"], "south": ["two"]}
 NEXT = {"north": {"two": "three", "begin": "one"}, "south": {"three": "", "one": "two"}}
@@ -114,6 +114,7 @@ def run(folder: Path, clock: FrozenClock, death: Death) -> int:
     return death.changes
 
 
+@pytest.mark.crash
 def test_two_that_are_each_others_channels_lose_and_double_nothing_whenever_one_dies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
