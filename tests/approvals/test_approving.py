@@ -24,6 +24,7 @@ from approvals_org import (
     tick,
 )
 
+from lemming.capabilities.approvals.held_calls import MOST_BYTES
 from lemming.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
@@ -304,3 +305,41 @@ def test_a_step_of_a_plan_waits_for_leave_too_and_results_keep_their_places(tmp_
     answer = read_outbox_entries(base, "ada")[-1]
     assert answer.payload["text"] == 'the plan failed at "both": a: ring failed: DENIED by human: no'
     assert [it.turns for it in replay(base, [1, 2])] == [1, 1]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_arguments_that_a_person_writes_by_hand_let_no_file_change_that_was_asked_about(
+    tmp_path: Path, changes: bool
+) -> None:
+    calls = [write("song.txt", "la"), {**ring(file="song.txt")}]
+    base = make(tmp_path, *calls, gates=[{**ASK, "tool": "ring"}])
+    tick(base)
+    (request,) = requests(base)
+    assert request.payload["call"]["binds"]
+    if changes:
+        (base / "agents/ada/workspace/song.txt").write_text("something else")
+    word = {"decision": "approve", "args": {"text": "soft", "file": "song.txt"}}
+    by_hand(base, "human", 1, "yes", reply_to=request.id, target="ada", **word)
+    tick(base)
+    assert Ring.rung == ([] if changes else ["soft"])
+    assert len(requests(base)) == 1 + changes
+
+
+def test_a_call_that_is_too_long_to_be_asked_about_is_not_made(tmp_path: Path) -> None:
+    base = make(tmp_path, ring("x" * MOST_BYTES), script=None)
+    tick(base)
+    assert requests(base) == []
+    assert finished(base, 1)[0][0] == "refused"
+    assert "longer than the" in finished(base, 1)[0][1]
+    assert not Ring.rung
+
+
+def test_a_request_for_approval_that_is_taken_back_is_a_no(tmp_path: Path) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    (request,) = requests(base)
+    by_hand(base, "ada", 1, "gone", kind="status", cancels=request.id, target="human", text="never mind")
+    by_hand(base, "human", 2, "yes", reply_to=request.id, decision="approve", target="ada")
+    for _ in range(3):
+        tick(base)
+    assert not Ring.rung

@@ -74,7 +74,25 @@ def with_a_plugin(base: Path) -> Path:
     return base / "bound_plugin/inner.py"
 
 
+def with_a_judge_at_a_gate(base: Path) -> Path:
+    judged = {"at": "out", "then": "block", "by": {"command": [sys.executable, "scripts/judge.py"]}}
+    make_org(base, resume("ada", schedule=LATER), org={"gates": [{**judged, "policy": "be kind"}]})
+    fs.publish(base, "scripts/judge.py", b"print('{}')\n")
+    return base / "scripts/judge.py"
+
+
+def with_a_judge_at_an_agents_gate(base: Path) -> Path:
+    file = with_a_judge_at_a_gate(base)
+    gates = json.loads((base / "config/org.json").read_text())
+    fs.publish(
+        base, "agents/ada/resume.json", pretty(resume("ada", schedule=LATER, gates=gates.pop("gates")))
+    )
+    fs.publish(base, "config/org.json", pretty(gates))
+    return file
+
+
 BUILT = [with_a_tool_file, with_a_program, with_a_server, with_a_command_for_failures, with_a_plugin]
+BUILT += [with_a_judge_at_a_gate, with_a_judge_at_an_agents_gate]
 
 
 @pytest.mark.parametrize("build", BUILT)

@@ -201,3 +201,27 @@ def test_validate_names_what_is_wrong_with_a_gates_judge(
     assert run(["-C", str(base), "validate"]) == 3
     told = capsys.readouterr()
     assert said in told.out + told.err
+
+
+SECRET = {"field": "args.path", "op": "starts_with", "value": "private/"}
+
+
+@pytest.mark.parametrize(
+    ("path", "is_judged", "is_made"),
+    [
+        ("private/a.txt", True, False),
+        ("./open/../private/a.txt", True, False),
+        ("{base}/agents/ada/workspace/private/a.txt", True, False),
+        ("{base}/agents/ada/workspace/open/a.txt", True, True),  # no word tells where an absolute path leads
+        ("open/a.txt", False, True),
+    ],
+)
+def test_no_way_to_write_a_path_keeps_a_judge_from_being_asked(
+    base: Path, path: str, is_judged: bool, is_made: bool
+) -> None:
+    call = {"tool": "file_write", "args": {"path": path.format(base=base), "content": "1"}}
+    gate = {"at": "call", "tool": "file_write", "then": "block", "when": SECRET}
+    turn = turn_of(base, gate, BAD, {"reply": say("done", tool_calls=[call])})
+    assert turn.calls == 1 + is_judged
+    assert [use["success"] for use in turn.tools] == [is_made]
+    assert replays(base)

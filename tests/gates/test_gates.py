@@ -378,3 +378,23 @@ def test_a_gate_that_stops_is_one_error_wherever_it_stands(base: Path, at: str) 
     )
     turn = turn_of(base)
     assert (turn.status, turn.error) == ("failed", "StoppedByGate")
+
+
+@pytest.mark.parametrize(
+    ("said", "then", "why"),
+    [
+        ('"it is rude"', "warn", "it is rude"),
+        ("True", "block", "the gate broke: no_prices returned bool, not None, a text or Found"),
+    ],
+)
+def test_a_function_says_what_it_found_in_a_text_and_whatever_else_it_returns_blocks(
+    tmp_path: Path, plugin: Any, said: str, then: str, why: str
+) -> None:
+    module = f"gates_that_{then}"
+    code = f"{PLUGIN.partition('asked')[0]}@check\ndef no_prices(seen):\n    return {said}\n"
+    (tmp_path / f"modules/{module}.py").write_text(code)
+    settings = {"gates": [{"at": "out", "check": "no_prices", "then": "warn"}], "plugins": [module]}
+    base = make_org(tmp_path / "org", resume("ada"), org=settings)
+    (verdict,) = turn_of(base).verdicts
+    assert (verdict["then"], verdict["why"]) == (then, why)
+    assert len(read_outbox_entries(base, "ada")) == (then == "warn")

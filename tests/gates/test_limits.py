@@ -309,3 +309,11 @@ def test_an_image_costs_something_in_the_worst_case_of_a_call() -> None:
     assert tokens[1] - tokens[0] == tokens[2] - tokens[1] >= 5_000
     entry = ModelEntry(provider="x", per_1k_input_tokens=1.0)
     assert worst_of(entry, tokens[1]).credits > worst_of(entry, tokens[0]).credits + 5
+
+
+def test_a_ledger_that_cannot_be_read_lets_nothing_be_spent_under_a_limit_for_all(base: Path) -> None:
+    limited(base, spend(per="organisation", credits=9), agents=("ada", "bob"))
+    assert [turn.calls for turn in turns(base).values()] == [1, 1]
+    fs.publish(base, "agents/bob/turns.jsonl", b"not a ledger\n")
+    ada = turns(base)["ada"]
+    assert (ada.calls, ada.error) == (0, "LimitReached")

@@ -157,3 +157,15 @@ def test_a_request_that_a_model_made_up_raises_nothing(base: Path) -> None:
     assert calls(base, 1) == [1]
     decide(base, requests(base)[0], "approve")
     assert calls(base, 3) == [0, 0, 0]
+
+
+def test_what_a_person_gave_one_turn_counts_for_that_turn(base: Path) -> None:
+    looks = [say("more", tool_calls=[{"tool": "list_agents", "args": {"page": it}}]) for it in range(9)]
+    asking(
+        base, script=[{"step": at, "reply": it} for at, it in enumerate(looks)], steps=9, calls=2, per="turn"
+    )
+    assert calls(base, 1) == [2]
+    decide(base, requests(base)[-1], "approve")
+    assert calls(base, 1) == [4]
+    decide(base, requests(base)[-1], "deny")
+    assert calls(base, 1) == [2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks, mark_below, mark_effect, mark_of
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
+from lemming.plugins.registry import unregister
+from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import resume, say
 
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
@@ -189,3 +192,63 @@ def test_of_two_marks_the_later_counts_and_of_one_tick_the_lower(
     ]
     marks = Marks(now, authors, {effect.place: effect.content for effect in effects})
     assert marks.marked("shared/x.txt") == word
+
+
+BREAKS = """
+from lemming.plugins.capabilities import register_capability
+from lemming.turn.seams import Capability, Preparation, TurnPart
+
+class Here(Preparation):
+    def given(self):
+        return {"is": "here"}
+
+class Part(TurnPart):
+    def after_call(self, index, call, result):
+        if call.tool == "shell":
+            raise KeyError("after")
+
+@register_capability
+class Fragile(Capability):
+    name = "fragile"
+    def prepare(self, moment):
+        return Here(moment)
+    def part(self, draft, given):
+        return Part(self.name, draft, given)
+"""
+
+
+def test_what_a_call_gave_in_a_turn_that_broke_is_trusted_no_further_in_the_next(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fragile_module.py").write_text(BREAKS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    reads = call("shell", command="cat ../../../shared/x.txt")
+    uses = {"plugins": ["fragile_module"], "capabilities": {"fragile": {}}, "shell": {"sandbox": "none"}}
+    tainted(base, ("ben", reads), **uses)
+    assert tick(base)["ben"].status == "failed"
+    after = tick(base)["ben"]
+    unregister("capability", "fragile")
+    assert (after.status, after.trust["is"]) == ("done", "outside")
+
+
+class Looking(Backend):
+    """A model that takes images."""
+
+    keeps_deadline = takes_images = True
+
+    def complete(self, request: Request) -> Reply:
+        return Reply(json.dumps(say("I see")))
+
+
+def test_an_image_that_an_outside_turn_wrote_makes_who_is_shown_it_outside(base: Path) -> None:
+    register_provider("looking_on", Looking)
+    tainted(base, path="shared/x.png")
+    models = json.loads((base / "config/models.json").read_bytes())
+    models["eye"] = {"provider": "looking_on", "images": True}
+    (base / "config/models.json").write_bytes(pretty(models))
+    (base / "agents/ben/resume.json").write_bytes(pretty(worker("ben", ["eve"], model={"key": "eye"})))
+    shown = {"path": "shared/x.png", "sha256": sha256((base / "shared/x.png").read_bytes()).hexdigest()}
+    write(base, "eve", "look", attachments=[shown])
+    turn = tick(base)["ben"]
+    unregister("provider", "looking_on")
+    assert turn.trust == {"is": "outside", "from": [{"is": "outside", "of": "shared/x.png"}]}
