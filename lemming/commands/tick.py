@@ -91,7 +91,7 @@ def _show_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None
     if turn.attempts > 1 or turn.stops:
         stops = f", stopped {turn.stops} times" if turn.stops else ""
         _line("attempts", f"begun {turn.attempts} times{stops}")
-    _show_entries(sight_of(turn, _names(record)).entries)
+    _show_entries(sight_of(turn, record.plan.everyone).entries)
     for result in turn.results:
         _line("saw", one_line(f"result of {result['tool']}: {result['output']}", 400))
     if turn.prompt:
@@ -186,7 +186,3 @@ def _indented(text: str, width: int = 2) -> str:
 
 def _size(turn: TurnRecord) -> int:
     return sum(len(message["content"]) for message in turn.prompt)
-
-
-def _names(record: RecordedTick) -> set[str]:
-    return record.plan.everyone

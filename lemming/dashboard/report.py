@@ -230,7 +230,7 @@ class _Gathering:
         for turn in record.turns:
             if is_whole:
                 values[key_of("turn", number=number, agent=turn.agent)] = whole_turn(turn, record)
-            files += [path for path in turn.writes if not _is_entry(path)]
+            files += [path for path in turn.writes if path.split("/")[2:3] != ["outbox"]]
         return values, files
 
     def _trees(self, targets: Iterable[str], which: str) -> None:
@@ -306,10 +306,6 @@ def _standing(org: Organisation, ticks: list[int]) -> Json:
         span = f"ticks {ticks[0]} to {ticks[-1]}" if ticks else "no tick has run yet"
         calm |= {"state": "report", "why": f"{span}; it shows, and changes nothing"}
     return {**header, **calm}
-
-
-def _is_entry(path: str) -> bool:
-    return path.split("/")[2:3] == ["outbox"]
 
 
 def _files_of(one: Json) -> Iterator[str]:

@@ -224,11 +224,6 @@ def _sound(state: AgentState | CorruptState) -> AgentState:
     return state
 
 
-def _ends_with(tail: bytes, line: bytes) -> bool:
-    """Return whether the last line of a file is this one, whole."""
-    return tail.endswith(line) and tail[-len(line) - 1 : -len(line)] in (b"", b"\n")
-
-
 def ticks_kept(base: OrgPath, agent_name: str) -> list[int]:
     """Return the ticks of which an agent's ledger has a line, in its order; none if it cannot be read."""
     try:
@@ -276,7 +271,7 @@ class OpenLedger:
         file = self._file
         file.size = file.status().st_size
         end = file.read_tail(_TAIL_BYTES, 1)
-        if _ends_with(end, line):
+        if end.endswith(line) and end[-len(line) - 1 : -len(line)] in (b"", b"\n"):
             return True
         last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
         if end and not (end.endswith(b"\n") and last and int(last[1]) < tick):

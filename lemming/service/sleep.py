@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from lemming.agents import Agent, survey_agents
+from lemming.agents import survey_agents
 from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.errors import ConfigError, CorruptState
 from lemming.base.times.cron import next_occurrence
@@ -203,7 +203,7 @@ class Sleeper(Timer):
             name: next_due(agent.schedule, tick)
             for name, agent in agents.items()
             if name not in self._resting
-            and _goes_by_ticks(agent)
+            and (agent.schedule.cron is None or agent.schedule.run_every_n_ticks > 1)
             and not (config.org.paused or agent.paused)
             and takes_turns(agent, config)
         }
@@ -261,11 +261,6 @@ class Sleeper(Timer):
         why = "stop" if self.runtime.stop.is_set() else "change" if changed else "time"
         shown = [path.encode("utf-8", "replace").decode() for path in changed]
         self.runtime.notify(Woken(why=why, next_tick=tick, slept_through=passed, changed=shown))
-
-
-def _goes_by_ticks(agent: Agent) -> bool:
-    """Return whether an agent may be due in a tick whatever the clock says, or because of both."""
-    return agent.schedule.cron is None or agent.schedule.run_every_n_ticks > 1
 
 
 def _waits_outside(org: Organisation, name: str) -> bool:

@@ -42,7 +42,7 @@ def tried(do: Callable[[], T]) -> T | Exception:
         return do()
     except Exception as error:
         is_of_the_run = isinstance(error, (DiskError, Stopped, MemoryError)) or is_observers(error)
-        if is_of_the_run or _is_of_the_disk(error):
+        if is_of_the_run or (isinstance(error, OSError) and not is_about_one_file(error)):
             raise
         return error
 
@@ -68,10 +68,6 @@ def why_broken(error: Exception) -> TurnBroke:
     while_reading = f", while it read {reading}" if reading else ""
     message = f"{words}, at {_place_of(steps[-1])}{while_reading}"
     return TurnBroke(message, hint="mend what it read, or move it away; the other agents go on")
-
-
-def _is_of_the_disk(error: Exception) -> bool:
-    return isinstance(error, OSError) and not is_about_one_file(error)
 
 
 def _steps_of(error: Exception) -> Iterator[TracebackType]:

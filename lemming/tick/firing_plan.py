@@ -59,7 +59,7 @@ class Plan:
     @property
     def _kept_out(self) -> dict[str, Reason]:
         return {
-            **{name: Reason(_word_for(text), text) for name, text in self.skipped.items()},
+            **{name: Reason(_WORDS.get(text, "paused"), text) for name, text in self.skipped.items()},
             **{name: Reason("broken", text, "ConfigError") for name, text in self.broken.items()},
         }
 
@@ -139,10 +139,6 @@ def pause_reason(text: str) -> str:
     ('paused since 2026-11-22T09:00:00.000Z by ada', 'paused: too dear')
     """
     return f"paused {text}" if text.startswith("since ") else f"paused: {text}"
-
-
-def _word_for(skipped: str) -> Why:
-    return _WORDS.get(skipped, "paused")
 
 
 def people_in(survey: Survey, config: Config) -> list[str]:

@@ -216,7 +216,7 @@ def state_after_spending(
     inputs: TurnInputs, answers: Sequence[Answer], used: dict[str, Any], status: Status
 ) -> AgentState:
     """Return an agent's state with what this turn `used`, and nothing else that is new."""
-    after, costs = inputs.state.copy(), _known_costs(answers)
+    after, costs = inputs.state.copy(), [answer.cost_usd for answer in answers if answer.cost_usd is not None]
     after.tick, after.status, after.end, after.in_vain = inputs.tick, status, "", {}
     after.credits = round(min(after.credits + used["credits"], LARGEST_AMOUNT), 6)
     if costs:
@@ -226,7 +226,3 @@ def state_after_spending(
     after.output_tokens = min(after.output_tokens + used["output_tokens"], int(LARGEST_AMOUNT))
     after.failed += status == "failed"
     return after
-
-
-def _known_costs(answers: Sequence[Answer]) -> list[float]:
-    return [answer.cost_usd for answer in answers if answer.cost_usd is not None]

@@ -83,7 +83,7 @@ def explain_call(
     trusted = config.org.further.get("trust")
     words = [*trusted.order] if trusted else []
     _require_word(trust, words)
-    tool = _known(context.toolset, agent, name)
+    tool = context.toolset.of(agent.name).get(name)
     granted = _why_refused(context, name)
     word = trust or _base(context, config, survey)
     told = Explained(agent.name, name, tool.tool_class if tool else "", granted, word, args, args_after=args)
@@ -193,10 +193,6 @@ def _require_word(trust: str | None, words: list[str]) -> None:
     if trust is not None and trust not in words:
         hint = nearest(trust, words) or f"the words are {', '.join(words)}"
         raise UsageError(f'"{trust}" is no word of trust here', hint=hint)
-
-
-def _known(toolset: Toolset, agent: Agent, name: str) -> Tool | None:
-    return toolset.of(agent.name).get(name)
 
 
 def _why_refused(context: ToolContext, name: str) -> str:

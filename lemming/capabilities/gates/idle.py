@@ -6,7 +6,7 @@ All of it is warnings: what can never be stops the run, or that agent (`lemming.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -164,7 +164,8 @@ def _settles_all_of(before: Gate, gate: Gate) -> bool:
     if before.at != gate.at or before.finding or before.then not in SETTLES or _is_limit(before):
         return False
     has_tools = not before.tools or (
-        bool(gate.tools) and all(it in before.tools or _is_one_of(it, before.tools) for it in gate.tools)
+        bool(gate.tools)
+        and all(it in before.tools or ("*" not in it and is_among(it, before.tools)) for it in gate.tools)
     )
     has_classes = not before.classes or (bool(gate.classes) and set(gate.classes) <= set(before.classes))
     return has_tools and has_classes and _follows(gate.when, before.when)
@@ -173,10 +174,6 @@ def _settles_all_of(before: Gate, gate: Gate) -> bool:
 def _is_limit(gate: Gate) -> bool:
     """Return whether a gate speaks only once something is spent."""
     return gate.at == "spend" and gate.per is not None
-
-
-def _is_one_of(name: str, patterns: Iterable[str]) -> bool:
-    return "*" not in name and is_among(name, patterns)
 
 
 def _follows(narrow: Json | None, wide: Json | None) -> bool:

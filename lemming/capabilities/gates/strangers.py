@@ -13,7 +13,6 @@ from lemming.base import paths
 from lemming.base.errors import Problem
 from lemming.base.patterns import is_among
 from lemming.capabilities.gates.flows import Flow, Flows
-from lemming.capabilities.gates.format import Gate
 from lemming.capabilities.gates.keys import gates_in
 from lemming.org.config import ORG_FILE, Config
 from lemming.org.organisation import Organisation, OrgPath
@@ -125,10 +124,6 @@ def _is_gated(tool: Tool, agent: Agent, config: Config) -> bool:
         if gate.at == "call" and gate.concerns_tool(tool.name, tool.tool_class):
             if gate.then in ("ask", "block", "stop") and gate.finding in _LOOKS_AT_ALL:
                 return True
-            if _lets_all_pass(gate):
+            if gate.then == "pass" and gate.when is None and not gate.finding:
                 return False
     return False
-
-
-def _lets_all_pass(gate: Gate) -> bool:
-    return gate.then == "pass" and gate.when is None and not gate.finding

@@ -146,7 +146,7 @@ def ping_pong(look: Look) -> Iterator[Finding]:
     current: dict[frozenset[str], list[TurnRecord]] = {}
     for turn in look.turns:
         partner = _only_answers(look, turn)
-        if partner is None and _comes_to_nothing(turn):
+        if partner is None and not (turn.entries or turn.tools or leavings(turn) or turn.shown):
             continue
         pair = frozenset((turn.agent, partner)) if partner else None
         for other in [it for it in current if turn.agent in it and it != pair]:
@@ -181,10 +181,6 @@ def _only_answers(look: Look, turn: TurnRecord) -> str | None:
     if request is not None and look.requests.root_of(request).asker not in (author, turn.agent):
         return None  # somebody else waits for it
     return author
-
-
-def _comes_to_nothing(turn: TurnRecord) -> bool:
-    return not (turn.entries or turn.tools or leavings(turn) or turn.shown)
 
 
 def works_on(look: Look) -> Iterator[Finding]:

@@ -208,17 +208,13 @@ def timing_of(record: RecordedTick, names: list[str]) -> dict[str, Any]:
     go; those of an earlier recording, and of a tick that was interrupted, are laid one after another, by how
     long they took. A bar without an end: the turn goes on.
     """
-    began = _moment(record.begin.at)
+    began = parse_timestamp(record.begin.at) if record.begin.at else None
     answers = [one for one in record.answers.values() if isinstance(one, ModelReplied)]
     is_exact = began is not None and record.engine_starts < 2
     is_exact = is_exact and all(began and _asked_ms(began, one) >= -CLOCKS_DIFFER_MS for one in answers)
     bars = _measured(record, names, began) if is_exact and began else _laid_out(record, names)
     ends = [bar["end_ms"] for each in bars.values() for bar in each if bar["end_ms"] is not None]
     return {"is_exact": is_exact, "bars": bars, "end_ms": max(ends, default=0)}
-
-
-def _moment(at: str) -> datetime | None:
-    return parse_timestamp(at) if at else None
 
 
 def _asked_ms(began: datetime, answer: ModelReplied) -> int:
