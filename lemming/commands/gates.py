@@ -272,7 +272,7 @@ def _ending(told: Explained) -> str:
 def _show_reach(found: AgentReach) -> None:
     show(painted(f"What {found.agent} could cause", "bold"))
     _show_strangers(found)
-    _show_tools(found.tools, "tools:")
+    _show_tools(found.tools)
     for title, places in (
         ("may write below", found.writes),
         ("may write nobody knows where, as they do not say it (docs/tools.md)", found.writes_unsaid),
@@ -290,7 +290,7 @@ def _show_reach(found: AgentReach) -> None:
         show(f"its entries reach {it.name} ({it.what}){f': {said}' if it.gates else ''}")
     for other in found.through:
         show(painted(f"through {other.agent}, who {other.how} (of {other.by})", "bold"))
-        _show_tools(other.tools, "tools:")
+        _show_tools(other.tools)
         if other.channels:
             show(f"  whose entries go out by {', '.join(other.channels)}")
 
@@ -305,11 +305,11 @@ def _show_strangers(found: AgentReach) -> None:
         show('nobody tracks that: gates cannot look at it without "trust" in config/org.json')
 
 
-def _show_tools(tools: Sequence[ToolReach], title: str) -> None:
+def _show_tools(tools: Sequence[ToolReach]) -> None:
     if not tools:
         show("  no tools")
         return
-    show(title)
+    show("tools:")
     rows = []
     for tool in tools:
         said = "; ".join(f"{f'{word}: ' if word else ''}{_may(it)}" for word, it in tool.said.items())

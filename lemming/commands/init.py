@@ -56,7 +56,7 @@ class Beginning(NamedTuple):
 def ask_what_for(ask: Ask, tell: Tell, found: Sequence[ModelHere]) -> Beginning:
     """Ask the three questions; a number out of range is asked again."""
     tell("What is it for?")
-    template = list(PURPOSES)[_number(ask, tell, list(PURPOSES.values()), usual=1)]
+    template = list(PURPOSES)[_number(ask, tell, list(PURPOSES.values()))]
     does = ""
     while template == "empty" and not does:
         does = ask("What is its first agent to do, in a sentence?").strip()
@@ -72,7 +72,7 @@ def _model(ask: Ask, tell: Tell, found: Sequence[ModelHere]) -> ModelHere | None
         return None
     tell("Which model?")
     lines = [f"{it.provider} {it.model}".strip() + f" ({it.because})" for it in found]
-    chosen = _number(ask, tell, [*lines, "none of these yet"], usual=1)
+    chosen = _number(ask, tell, [*lines, "none of these yet"])
     if chosen == len(found):
         return None
     model = found[chosen]
@@ -81,11 +81,11 @@ def _model(ask: Ask, tell: Tell, found: Sequence[ModelHere]) -> ModelHere | None
     return model
 
 
-def _number(ask: Ask, tell: Tell, lines: Sequence[str], *, usual: int) -> int:
+def _number(ask: Ask, tell: Tell, lines: Sequence[str]) -> int:
     for number, line in enumerate(lines, start=1):
         tell(f"  {number}  {line}")
     while True:
-        answer = ask(f"A number [{usual}]:").strip() or str(usual)
+        answer = ask("A number [1]:").strip() or "1"
         if answer.isdecimal() and 1 <= int(answer) <= len(lines):
             return int(answer) - 1
         tell(f"a number from 1 to {len(lines)}, please")

@@ -80,10 +80,10 @@ def is_unknown_here(name: str, plugins: Iterable[str] | None) -> bool:
     return name not in LISTED and name not in brought(plugins) and bool(not_imported([*(plugins or ())]))
 
 
-def capability_here(name: str, plugins: Iterable[str] | None = None) -> Any:
+def capability_here(name: str) -> Any:
     """Return a capability by its name; None where nobody brings it. For those who only look."""
     try:
-        return capability(name, plugins)
+        return capability(name)
     except ConfigError:
         return None
 

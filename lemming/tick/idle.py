@@ -83,11 +83,6 @@ class IdleAgents:
         self._tick = tick
         return self
 
-    @property
-    def remembered(self) -> frozenset[str]:
-        """The agents that had nothing new when they were last looked at in full."""
-        return frozenset(self._idle)
-
     def recall_all(self, order: list[str], root: int) -> list[TurnReport] | None:
         """Return the reports of a tick in which these are due; None when one of them may have something new.
 

@@ -13,26 +13,21 @@ from lemming.messages import names_in, read_entry
 from lemming.org.organisation import OrgPath
 
 
-def outbox_problems(
-    base_path: str | os.PathLike[str], agent_name: str, *, newest: int | None = None
-) -> list[Problem]:
-    """Return what is wrong with the files of one outbox, by their names and by what stands in them.
-
-    With `newest`, only so many entries are opened.
-    """
+def outbox_problems(base_path: str | os.PathLike[str], agent_name: str) -> list[Problem]:
+    """Return what is wrong with the files of one outbox, by their names and by what stands in them."""
     base = paths.as_base(base_path)
     folder = paths.outbox_folder(agent_name)
     try:
         file_names = fs.list_names(base / folder)
     except OSError:
         return [Problem("the outbox must be a real folder; a link is refused", file=folder)]
-    return problems_in(base, agent_name, file_names, newest=newest)
+    return problems_in(base, agent_name, file_names)
 
 
 def problems_in(
     base: OrgPath, agent_name: str, file_names: Sequence[str], *, newest: int | None = None
 ) -> list[Problem]:
-    """Return what `outbox_problems` does, of an outbox with these files."""
+    """Return the same of an outbox with these files; only the `newest` entries are opened."""
     folder = paths.outbox_folder(agent_name)
     hint = "entries are named like 00000042_3fa9c1d2e0b7.json"
     problems = [

@@ -231,12 +231,10 @@ def kept_results(
     return results
 
 
-def questions_of(
-    given: Mapping[str, Json], plugins: Sequence[str] | None = None
-) -> Iterator[tuple[str, Sequence[Message]]]:
+def questions_of(given: Mapping[str, Json]) -> Iterator[tuple[str, Sequence[Message]]]:
     """Yield what capabilities ask in a turn before its own questions, each with what it is for.
 
-    `plugins` as in `seams_of`. Raises `ConfigError` for one that is not here.
+    Raises `ConfigError` for one that is not here.
     """
-    for name in in_order(given, plugins) if given else ():
-        yield from capability(name, plugins).questions(given[name]).items()
+    for name in in_order(given) if given else ():
+        yield from capability(name).questions(given[name]).items()

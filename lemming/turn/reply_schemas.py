@@ -56,18 +56,18 @@ def reply_schema(
     )
 
 
-def brief_schema(*, kinds: Iterable[str], max_chars: int = BRIEF_CHARS, form: Form | None = None) -> Json:
+def brief_schema(*, kinds: Iterable[str], form: Form | None = None) -> Json:
     """Return the narrowest schema, exactly one entry with a text: rails for a very small model.
 
     Where a closed object stands for the form, the entry is of one of its kinds, and has its fields.
     """
     nothing = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
     kinds = list(kinds)
-    text = {"type": "string", "minLength": 1, "maxLength": max_chars}
+    text = {"type": "string", "minLength": 1, "maxLength": BRIEF_CHARS}
     properties: Json = {"text": text}
     if form and form.properties is not None:
         kinds = [kind for kind in kinds if kind in form.kinds] or kinds
-        properties |= _bounded(form.properties, max_chars)
+        properties |= _bounded(form.properties)
     entry = closed(
         {
             "kind": {"type": "string", "enum": kinds},
@@ -108,21 +108,21 @@ def _entry(kinds: Iterable[str], properties: Json) -> Json:
     return closed({"kind": kind, "payload": closed(properties), "tags": tags})
 
 
-def _bounded(properties: Json, max_chars: int) -> Json:
+def _bounded(properties: Json) -> Json:
     """Return properties whose texts and lists end, so that a very small model ends too."""
-    return {key: _with_ends(schema, max_chars) for key, schema in properties.items()}
+    return {key: _with_ends(schema) for key, schema in properties.items()}
 
 
-def _with_ends(schema: Json, max_chars: int) -> Json:
+def _with_ends(schema: Json) -> Json:
     schema = {**schema}
     if schema.get("type") == "string" and "enum" not in schema:
-        schema["maxLength"] = max_chars
+        schema["maxLength"] = BRIEF_CHARS
     if "anyOf" in schema:
-        schema["anyOf"] = [_with_ends(branch, max_chars) for branch in schema["anyOf"]]
+        schema["anyOf"] = [_with_ends(branch) for branch in schema["anyOf"]]
     if "items" in schema:
-        schema |= {"items": _with_ends(schema["items"], max_chars), "maxItems": BRIEF_ITEMS}
+        schema |= {"items": _with_ends(schema["items"]), "maxItems": BRIEF_ITEMS}
     if "properties" in schema:
-        schema["properties"] = _bounded(schema["properties"], max_chars)
+        schema["properties"] = _bounded(schema["properties"])
     return schema
 
 

@@ -12,8 +12,9 @@ from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.base.redaction.secrets import refresh
 from lemming.cli import run
-from lemming.engine import load_tick, run_once
+from lemming.engine import load_tick, run_forever, run_once
 from lemming.files import fs
+from lemming.journal.events import Event, Sleeping, Woken
 from lemming.messages import entry_id
 from lemming.testing import Crash, FrozenClock, crash_at, say, tree, write_script
 
@@ -256,3 +257,18 @@ def test_an_agent_that_gets_another_name_does_not_answer_again(base: Path) -> No
     assert files(base) == before
     (base / "agents/hatch").rename(base / "agents/door")
     assert len(noted(base)) == lines
+
+
+def test_what_arrives_wakes_an_engine_that_sleeps(base: Path) -> None:
+    with_channel(base, DROP)
+    (base / "shared/drop").mkdir(parents=True)
+    heard: list[Event] = []
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, Sleeping) and not list((base / "shared/drop").iterdir()):
+            drop(base, "question.txt")
+
+    run_forever(base, interval_s=3600, max_ticks=2, wake_on_change=True, notify=hear)
+    assert [it.changed for it in heard if isinstance(it, Woken)][:1] == [["shared/drop"]]
+    assert [entry.payload["text"] for entry in arrived(base)] == ["What is new?\n"]

@@ -57,7 +57,7 @@ def resting(base: Path) -> Organisation:
     for _ in range(2):
         assert run_once(org).is_quiet
     idle = org.own(IdleAgents).under(survey_agents(org), load_config(org), load_tick(base))
-    assert idle.remembered == {"ada"}
+    assert [*idle._idle] == ["ada"]
     return org
 
 

@@ -281,3 +281,13 @@ def test_what_is_asked_in_the_turn_that_answers_is_said_to_be_in_vain(tmp_path: 
     (turn,) = (turn for turn in tick(org).turns if turn.calls)
     assert turn.remarks == [f"{turn.entries[1]['id']}: asked in vain, for this turn answers"]
     assert turns(org, 3) == []
+
+
+def test_a_request_that_is_handed_on_keeps_its_deadline_and_its_moment(tmp_path: Path) -> None:
+    script = [{"agent": "desk", "reply": calls(("hand_to_billing", {"message": "a bill"}))}]
+    org = org_of(tmp_path, desk(hand_to=["billing"]), resume("billing", **QUIET), script=script)
+    ask(org, "desk", deadline=5, not_after="2026-12-01T12:00:00.000Z")
+    turns(org, 1)
+    ((kind, payload),) = said(org, "desk")
+    assert (kind, payload["deadline"], payload["not_after"]) == (
+        "request", 5, "2026-12-01T12:00:00.000Z")  # fmt: skip

@@ -14,7 +14,7 @@ from lemming.engine import run_once
 from lemming.journal.ledger import read_state
 from lemming.journal.report import TurnReport
 from lemming.plugins.registry import unregister
-from lemming.strategies import Beforehand, Steps, Turn, strategy
+from lemming.strategies import Act, Beforehand, Steps, Turn, TurnReply, strategy
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
 from lemming.timeline.verify.files import verify
@@ -228,3 +228,24 @@ def test_a_call_that_breaks_as_gates_look_at_it_is_a_failed_call(base: Path) -> 
     assert [tool["outcome"] for tool in found["ada"].tools] == ["failed"]
     (line,) = (it for it in journal_lines(base, 1) if it["type"] == "tool_finished")
     assert line["output"] == "breaks failed: OverflowError: date value out of range"
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (Act(TurnReply()), "the strategy acts before it has asked for an answer"),
+        ("hello", "the strategy yielded str, which is neither Ask nor Act"),
+    ],
+)
+def test_a_strategy_that_yields_what_it_must_not_says_so(base: Path, step: Any, why: str) -> None:
+    @strategy("brittle")
+    def steps(_: Turn) -> Steps:
+        yield step
+        return "done"
+
+    try:
+        turn = turns(org_of(base))["ada"]
+    finally:
+        unregister("strategy", "brittle")
+    assert (turn.status, turn.error, turn.calls) == ("failed", "StrategyFailed", 0)
+    assert why in turn.reason

@@ -70,10 +70,12 @@ class Channels:
         return frozenset(out.key for agent in sending for out in addressed.pending(agent, survey, tick))
 
     def has_arrived(self) -> str:
-        """Return the folder in which something has arrived since the last look; empty when nothing has."""
+        """Return the folder in which something has arrived since the last look, or else whose channel it came
+        by; empty when nothing has.
+        """
         for agent, channel in self._agents:
             if set(channel.arrived(self._org.base)) - self._left.get(agent.name, frozenset()):
-                return channel.watched(self._org.base)[0]
+                return channel.watched() or agent.name
         return ""
 
     def of(self, config: Config, survey: Survey, tell: Tell) -> Iterator[tuple[Agent, Channel]]:

@@ -125,9 +125,9 @@ class Channel(LLMProvider):
         """Return in words where it listens, for the person who starts `lemming serve`."""
         return "sends"
 
-    def watched(self, base: Path) -> list[str]:
-        """Return the folders in which something may arrive, for a sleeping engine to look at."""
-        return []
+    def watched(self) -> str:
+        """Return the folder in which something may arrive, as its options name it."""
+        return ""
 
 
 def text_of(payload: Mapping[str, Any]) -> str:

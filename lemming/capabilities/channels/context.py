@@ -149,9 +149,9 @@ class ChannelContext:
             sync=self.syncs,
         )
 
-    def refuse(self, message: str, why: str, *, sender: str = "", file: str = "") -> None:
+    def refuse(self, message: str, why: str, *, file: str = "") -> None:
         """Note that a message became no entry, why, and where it was put."""
-        told = {"message": message[:LONGEST_ID], "from": sender, "file": file}
+        told = {"message": message[:LONGEST_ID], "file": file}
         facts = {key: clean(value) for key, value in told.items() if value}
         self.log.note("refused", self.now(), why=why, **facts)
 

@@ -96,9 +96,9 @@ class FolderChannel(Channel):
         """Return the folder."""
         return base / Path(self.path).expanduser()
 
-    def watched(self, base: Path) -> list[str]:
+    def watched(self) -> str:
         """Return the folder in which files are dropped."""
-        return [str(self.root(base))]
+        return self.path
 
     def arrived(self, base: Path) -> list[str]:
         """Return the files that are there to be taken, by their names."""

@@ -8,25 +8,15 @@ from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 from lemming.tick.dependencies import Waits
 from lemming.tick.executors.pool import pool
 from lemming.tick.executors.turn_lock import TurnLock
+from lemming.turn.places import Gathering
 
 Work = Callable[[str], None]
 HEARD_WITHIN_S = 0.5
 """So late may Ctrl-C be heard that came while the system was about to put the main thread to sleep."""
-
-
-class Register(Protocol):
-    """Who counts the turns that may still ask something."""
-
-    def entered(self, turns: int = 1) -> None:
-        """Count turns that may start now."""
-
-    def left(self) -> None:
-        """Count a turn that is over; those that may start because of it have entered before."""
 
 
 def run_all(
@@ -37,7 +27,7 @@ def run_all(
     at_once: int,
     turn_lock: TurnLock,
     stop: threading.Event,
-    register: Register | None = None,
+    register: Gathering | None = None,
 ) -> None:
     """Call `work(name)` for every name, at most `at_once` at a time, each after those it waits for.
 
@@ -71,7 +61,7 @@ class _Run:
         at_once: int,
         turn_lock: TurnLock,
         stop: threading.Event,
-        register: Register | None,
+        register: Gathering | None,
     ) -> None:
         self._order, self._call, self._at_once = order, work, at_once
         self._turn_lock, self._stop, self._register = turn_lock, stop, register
