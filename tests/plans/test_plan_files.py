@@ -165,6 +165,29 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         [step("a", "ada", output=CLOSED, routes=[{"when": GOOD, "to": "end"}], **{"else": "fail"})],
         "/steps/0/routes/0/when/field", 'a field "verdict"',
     ),
+    "a retry without a band": ([step("a", "ada", retry="failed_only")], "/steps/0/retry", "without a band"),
+    "a task for a band": (
+        [{"name": "b", "task": "x", "parallel": [step("x", "ada"), step("y", "bob")]}],
+        "/steps/0/task", "in a step that is a band",
+    ),
+    "no key": ([step("a", "ada", writes="a b")], "/steps/0/writes", '"a b" is no key'),
+    "a deadline in no words": ([step("a", "human", deadline="soonish")], "/steps/0/deadline", "soonish"),
+    "a policy for who only answers": (
+        [step("a", "ada", verify={"ask": "bob", "policy": "be kind"})], "/steps/0/verify/policy", "no effect",
+    ),
+    "args for who is asked": (
+        [step("a", "ada", verify={"ask": "bob", "args": {"x": 1}})], "/steps/0/verify/args", "no effect",
+    ),
+    "two that decide": (
+        [step("a", "ada", routes=[{"when": GOOD, "to": "end"}], choose={"field": "v", "to": {"a": "end"}},
+              **{"else": "fail"})], "/steps/0/choose", "found routes and choose",
+    ),
+    "an else for nothing": ([step("a", "ada", **{"else": "end"})], "/steps/0/else", "without routes"),
+    "a field of no answer": (
+        [step("a", "ada", output={"properties": {"verdict": {}}},
+              choose={"field": "verdit", "to": {"a": "end"}}, **{"else": "end"})],
+        "/steps/0/choose/field", 'no field "verdit"',
+    ),
 }  # fmt: skip
 
 

@@ -10,8 +10,10 @@ from asked import answers, ask, open_of, org_of, prompts, said, tick, tried_once
 
 from lemming.agents import survey_agents
 from lemming.engine import run_forever, ticks
+from lemming.facts.problems import problems_of_agents
 from lemming.journal.file import journal_ticks
 from lemming.messages import read_outbox_entries, send
+from lemming.org.config import load_config
 from lemming.testing import FrozenClock, resume, say
 from lemming.tick.counter import load_tick
 from lemming.timeline.replay.replay import replay
@@ -291,3 +293,22 @@ def test_a_request_that_is_handed_on_keeps_its_deadline_and_its_moment(tmp_path:
     ((kind, payload),) = said(org, "desk")
     assert (kind, payload["deadline"], payload["not_after"]) == (
         "request", 5, "2026-12-01T12:00:00.000Z")  # fmt: skip
+
+
+def test_a_team_in_which_one_cannot_read_the_other_is_named_before_it_runs(tmp_path: Path) -> None:
+    deaf = resume("ann", permissions={"read_outboxes": []})
+    asking = resume("desk", team={"ask": ["ann"]}, permissions={"read_outboxes": ["human"]})
+    org = org_of(tmp_path, asking, deaf)
+    found = [it for it in problems_of_agents(org, load_config(org), "desk") if it.pointer == "/team/ask/0"]
+    assert [it.message for it in found] == ["ann cannot read what it asks", "desk cannot read the answers"]
+    assert [it.hint for it in found] == [
+        'add "desk" to read_outboxes in agents/ann/resume.json',
+        'add "ann" to read_outboxes in agents/desk/resume.json',
+    ]
+
+
+def test_nobody_is_in_its_own_team(tmp_path: Path) -> None:
+    org = org_of(tmp_path, desk("desk"))
+    (turn,) = (turn for turn in tick(org).turns if turn.agent == "desk")
+    assert (turn.status, turn.error, turn.calls) == ("failed", "ConfigError", 0)
+    assert "an agent is not in its own team (take it out)" in turn.reason

@@ -12,9 +12,11 @@ import pytest
 from lemming.capabilities.requests.entry_cache import keep, stamp_of
 from lemming.capabilities.requests.now import requests_now
 from lemming.engine import run_once
+from lemming.facts.problems import problems_of_config
 from lemming.files import fs
 from lemming.journal.report import TickReport
 from lemming.messages import OutboxEntry, read_outbox_entries
+from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
@@ -169,6 +171,27 @@ def test_a_broken_calendar_takes_out_who_asks_for_its_jobs_and_nobody_else(base:
     assert (turn.agent, turn.status) == ("calendar", "failed")
     assert "config/calendar.json" in turn.reason
     assert 'did you mean "mon-fri"?' in turn.reason
+
+
+@pytest.mark.parametrize(
+    ("calendar", "pointer", "said"),
+    [
+        ({"jobs": {"a": {**NINE, "timezone": "Europe/Berln"}}}, "/jobs/a/timezone", "Europe/Berln"),
+        ({"jobs": {"a": {"agent": "dan", "text": "x"}}}, "/jobs/a", 'job "a" has no time'),
+        ({"jobs": {"a": {"agent": "dan", "text": "x", "after": "b"}}}, "/jobs/a/after", 'no other job "b"'),
+        ({"jobs": {"a": NINE}, "holidays": ["Easter"]}, "/holidays/0", '"Easter" is no day'),
+        ({"jobs": {f"j{number}": NINE for number in range(61)}}, "/jobs", "61 jobs are more than 60"),
+        ({"jobs": {"a": {**NINE, "agent": "dann"}}}, "/jobs/a/agent", 'no agent "dann"'),
+    ],
+)
+def test_what_is_wrong_with_a_calendar_is_said_with_its_place_and_what_to_do(
+    base: Path, calendar: dict[str, Any], pointer: str, said: str
+) -> None:
+    org = Watched(base)
+    org.keep(calendar)
+    found = problems_of_config(base, load_config(base))
+    (problem,) = (it for it in found if it.file == "config/calendar.json")
+    assert (problem.pointer, said in str(problem), bool(problem.hint)) == (pointer, True, True)
 
 
 def test_a_clock_set_back_asks_for_nothing_twice(base: Path) -> None:
