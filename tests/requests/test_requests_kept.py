@@ -64,6 +64,17 @@ def test_what_is_new_beside_what_is_kept_is_read(org: Path) -> None:
     assert asked_in(org) == {"first?", "second?", "third?"}
 
 
+def test_who_looks_again_sees_what_has_come_since_and_what_is_gone(org: Path) -> None:
+    known = Organisation(org)
+    assert asked_in(known) == {"first?"}
+    assert asked_in(known) == {"first?"}
+    ask(org, "bob", text="second?")
+    write(org, MANY + 1, "request", "third?")
+    assert asked_in(known) == {"first?", "second?", "third?"}
+    next(org.glob(f"agents/ada/outbox/*_hand{MANY}.json")).unlink()
+    assert asked_in(known) == {"second?", "third?"}
+
+
 def test_an_entry_that_somebody_edits_in_its_place_is_read_again(org: Path) -> None:
     file = next(org.glob("agents/ada/outbox/*_hand7.json"))
     text = file.read_text().replace('"message"', '"request"').replace("hello", "so?")
