@@ -96,6 +96,32 @@ def require_told(shop: Workshop) -> None:
     assert "$" not in str(known.parameters)
 
 
+OWN_TYPES = """
+@tool
+def plain(size: float, count: int, name: str, many: list[float]) -> str:
+    checks = "pydantic" in sys.modules
+    return f"{size!r} {count!r} {name!r} {many!r} {checks}"
+"""
+OTHER_TYPES = """
+from typing import Annotated
+from pydantic import AfterValidator
+
+@tool
+def other(number: Annotated[int, AfterValidator(lambda n: n + 1)], names: dict[int, str], far: float) -> str:
+    return f"{number!r} {names!r} {far!r}"
+"""
+
+
+def test_arguments_have_the_functions_own_types_whether_json_has_these_or_not(shop: Workshop) -> None:
+    shop.file(OWN_TYPES)
+    shop.file(OTHER_TYPES, "tools/other.py", header="from lemming.tools import tool\n")
+    found = shop.call("plain", size=3, count="4", name=5, many=[1, 2.5])
+    assert found.output == "3.0 4 '5' [1.0, 2.5] False"  # what checks arguments was not loaded
+    assert shop.call("other", number=1, names={"1": "a"}, far=2).output == "2 {1: 'a'} 2.0"
+    assert shop.call("other", number=1, names={}, far=2).output == "2 {} 2.0"
+    assert shop.call("other", number=1, names={}, far="inf").output == "2 {} inf"
+
+
 DOCSTRINGS = {
     "google": "Add.\n\n    Args:\n        a: The first.\n    ",
     "numpy": "Add.\n\n    Parameters\n    ----------\n    a : int\n        The first.\n    ",

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.base.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
 from lemming.files.refusals import require_about_one_file
-from lemming.llm.retrying import try_again
 from lemming.plugins.errors import is_own, provider_error, words_of
 from lemming.tools import ToolResult
 from lemming.tools.context import CallEffects, ToolContext
-
-if TYPE_CHECKING:
-    from lemming.capabilities.toolbox.functions.tool import FunctionTool
-
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 FRAMES = 8
@@ -34,7 +29,27 @@ class Done:
     needs_end: bool = False  # the process is not to be used again
 
 
-def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> Done:
+@dataclass(frozen=True)
+class Callee:
+    """A function as its calls need it. `contexts`: its parameters that get the `ToolContext`.
+
+    `in_own_types` makes arguments the function's own types; the default, where those are what JSON has.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    contexts: Sequence[str]
+    attempts: int
+    base: Path | None
+    in_own_types: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+
+
+def of_call(context: ToolContext, tool: str) -> ToolContext:
+    """Return a context of a call of a tool that has asked for nothing yet."""
+    return replace(context, tool=tool, wanted=CallEffects())
+
+
+def run(tool: Callee, arguments: Mapping[str, Any], context: ToolContext) -> Done:
     """Run a call. Whatever goes wrong in it becomes its result; what it asked for is then dropped.
 
     Raises `DiskError` when the organisation's disk fails under it, which says nothing about the call.
@@ -44,17 +59,13 @@ def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> 
     def once() -> tuple[ToolResult, CallEffects]:
         nonlocal tried
         tried += 1
-        fresh = tool.fresh(context)
-        given = {**tool.checked(arguments), **dict.fromkeys(tool.signature.contexts, fresh)}
+        fresh = of_call(context, tool.name)
+        given = {**tool.in_own_types(arguments), **dict.fromkeys(tool.contexts, fresh)}
         result = as_result(_call(tool.function, given), tool.name)
         return result, fresh.all_wanted()
 
-    pauses = {"first_s": FIRST_PAUSE_S, "longest_s": LONGEST_PAUSE_S}
-    most = tool.attempts
     try:
-        result, wanted = (
-            try_again(once, is_transient=is_transient, attempts=most, **pauses) if most > 1 else once()
-        )
+        result, wanted = _tried_again(once, tool.attempts) if tool.attempts > 1 else once()
     except DiskError:
         raise
     except OSError as error:
@@ -64,6 +75,15 @@ def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> 
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of a tool call
         return _failed(tool, error, tried)
     return Done(_with_attempts(result, tried), wanted)
+
+
+def _tried_again(
+    once: Callable[[], tuple[ToolResult, CallEffects]], attempts: int
+) -> tuple[ToolResult, CallEffects]:
+    from lemming.llm.retrying import try_again  # takes its time at every start of a process
+
+    pauses = {"first_s": FIRST_PAUSE_S, "longest_s": LONGEST_PAUSE_S}
+    return try_again(once, is_transient=is_transient, attempts=attempts, **pauses)
 
 
 def _call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
@@ -96,7 +116,7 @@ def is_transient(error: BaseException) -> bool:
     return type(error) is not RuntimeError and provider_error(error, "").is_retryable
 
 
-def _failed(tool: FunctionTool, error: BaseException, tried: int) -> Done:
+def _failed(tool: Callee, error: BaseException, tried: int) -> Done:
     trace = "" if isinstance(error, ToolError) else trace_of(error, tool.base)
     needs_end = isinstance(error, MemoryError)
     why, outcome = _words(tool, error)
@@ -105,7 +125,7 @@ def _failed(tool: FunctionTool, error: BaseException, tried: int) -> Done:
     )
 
 
-def _words(tool: FunctionTool, error: BaseException) -> tuple[str, Outcome]:
+def _words(tool: Callee, error: BaseException) -> tuple[str, Outcome]:
     if isinstance(error, RecoverableError):
         return error.message, error.outcome
     if isinstance(error, ToolError):

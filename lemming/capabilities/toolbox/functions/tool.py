@@ -13,15 +13,16 @@ from lemming.base.jsontext import compact, nearest
 from lemming.base.paths import place_of
 from lemming.base.redaction.secrets import redact_json
 from lemming.capabilities.toolbox.functions import caching, keeping
-from lemming.capabilities.toolbox.functions.body import Done, run
+from lemming.capabilities.toolbox.functions.body import Callee, Done, of_call, run
 from lemming.capabilities.toolbox.functions.docstrings import described
 from lemming.capabilities.toolbox.functions.homes import Home, home_of, place_in_code
 from lemming.capabilities.toolbox.functions.signature import BadFunction, Signature
+from lemming.capabilities.toolbox.functions.wire import request_of
 from lemming.capabilities.toolbox.functions.workers import Workers
 from lemming.logging_config import EngineLog
 from lemming.org.config import Org
 from lemming.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult
-from lemming.tools.context import CallEffects, ToolContext
+from lemming.tools.context import ToolContext
 from lemming.tools.declared import TOOL_NAME, TOOL_NAME_RULE, declared
 
 
@@ -126,13 +127,15 @@ class FunctionTool(Tool):
             raise ConfigError(f"{self.name} needs a context: `lemming tools call {self.name}`")
         return ToolResult(True, str(self.function(*args, **kwargs)))
 
-    def fresh(self, context: ToolContext) -> ToolContext:
-        """Return a context of a call of this tool that has asked for nothing yet."""
-        return replace(context, tool=self.name, wanted=CallEffects())
+    @property
+    def callee(self) -> Callee:
+        """The function as its calls need it."""
+        contexts, attempts = self.signature.contexts, self.attempts
+        return Callee(self.function, self.name, contexts, attempts, self.base, self.checked)
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         """Run a call, in a process of its own where that can be; give the kept result where there is one."""
-        context = self.fresh(context)
+        context = of_call(context, self.name)
         ticks = self.declared.cache_ticks
         if ticks and (kept := caching.kept_result(context, arguments, ticks)) is not None:
             return kept
@@ -145,8 +148,9 @@ class FunctionTool(Tool):
 
     def _done(self, context: ToolContext, arguments: dict[str, Any]) -> Done:
         if self.home is None:
-            return run(self, arguments, context)
-        return context.org.own(Workers).call(self, self.home, arguments, context)
+            return run(self.callee, arguments, context)
+        request = request_of(self.home, self.callee, arguments, context)
+        return context.org.own(Workers).call(self, request, context)
 
     def require_writable(self, context: ToolContext, effect: Any) -> None:
         """Raise unless an effect is a memory of the agent, or a result that is kept whole."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent
 from lemming.base.contract import NewEntry
-from lemming.capabilities.toolbox.functions.body import Done
+from lemming.base.errors import InvalidArguments
+from lemming.capabilities.toolbox.functions.body import Callee, Done
 from lemming.capabilities.toolbox.functions.homes import Home
 from lemming.capabilities.toolbox.functions.loading import Sources
 from lemming.files.fitting import fit
@@ -22,13 +24,19 @@ OUTPUT_LIMIT_CHARS = 4 << 20
 """The most of a result that comes back: more than is kept of it."""
 
 
-def request_of(home: Home, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-    """Return a call as JSON values."""
+def request_of(home: Home, callee: Callee, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    """Return a call as JSON values.
+
+    Arguments that are JSON values in the function's own types go as these, with all else that is needed of
+    it: its process need not load what checks arguments, which takes as long as all the rest of its start.
+    """
+    given = _given(callee, arguments)
     own = f"agents/{context.agent.name}/memory/"
     memories = {place: raw.decode() for place, raw in context.staged.items() if place.startswith(own)}
     return {
         "home": [*home],
-        "args": arguments,
+        "args": arguments if given is None else given,
+        "callee": None if given is None else [callee.name, callee.contexts, callee.attempts],
         "base": str(context.base),
         "agent": context.agent.plain,
         "tick": context.tick,
@@ -40,6 +48,24 @@ def request_of(home: Home, arguments: dict[str, Any], context: ToolContext) -> d
         "worked": dict(context.worked),
         "used_up": context.used_up,
     }
+
+
+def _given(callee: Callee, arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """Return arguments in the function's own types where JSON has them all; else None."""
+    try:
+        given = callee.in_own_types(arguments)
+    except InvalidArguments:  # its process says so
+        return None
+    return given if _is_json(given) else None
+
+
+def _is_json(value: Any) -> bool:
+    """Return whether a value comes out of JSON as the very value that it is."""
+    if type(value) is dict:
+        return all(type(key) is str for key in value) and all(map(_is_json, value.values()))
+    if type(value) is list:
+        return all(map(_is_json, value))
+    return type(value) in (str, int, bool, type(None)) or (type(value) is float and math.isfinite(value))
 
 
 def load_request(base: Path, file: str) -> dict[str, Any]:

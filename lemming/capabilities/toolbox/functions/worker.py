@@ -7,20 +7,19 @@ when its input does.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json, to_json
-
 from lemming.base.errors import LemmingError, ToolError
-from lemming.capabilities.toolbox.functions.body import Done, run, trace_of
+from lemming.capabilities.toolbox.functions.body import Callee, Done, run, trace_of
 from lemming.capabilities.toolbox.functions.homes import Home, found_in
 from lemming.capabilities.toolbox.functions.loading import Sources, load
-from lemming.capabilities.toolbox.functions.tool import FunctionTool
 from lemming.capabilities.toolbox.functions.wire import context_in, reply_of, sources_in
 from lemming.tools import ToolResult
 from lemming.tools.context import CallEffects
@@ -31,39 +30,49 @@ def main() -> None:
     """Answer requests until there are no more; the first line holds the sources of tools."""
     requests, answers = _apart(0, os.O_RDONLY), _apart(1, os.O_WRONLY)
     _limit_memory(int(sys.argv[1]))
-    tools: dict[Home, FunctionTool] = {}
+    known: dict[Home, Callable[..., Any]] = {}
     with open(requests, "rb") as lines, FileIO(answers, "w") as replies:
-        sources = sources_in(from_json(lines.readline() or "{}"))
+        sources = sources_in(json.loads(lines.readline() or "{}"))
         replies.write(b"ready\n")
         for line in lines:
-            replies.write(_answer(from_json(line), tools, sources))
+            replies.write(_answer(json.loads(line), known, sources))
 
 
-def _answer(request: dict[str, Any], tools: dict[Home, FunctionTool], sources: Sources) -> bytes:
+def _answer(request: dict[str, Any], known: dict[Home, Callable[..., Any]], sources: Sources) -> bytes:
     if "load" in request:
         with contextlib.suppress(Exception, SystemExit):  # the engine finds that itself, and says where
             load(Path(request["load"]), sources)
         return b"{}\n"
     home = Home(*request["home"])
     try:
-        if home not in tools:
-            tools[home] = _found(home, Path(request["base"]), sources)
-        done = run(tools[home], request["args"], context_in(request))
+        if home not in known:
+            known[home] = _found(home, Path(request["base"]), sources)
+        done = run(_callee(known[home], home, request), request["args"], context_in(request))
     except LemmingError as error:
         done = Done(ToolResult(False, str(error)), CallEffects())
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: loading somebody's code
         why = f"{home.qualname} cannot be loaded: {type(error).__name__}: {error}"
         done = Done(ToolResult(False, why), CallEffects(), trace_of(error, Path(request["base"])))
-    return to_json({**reply_of(done), "number": request["number"]}) + b"\n"
+    reply = json.dumps({**reply_of(done), "number": request["number"]}, ensure_ascii=False)
+    return reply.encode("utf-8", "replace") + b"\n"
 
 
-def _found(home: Home, base: Path, sources: Sources) -> FunctionTool:
-    """Return the tool that a function is."""
+def _callee(function: Callable[..., Any], home: Home, request: dict[str, Any]) -> Callee:
+    base = Path(request["base"]) if home.file else None
+    if request["callee"]:
+        name, contexts, attempts = request["callee"]
+        return Callee(function, name, contexts, attempts, base)
+    from lemming.capabilities.toolbox.functions.tool import FunctionTool  # takes as long as all the rest
+
+    return FunctionTool(function, base=base, home=home).callee
+
+
+def _found(home: Home, base: Path, sources: Sources) -> Callable[..., Any]:
     module = load(base / home.file, sources) if home.file else import_module(home.module)
-    function = found_in(module, home.qualname)
+    function: Callable[..., Any] = found_in(module, home.qualname)
     if declared(function) is None:
         raise ToolError(f"{home.qualname} of {module.__name__} is no function with @tool")
-    return FunctionTool(function, base=base if home.file else None, home=home)
+    return function
 
 
 def _apart(descriptor: int, flags: int) -> int:

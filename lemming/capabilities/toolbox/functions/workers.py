@@ -26,13 +26,11 @@ from lemming.base.errors import ConfigError, Problem, ToolError
 from lemming.base.jsontext import compact, parse
 from lemming.capabilities.processes import keeper
 from lemming.capabilities.toolbox.functions.body import Done
-from lemming.capabilities.toolbox.functions.homes import Home
 from lemming.capabilities.toolbox.functions.loading import Sources
 from lemming.capabilities.toolbox.functions.wire import (
     REPLY_LIMIT_BYTES,
     done_in,
     load_request,
-    request_of,
     sources_as_json,
 )
 from lemming.org.config import Org
@@ -98,14 +96,14 @@ class Workers:
             if worker:  # not kept: who only looks at the tools may never call one, nor close anything
                 worker.end()
 
-    def call(self, tool: Tool, home: Home, arguments: dict[str, Any], context: ToolContext) -> Done:
+    def call(self, tool: Tool, request: dict[str, Any], context: ToolContext) -> Done:
         """Run a call; whatever happens to the process is the call's result. Raises `LeftBehind` at a stop."""
         number = secrets.token_hex(16)
-        request = compact({**request_of(home, arguments, context), "number": number}) + b"\n"
+        line = compact({**request, "number": number}) + b"\n"
         with self._room:
             worker = self._taken(context.agent.name, context.settings)
             try:
-                done = _answer_in(worker.ask(request, context.limit_s, context.stop), number)
+                done = _answer_in(worker.ask(line, context.limit_s, context.stop), number)
             except _Ended as error:
                 worker.end()
                 return Done(error.result(tool, context.limit_s), CallEffects())
