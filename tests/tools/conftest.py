@@ -9,6 +9,8 @@ import pytest
 from sandboxed import SECRET, Sandbox, org_with
 from tool_desk import Desk
 
+from lemming.capabilities.toolbox.functions.workers import Workers
+
 
 @pytest.fixture(params=["bwrap", "landlock"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
@@ -26,3 +28,12 @@ def desk(tmp_path: Path, sandbox: Sandbox) -> Desk:
     desk.write("agents/beta/workspace/private.txt", SECRET)
     desk.write("../outside/secret.txt", SECRET)
     return desk
+
+
+@pytest.fixture
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load files of tools without a process that tries them first, which takes as long as one for calls.
+
+    What that is for: test_tool_files.
+    """
+    monkeypatch.setattr(Workers, "try_out", lambda *_: ())

@@ -17,10 +17,12 @@ from workshop import Workshop, call
 from lemming.base.clock import FrozenClock
 from lemming.capabilities.toolbox.functions import workers
 from lemming.cli import run
-from lemming.engine import run_once
+from lemming.engine import run_forever, run_once
 from lemming.journal.ledger import read_state
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tools import ToolResult
+
+pytestmark = pytest.mark.usefixtures("untried")
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 CODE = """
@@ -61,8 +63,7 @@ def org_of_three(base: Path, at_once: int) -> Path:
 
 
 def files_after(base: Path, ticks: int = 2) -> dict[str, bytes]:
-    for _ in range(ticks):
-        run_once(base, clock=FrozenClock())
+    run_forever(base, interval_s=0, max_ticks=ticks, clock=FrozenClock())
     return tree(base, without=(".lemming", "logs", "config"))
 
 
@@ -168,8 +169,6 @@ def _wait_for_the_end_of(process: int) -> None:
 def test_an_edit_counts_from_the_next_tick_and_a_broken_one_leaves_the_tools_as_they_were(
     tmp_path: Path,
 ) -> None:
-    from lemming.engine import run_forever
-
     shop = Workshop(tmp_path / "org")
     said: list[str] = []
     versions = ['return "one"', 'return "two"', "return (", 'return "four"']

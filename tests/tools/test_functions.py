@@ -13,6 +13,8 @@ from lemming.memory import load_memory
 from lemming.testing import tree
 from lemming.tools import ToolRegistry, tool
 
+pytestmark = pytest.mark.usefixtures("untried")
+
 EVERY_KIND = '''
 from dataclasses import dataclass
 from datetime import date

@@ -14,6 +14,8 @@ from lemming.base.jsontext import pretty
 from lemming.files.fs import publish
 from lemming.tools import ToolResult
 
+pytestmark = pytest.mark.usefixtures("untried")
+
 DEEP: Any = 1
 for _ in range(300):
     DEEP = [DEEP]

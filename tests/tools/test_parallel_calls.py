@@ -18,6 +18,8 @@ from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, sa
 from lemming.tick.ahead import CallsAhead
 from lemming.tools import Tool, ToolRegistry, ToolResult, tool
 
+pytestmark = pytest.mark.usefixtures("untried")
+
 TOGETHER = """
 import threading
 ALL, OVER = threading.Barrier(3), [threading.Event() for _ in range(3)]
