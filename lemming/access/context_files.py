@@ -105,7 +105,7 @@ def with_context_found(agent: Agent, base: Path, staged: Mapping[str, bytes]) ->
     """
     if not (agent.permissions.read_memories or any(map(is_pattern, agent.context))):
         return agent
-    files = [it for item in agent.context for it in _found(agent, base, item, staged)]
+    files = [it for item in agent.context for it in _matching_files(agent, base, item, staged)]
     memories = dict.fromkeys(granted_memories(agent, base, staged))
     if len(memories) > MOST:
         raise ToolError(
@@ -115,7 +115,9 @@ def with_context_found(agent: Agent, base: Path, staged: Mapping[str, bytes]) ->
     return replace(agent, context=[*files, *memories])
 
 
-def _found(agent: Agent, base: Path, item: ContextFile, staged: Mapping[str, bytes]) -> list[ContextFile]:
+def _matching_files(
+    agent: Agent, base: Path, item: ContextFile, staged: Mapping[str, bytes]
+) -> list[ContextFile]:
     if not is_pattern(item):
         return [item]
     there = scan_folder(folder_looked_into(agent, base, item), staged)

@@ -23,11 +23,11 @@ def text(value: Any) -> str:
     '<bdi dir="auto">&lt;b&gt;a\\\\u202eb</bdi>'
     """
     plain = redact("" if value is None else str(value))
-    lines = escape("".join(map(_seen, plain))).replace("\n", "<br>")
+    lines = escape("".join(map(_visible, plain))).replace("\n", "<br>")
     return f'<bdi dir="auto">{lines}</bdi>'
 
 
-def _seen(letter: str) -> str:
+def _visible(letter: str) -> str:
     """Return a letter, or the number of one that nobody sees."""
     is_seen = letter.isprintable() or letter.isspace()
     return letter if is_seen else f"\\u{ord(letter):04x}"

@@ -26,10 +26,10 @@ def is_unseen(letter: str) -> bool:
     return is_invisible(letter) or "\ufe00" <= letter <= "\ufe0f" or letter in "⟨⟩"
 
 
-def seen(text: str) -> str:
+def with_unseen_shown(text: str) -> str:
     """Return a text in which what is not seen stands as its number.
 
-    >>> seen("a\\u202eb\\tc")
+    >>> with_unseen_shown("a\\u202eb\\tc")
     'a⟨U+202E⟩b⟨U+0009⟩c'
     """
     return "".join(f"⟨U+{ord(letter):04X}⟩" if is_unseen(letter) else letter for letter in text)
@@ -51,7 +51,7 @@ def notes_on(args: Any) -> Iterator[str]:
     if _LONG_GAP.search(said):
         yield "a long gap, with something behind it"
     if hosts := dict.fromkeys(_BEHIND_AT.findall(said)):
-        yield f"an address that begins like another: it leads to {' '.join(map(seen, hosts))}"
+        yield f"an address that begins like another: it leads to {' '.join(map(with_unseen_shown, hosts))}"
     if _PILED_UP.search(said):
         yield "marks that are piled up on a letter, and may cover others"
 
@@ -73,9 +73,9 @@ def _strange_words(text: str) -> Iterator[str]:
             continue
         numbers = " ".join(dict.fromkeys(f"U+{ord(it):04X}" for it in strange))
         if any(it.isascii() and it.isalpha() for it in word):
-            yield f"{seen(word)} has letters of several alphabets: {numbers}"
+            yield f"{with_unseen_shown(word)} has letters of several alphabets: {numbers}"
         elif _LIKE_LATIN.issuperset(strange):
-            yield f"{seen(word)} looks like Latin letters, and has none: {numbers}"
+            yield f"{with_unseen_shown(word)} looks like Latin letters, and has none: {numbers}"
 
 
 def _texts_in(value: Any) -> Iterator[str]:

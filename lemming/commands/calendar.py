@@ -13,7 +13,7 @@ from lemming.base.clock import SystemClock
 from lemming.base.errors import UsageError
 from lemming.base.jsontext import parse, pretty
 from lemming.base.times.cron import explained, next_occurrence, why_no_cron
-from lemming.base.times.words import said
+from lemming.base.times.words import moment_in_words
 from lemming.capabilities.calendars.calendar import (
     CALENDAR_FILE,
     LIMIT_BYTES,
@@ -70,7 +70,7 @@ def add_job(base: OrgPath, agent: str, text: str, cron: str) -> None:
     fs.publish(Path(base), CALENDAR_FILE, pretty({**plain, "jobs": jobs}))
     show(CALENDAR_FILE)
     moment = next_occurrence(cron, config.org.timezone, SystemClock().now())
-    first = said(moment) if moment else "never"
+    first = moment_in_words(moment) if moment else "never"
     tell(f'job "{name}": {agent} is asked {explained(cron)[:1].lower()}{explained(cron)[1:]}; first {first}')
     for problem in problems_of_calendar(org, survey_agents(org).agents, config):
         tell(f"warning: {problem}", style="yellow")

@@ -237,7 +237,7 @@ def _show_explained(told: Explained) -> None:
         show(f"no gate is asked: {told.granted}")
         return
     for step in told.steps:
-        show(f"  {step.line}  {_said(step)}")
+        show(f"  {step.line}  {_step_in_words(step)}")
     if told.is_rewritten:
         show(f"  arguments then: {one_line(to_line(told.args_after))}")
     is_wrong = told.wrong and told.then in ("pass", "ask")  # nobody is asked about a call that fails
@@ -250,7 +250,7 @@ def _show_explained(told: Explained) -> None:
         show(f"at trust {word}: {ENDS[then]}{f' ({line})' if line else ''}")
 
 
-def _said(step: AskedGate) -> str:
+def _step_in_words(step: AskedGate) -> str:
     if step.asks:
         return f"asks {step.asks}"
     if step.then is None:

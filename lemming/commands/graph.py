@@ -69,7 +69,7 @@ def _mermaid(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
         left, right = _SHAPES[speaks]
         yield f'  {number[name]}{left}"{_quoted(name)}"{right}'
     for arrow in arrows:
-        label = f"|{_said(arrow)}| " if _said(arrow) else ""
+        label = f"|{_arrow_text(arrow)}| " if _arrow_text(arrow) else ""
         yield f"  {number[arrow.begin]} {_ARROWS[arrow.kind]} {label}{number[arrow.end]}"
 
 
@@ -79,12 +79,12 @@ def _dot(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
     for name, speaks in speakers.items():
         yield f'  "{_quoted(name)}" [shape={_DOT_SHAPES[speaks]}];'
     for arrow in arrows:
-        looks = f'style={_STYLES[arrow.kind]}, label="{_said(arrow)}", penwidth={_width(arrow)}'
+        looks = f'style={_STYLES[arrow.kind]}, label="{_arrow_text(arrow)}", penwidth={_width(arrow)}'
         yield f'  "{_quoted(arrow.begin)}" -> "{_quoted(arrow.end)}" [{looks}];'
     yield "}"
 
 
-def _said(arrow: Arrow) -> str:
+def _arrow_text(arrow: Arrow) -> str:
     """Return what stands at an arrow: what it is, unless it is reading, and how much went along it."""
     what = "" if arrow.kind == "reads" else arrow.kind
     return " ".join(filter(None, (what, str(arrow.traffic) if arrow.traffic else "")))

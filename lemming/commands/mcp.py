@@ -176,7 +176,7 @@ def serve(
         return
     token, is_new = token_for_today()
 
-    def said(port: int) -> None:
+    def print_address(port: int) -> None:
         if here.as_json:
             url = f"http://127.0.0.1:{port}/mcp"
             show_json("mcp_listening", {"url": url, "token": token if is_new else None})
@@ -185,7 +185,7 @@ def serve(
         tell(f"Authorization: Bearer {token}" if is_new else f"the token is that of {TOKEN_VARIABLE}")
 
     try:
-        serve_http(server, http, token, said)
+        serve_http(server, http, token, print_address)
     except OSError as error:
         hint = "name another port, or 0 for any that is free"
         raise UsageError(f"cannot listen on 127.0.0.1:{http}: {error.strerror}", hint=hint) from error

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from lemming.base.clock import SystemClock
 from lemming.base.times.spoken import parse_moment
-from lemming.base.times.words import said, until_text
+from lemming.base.times.words import moment_in_words, until_text
 from lemming.capabilities.requests.waiting import waiting, waiting_text
 from lemming.commands.options import Here, option
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_list
@@ -71,11 +71,14 @@ def _show_coming(org: Organisation, config: Config, until: str, *, as_json: bool
     last = parse_moment(f"in {until}" if is_duration else until, now, config.org.timezone or "UTC")
     found = coming_until(org, config, last)
     if as_json or not found:
-        nothing = f"nothing comes up by the clock until {said(last)}"
+        nothing = f"nothing comes up by the clock until {moment_in_words(last)}"
         show_list("coming", found, {}, as_json=as_json, nothing=nothing)
     else:
         show_columns(
-            [[said(it.at), until_text(it.at, now), it.agent, one_line(it.what, 200)] for it in found]
+            [
+                [moment_in_words(it.at), until_text(it.at, now), it.agent, one_line(it.what, 200)]
+                for it in found
+            ]
         )
 
 

@@ -9,7 +9,7 @@ from lemming.base.errors import ConfigError, UsageError
 from lemming.base.jsontext import nearest
 from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.format import END, AgentPlan, Step, is_planner, plan_file
-from lemming.capabilities.plans.runs import PlanNow, RunNow, does, plan_now, plans_now
+from lemming.capabilities.plans.runs import PlanNow, RunNow, plan_now, plans_now, step_in_words
 from lemming.capabilities.plans.ways import after, is_decided
 from lemming.commands.options import (
     AgentName,
@@ -100,8 +100,8 @@ def _show_steps(plan: AgentPlan) -> None:
         show(plan.description)
     rows = []
     for number, step in enumerate(plan.steps, start=1):
-        rows.append([str(number), step.name, does(step), _leads(plan, step)])
-        rows += [["", f"  {member.name}", does(member), ""] for member in step.parallel]
+        rows.append([str(number), step.name, step_in_words(step), _leads(plan, step)])
+        rows += [["", f"  {member.name}", step_in_words(member), ""] for member in step.parallel]
     show_table(["", "STEP", "DOES", "THEN"], rows)
     if plan.proposals:
         tell(f"plans that come with a request are followed once {plan.proposals} approves them")
@@ -122,7 +122,9 @@ def _leads(plan: AgentPlan, step: Step) -> str:
 
 def _as_json(found: PlanNow) -> dict[str, object]:
     plan = found.plan or AgentPlan()
-    steps = [{"name": step.name, "does": does(step), "then": _leads(plan, step)} for step in plan.steps]
+    steps = [
+        {"name": step.name, "does": step_in_words(step), "then": _leads(plan, step)} for step in plan.steps
+    ]
     return {
         "agent": found.agent,
         "problem": found.problem,

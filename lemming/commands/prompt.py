@@ -33,7 +33,7 @@ def prompt(here: Here, agent: AgentName) -> None:
     inputs = preview.inputs_regardless(agent)
     if here.shows("prompt", as_json_prompt(inputs)):
         return
-    tell(_about(preview, inputs), style="dim")
+    tell(_prompt_in_words(preview, inputs), style="dim")
     if why := why_no_tools(inputs.agent, preview.snapshot.config):
         tell(f"warning: {why}", style="yellow")
     show_messages(inputs)
@@ -62,7 +62,7 @@ def as_json_prompt(inputs: TurnInputs) -> dict[str, Any]:
     }
 
 
-def _about(preview: Preview, inputs: TurnInputs) -> str:
+def _prompt_in_words(preview: Preview, inputs: TurnInputs) -> str:
     """Return one line about a prompt: for when, for which model, how long, and what may still change."""
     name = inputs.agent.name
     size = sum(len(message["content"].encode()) for message in inputs.prompt)

@@ -14,7 +14,7 @@ from lemming.base.jsontext import pretty
 from lemming.base.kinds import MessageKind
 from lemming.base.times.cron import zone
 from lemming.base.times.spoken import parse_duration, parse_moment
-from lemming.base.times.words import said, until_text
+from lemming.base.times.words import moment_in_words, until_text
 from lemming.commands.calendar import add_job
 from lemming.commands.options import (
     Here,
@@ -137,7 +137,9 @@ def _moment(at: str | None, after: str | None, config: Config) -> dict[str, str]
         return {"not_before": timestamp(now + parse_duration(after))}
     moment = parse_moment(at or "", now, config.org.timezone or "UTC")
     if moment <= now:
-        raise UsageError(f"{said(moment)} has passed", hint="name a moment to come, or send it without --at")
+        raise UsageError(
+            f"{moment_in_words(moment)} has passed", hint="name a moment to come, or send it without --at"
+        )
     return {"not_before": timestamp(moment)}
 
 
@@ -198,7 +200,7 @@ def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config
         moment = parse_timestamp(entry.not_before).astimezone(zone(config.org.timezone or "UTC"))
         until = until_text(moment, SystemClock().now())
         shown = _listed([agent.name for agent in readers])
-        tell(f"nobody is shown it before {said(moment)} ({until}){shown and f'; then {shown}'}")
+        tell(f"nobody is shown it before {moment_in_words(moment)} ({until}){shown and f'; then {shown}'}")
     elif readers:
         coming = [(next_turn(base, agent, config, entry.tick), agent.name) for agent in readers]
         coming.sort(key=lambda each: (each[0].tick is None, each[0].tick, each[1]))

@@ -155,12 +155,12 @@ def _show_entries(entries: list[SeenEntry]) -> None:
     folded = known if len(known) > KNOWN_SHOWN else []
     for seen in entries:
         if seen not in folded:
-            _line("saw", _seen(seen))
+            _line("saw", _entry_line(seen))
     if folded:
         _line("saw", f"{counted(len(folded), 'entry', 'entries')} that it knew already (--json lists them)")
 
 
-def _seen(seen: SeenEntry) -> str:
+def _entry_line(seen: SeenEntry) -> str:
     if seen.author is None:
         return f"{seen.id}"
     text = text_of(seen.payload) if isinstance(seen.payload, dict) else ""

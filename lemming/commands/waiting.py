@@ -16,7 +16,7 @@ import typer
 
 from lemming.base.errors import ConfigError
 from lemming.base.jsontext import pretty
-from lemming.base.unseen import notes_on, seen
+from lemming.base.unseen import notes_on, with_unseen_shown
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import waiting as what_waits
@@ -85,7 +85,7 @@ def show_folded(head: str, text: str) -> None:
 
 def _seen(text: str) -> str:
     """Return a text in which what is not seen stands as its number, and long gaps as their length."""
-    return _RUN.sub(lambda found: f"⟨{len(found[0]):,} spaces⟩", seen(text))
+    return _RUN.sub(lambda found: f"⟨{len(found[0]):,} spaces⟩", with_unseen_shown(text))
 
 
 def _folded(text: str, width: int, *, at_spaces: bool = False) -> Iterator[str]:

@@ -57,7 +57,7 @@ def why(
         )
     if here.shows("why", facts_of(writings, found, way)):
         return
-    lines = [*lines_of(found, everything=everything or bool(grep)), *_said_of(way)]
+    lines = [*lines_of(found, everything=everything or bool(grep)), *_trust_lines(way)]
     for line in lines:
         show(line)
     if len(lines) > LINES_ON_A_SCREEN:
@@ -73,7 +73,7 @@ def lines_of(found: Thing, *, everything: bool = False) -> Iterator[str]:
     return tree.lines(found, "")
 
 
-def _said_of(way: list[TrustStep]) -> list[str]:
+def _trust_lines(way: list[TrustStep]) -> list[str]:
     """Return lines about the way on which something came to be trusted less than what agents write."""
     lines = [painted("trusted less, because of where it came from", "bold")] if way else []
     for step in way:
@@ -125,7 +125,7 @@ class _Tree:
             yield f"{inner[:-6]}   {'└─' if is_last else '├─'} {first}"
             yield from rest
         if folded:
-            yield f"{margin}   └─ {painted(one_line(_told_of(folded.values()), room - 6), 'dim')}"
+            yield f"{margin}   └─ {painted(one_line(_folded_line(folded.values()), room - 6), 'dim')}"
 
     def _fit(self, margin: str) -> str:
         """Return a margin that leaves half of the width: of a deep one the left part is cut away."""
@@ -169,7 +169,7 @@ def _line(thing: Thing, room: int, cut: str = "") -> str:
     return "  ".join(filter(None, parts))
 
 
-def _told_of(folded: Collection[Thing]) -> str:
+def _folded_line(folded: Collection[Thing]) -> str:
     authors = ", ".join(sorted({one.author for one in folded}))
     ticks = [one.moment[0] for one in folded if one.moment]
     further = "; --depth goes further back" if any(one.cut == "depth" for one in folded) else ""

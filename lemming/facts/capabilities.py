@@ -49,7 +49,7 @@ def problems_of_org(name: str, base: OrgPath, config: Config, only: str | None) 
         of_key = asked.problems_of_key(base, None, config) if is_read else ()
         return [*asked.problems_of_org(base, config, only), *of_key]
 
-    yield from _problems(name, _told(name, config, find), ORG_FILE)
+    yield from _problems(name, _asked_safely(name, config, find), ORG_FILE)
     if only is None and name not in SHIPPED:
         users = _users(config, survey_agents(base)).get(name)
         found = _facts_told(Organisation.at(base), config, name, users) if users else ""
@@ -62,7 +62,7 @@ def problems_of_org(name: str, base: OrgPath, config: Config, only: str | None) 
 def problems_with_agents(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
     """Yield what one finds wrong with how each agent uses it, beside what keeps that agent from running."""
     hooks = ("problems", "problems_of_files", "problems_of_key")
-    if _told(name, config, lambda asked: any(_is_own(asked, hook) for hook in hooks)) is not True:
+    if _asked_safely(name, config, lambda asked: any(_is_own(asked, hook) for hook in hooks)) is not True:
         return  # that it is not here, or breaks, is told of the organisation
     survey = survey_agents(base)
     out = judged(base, config, survey).survey.broken
@@ -85,7 +85,7 @@ def problems_of_use(name: str, base: OrgPath, agent: Agent, config: Config) -> I
             yield from asked.problems(agent, config)
 
     yield from _problems(
-        name, _told(name, config, lambda asked: [*find(asked)]), paths.resume_file(agent.name)
+        name, _asked_safely(name, config, lambda asked: [*find(asked)]), paths.resume_file(agent.name)
     )
 
 
@@ -105,7 +105,7 @@ def _problems(name: str, found: list[Problem] | ConfigError | str, file: str) ->
 def facts_of(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[Fact]]:
     """Return what the capabilities that are in use say to screens, by name, those that say anything."""
     users = _users(config, survey)
-    said = {name: _said(Organisation.at(base), config, name, users[name]) for name in sorted(users)}
+    said = {name: _facts_from(Organisation.at(base), config, name, users[name]) for name in sorted(users)}
     return {name: facts for name, facts in said.items() if facts}
 
 
@@ -124,13 +124,13 @@ def _facts_told(
     def facts(asked: Capability) -> list[Fact]:
         if not _is_own(asked, "facts"):
             return []
-        kept = {it: _kept(org, it, name) for it in agents}
+        kept = {it: _kept_by(org, it, name) for it in agents}
         return [*asked.facts(InUse(org, config, agents, kept, timestamp(SystemClock().now())))]
 
-    return _told(name, config, facts)
+    return _asked_safely(name, config, facts)
 
 
-def _said(org: Organisation, config: Config, name: str, agents: dict[str, Agent]) -> list[Fact]:
+def _facts_from(org: Organisation, config: Config, name: str, agents: dict[str, Agent]) -> list[Fact]:
     found = _facts_told(org, config, name, agents)
     if isinstance(found, list):
         return found
@@ -139,14 +139,14 @@ def _said(org: Organisation, config: Config, name: str, agents: dict[str, Agent]
     return [Fact("", f"broke: {found}")]
 
 
-def _kept(org: Organisation, agent: str, name: str) -> Json:
+def _kept_by(org: Organisation, agent: str, name: str) -> Json:
     try:
         return read_state(org, agent).kept.get(name, {})
     except CorruptState:  # which is told elsewhere
         return {}
 
 
-def _told(name: str, config: Config, ask: Callable[[Capability], T]) -> T | ConfigError | str:
+def _asked_safely(name: str, config: Config, ask: Callable[[Capability], T]) -> T | ConfigError | str:
     """Return what a capability says when it is asked, why it is not here, or in words how it broke."""
     found = tried(lambda: ask(capability(name, config.org.plugins)))
     if isinstance(found, Exception) and not isinstance(found, ConfigError):

@@ -10,7 +10,7 @@ from lemming.agents import Agent, survey_agents
 from lemming.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.base.errors import ConfigError
 from lemming.base.times.cron import next_occurrence
-from lemming.base.times.words import said, until_text
+from lemming.base.times.words import moment_in_words, until_text
 from lemming.org.config import Config
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.org.schedule import due_by_clock, next_due
@@ -37,8 +37,8 @@ class NextTurn(NamedTuple):
         if self.at is None:
             return "never"
         if self.at <= self.now:
-            return f"the next tick (due since {said(self.at)}, cron)"
-        return f"{said(self.at)} ({until_text(self.at, self.now)}), cron"
+            return f"the next tick (due since {moment_in_words(self.at)}, cron)"
+        return f"{moment_in_words(self.at)} ({until_text(self.at, self.now)}), cron"
 
     @property
     def as_text(self) -> str | None:

@@ -196,11 +196,11 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
         troubles=troubles,
         waiting=waiting(base),
         misplaced=list(misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
-        said=_said(base, config, survey),
+        said=_capability_facts(base, config, survey),
     )
 
 
-def _said(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[Fact]]:
+def _capability_facts(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[Fact]]:
     if not (config.org.capabilities or survey.names_capabilities):
         return {}
     from lemming.facts.capabilities import facts_of  # with it comes all that takes turns

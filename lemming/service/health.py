@@ -78,11 +78,11 @@ class _Handler(BoundedHandler):
     def do_GET(self) -> None:  # noqa: N802
         """Answer."""
         self.heard()
-        self._answer(*self._found())
+        self._answer(*self._response())
 
     do_HEAD = do_GET  # noqa: N815
 
-    def _found(self) -> tuple[HTTPStatus, dict[str, Any]]:
+    def _response(self) -> tuple[HTTPStatus, dict[str, Any]]:
         place = urlsplit(self.path)
         host = self.headers.get("Host", HOST)
         if host.rpartition(":")[0] not in _OWN_NAMES and host not in _OWN_NAMES:

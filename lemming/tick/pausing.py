@@ -56,12 +56,12 @@ class Pauses:
 
     def why(self, agent: str) -> str:
         """Return how a person is told that an agent is paused; empty when it is not."""
-        if text := self._said(ORG_FILE, self._of_all):
+        if text := self._pause_in(ORG_FILE, self._of_all):
             return f"the organisation is {pause_reason(text)}"
-        text = self._said(paths.resume_file(agent), self._of_one.get(agent, ""))
+        text = self._pause_in(paths.resume_file(agent), self._of_one.get(agent, ""))
         return pause_reason(text) if text else ""
 
-    def _said(self, file: str, before: str) -> str:
+    def _pause_in(self, file: str, before: str) -> str:
         """Return what a file says of a pause; `before`: what it said, which holds while it cannot be read."""
         path = f"{self._base}/{file}"
         try:

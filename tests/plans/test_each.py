@@ -15,7 +15,7 @@ from lemming.base.errors import UsageError
 from lemming.base.jsontext import pretty
 from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.run import run_in
-from lemming.capabilities.plans.runs import does
+from lemming.capabilities.plans.runs import step_in_words
 from lemming.cli import run as lemming
 from lemming.facts.problems import problems_of_agents
 from lemming.files import fs
@@ -146,7 +146,7 @@ def test_tools_are_called_for_each_item_and_a_person_may_lead_the_run_back_to_it
 
 def test_what_is_done_for_each_is_told_to_people() -> None:
     made = plan(LOOK)
-    assert does(made.steps[0]) == "asks ada for each of start.cities (at most 100), 8 at once"
+    assert step_in_words(made.steps[0]) == "asks ada for each of start.cities (at most 100), 8 at once"
     assert "for each of start.cities" in mermaid(made)
 
 

@@ -14,11 +14,11 @@ MONTHS = (
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def said(moment: datetime) -> str:
+def moment_in_words(moment: datetime) -> str:
     """Return a moment in its own time zone.
 
     >>> from datetime import UTC
-    >>> said(datetime(2026, 11, 23, 8, tzinfo=UTC).astimezone(zone("Europe/Berlin")))
+    >>> moment_in_words(datetime(2026, 11, 23, 8, tzinfo=UTC).astimezone(zone("Europe/Berlin")))
     'Mon 23 Nov 2026 09:00 CET'
     """
     day, month = DAYS[moment.weekday()][:3], MONTHS[moment.month - 1][:3]
@@ -58,9 +58,9 @@ def until_text(moment: datetime, now: datetime) -> str:
 def due_text(due: Due) -> str:
     """Return what an agent is told that is due by its cron schedule."""
     if due.times == 1:
-        return f"You are due by your schedule: {said(due.first)}."
+        return f"You are due by your schedule: {moment_in_words(due.first)}."
     more = " or more" if due.times == MOST_COUNTED else ""
     return (
-        f"You are due by your schedule {due.times} times{more} since {said(due.first)}; "
+        f"You are due by your schedule {due.times} times{more} since {moment_in_words(due.first)}; "
         "this one turn stands for all of them."
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lemming.agents import survey_agents
 from lemming.base.clock import SystemClock, timestamp
 from lemming.base.times.cron import explained
-from lemming.base.times.words import said, until_text
+from lemming.base.times.words import moment_in_words, until_text
 from lemming.capabilities.calendars.calendar import Job
 from lemming.capabilities.calendars.jobs import Past, jobs_in
 from lemming.org.config import Config
@@ -40,7 +40,7 @@ class JobNow(NamedTuple):
             return "paused"
         if self.next is None:
             return f"once {self.job.after} is answered" if self.job.after else "never: no time zone"
-        return f"{said(self.next)} ({until_text(self.next, self.now)})"
+        return f"{moment_in_words(self.next)} ({until_text(self.next, self.now)})"
 
     @property
     def outcome(self) -> str:

@@ -157,11 +157,11 @@ class MailChannel(Channel):
         except Unavailable as error:
             if not raw:  # it is the server that is out of reach
                 raise
-            file = self._kept(context, raw)
+            file = self._kept_copy(context, raw)
             context.refuse(f"mail {number}", f"it cannot be read: {error.message}", file=file)
         imap.uid("STORE", number, "+FLAGS", "(\\Seen)")
 
-    def _kept(self, context: ChannelContext, raw: bytes) -> str:
+    def _kept_copy(self, context: ChannelContext, raw: bytes) -> str:
         """Keep a mail as it came, for a person to look at; return its path."""
         name = f"{sha256(raw).hexdigest()[:32]}.eml"
         path = f"{paths.workspace_folder(context.agent.name)}/mail/refused/{name}"

@@ -109,7 +109,7 @@ class FolderChannel(Channel):
 
     def collect(self, context: ChannelContext) -> Soon:
         """Take files, oldest name first, as many as there is room for in this tick."""
-        root = self._made(context.org.base)
+        root = self._made_folder(context.org.base)
         with _reachable(root, context):
             self._finish(context, root)
             names, left = self.arrived(context.org.base), self._per_tick
@@ -129,10 +129,10 @@ class FolderChannel(Channel):
 
     def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
         """Write an answer beside the file it answers: `answers/NAME.md`."""
-        root = self._made(context.org.base)
+        root = self._made_folder(context.org.base)
         entry = outgoing.entry
         name = f"{entry.tick:08}_{entry.id}.md"
-        if outgoing.answers and (kept := _kept_as(outgoing.answers)):
+        if outgoing.answers and (kept := _kept_name(outgoing.answers)):
             plain = kept.removesuffix(".md")
             first = f"{plain}.md"
             name = first if _is_first(context, outgoing) else f"{plain}.{entry.id}.md"
@@ -146,7 +146,7 @@ class FolderChannel(Channel):
             return False
         return any(fnmatchcase(name, glob) for glob in self._globs)
 
-    def _made(self, base: Path) -> Path:
+    def _made_folder(self, base: Path) -> Path:
         root = self.root(base)
         if not _is_folder(root):
             if not root.is_relative_to(base):
@@ -229,7 +229,7 @@ class FolderChannel(Channel):
         for name in _after(context, context.log.traffic.last_received):
             with contextlib.suppress(ConfigError, FileNotFoundError):
                 entry = read_entry(context.org, name)
-                if entry.payload.get("channel") == context.channel and (kept := _kept_as(entry)):
+                if entry.payload.get("channel") == context.channel and (kept := _kept_name(entry)):
                     unfinished.append(_Taken(str(entry.payload["message_id"]), kept, entry))
         self._settle(context, root, unfinished)
 
@@ -272,7 +272,7 @@ def _is_first(context: ChannelContext, outgoing: Outgoing) -> bool:
     return context.log.traffic.answered.get(outgoing.asked, outgoing.key) == outgoing.key
 
 
-def _kept_as(entry: OutboxEntry) -> str:
+def _kept_name(entry: OutboxEntry) -> str:
     """Return the name under which the file of an entry is kept; empty for an entry that is of no file."""
     place, message = entry.payload.get("file"), entry.payload.get("message_id")
     return place.rpartition("/")[2] if isinstance(place, str) and isinstance(message, str) else ""

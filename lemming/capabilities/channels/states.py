@@ -57,7 +57,7 @@ def channel_states(base: OrgPath, survey: Survey, config: Config) -> list[Channe
 
 def _state_of(org: Organisation, survey: Survey, config: Config, agent: Agent, tick: int) -> ChannelState:
     traffic = org.own(ChannelLogs).of(agent.name).traffic
-    channel, problem = _made(config, agent, org)
+    channel, problem = _channel_of(config, agent, org)
     sends = channel is None or channel.sends
     waiting = org.own(Addressed).pending(agent, survey, tick) if sends else []
     return ChannelState(
@@ -85,7 +85,7 @@ def _failing(traffic: Traffic) -> list[dict[str, Any]]:
     return [{"entry": key, "attempts": it.attempts, "why": it.why} for key, it in tried]
 
 
-def _made(config: Config, agent: Agent, org: Organisation) -> tuple[Channel | None, str]:
+def _channel_of(config: Config, agent: Agent, org: Organisation) -> tuple[Channel | None, str]:
     entry = config.models[agent.model.key]
     try:
         return make_channel(entry.provider, entry.options, org.base, config), ""
@@ -98,7 +98,7 @@ def problems_of_channels(base: OrgPath, survey: Survey, config: Config) -> Itera
     org = Organisation.at(base)
     for name in sorted(channels_in(survey, config)) if config.has_channels else ():
         agent = survey.agents[name]
-        channel, _ = _made(config, agent, org)
+        channel, _ = _channel_of(config, agent, org)
         if channel is None:
             continue  # told of the model key already
         if not channel.to:

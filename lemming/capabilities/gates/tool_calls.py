@@ -101,15 +101,15 @@ class CallGates:
     def facts_of(self, call: ToolCall, tool: Tool, context: ToolContext) -> Facts:
         """Return what conditions see of a call, for any arguments that gates make of it."""
 
-        def told_of(args: Any) -> dict[str, Any]:
+        def changes_for(args: Any) -> dict[str, Any]:
             changes = planned_changes(tool, args, context)
             return {} if changes is None else self._changes(changes)
 
-        planned = told_of(call.args)
+        planned = changes_for(call.args)
 
         def facts(args: Any) -> dict[str, Any]:
-            told = planned if args == call.args else told_of(args)
-            return {**self._facts(call, tool), **told, "args": self._seen(args, tool, context.base)}
+            told = planned if args == call.args else changes_for(args)
+            return {**self._facts(call, tool), **told, "args": self._args_as_opened(args, tool, context.base)}
 
         return facts
 
@@ -118,7 +118,7 @@ class CallGates:
     ) -> ToolResult:
         """Have the gates look at the whole of what a call gave, before it is cut."""
         self.trust = trusted.word
-        args = self._seen(call.args, tool, base) if self.results else call.args
+        args = self._args_as_opened(call.args, tool, base) if self.results else call.args
 
         def facts(output: Any) -> dict[str, Any]:
             said = {"args": args, "success": result.success, "outcome": result.outcome}
@@ -151,7 +151,7 @@ class CallGates:
         as_place = partial(opened_in_gate, agent_name=self.agent.name, base=base)
         return placed(rules, tool.place_arguments, as_place)
 
-    def _seen(self, args: Any, tool: Tool, base: Path) -> Any:
+    def _args_as_opened(self, args: Any, tool: Tool, base: Path) -> Any:
         """Return arguments as gates see them: a path by the place that is opened."""
         named = tool.place_arguments
         return as_opened(args, places_among(named, tool.parameters), self.agent.name, base) if named else args

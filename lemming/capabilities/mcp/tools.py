@@ -116,7 +116,7 @@ class McpTool(Tool):
         raise ToolError(f"{self.name} can be called in a turn only", hint="or with `lemming mcp test`")
 
 
-def _made(server_name: str, server: McpServer, tool_name: str, known: KnownTool) -> McpTool:
+def _tool_from(server_name: str, server: McpServer, tool_name: str, known: KnownTool) -> McpTool:
     hints = known.hints if server.trust_hints else {}
     reads_only = class_of(server, known) == "read"
     # In quotes and on one line: it stands in a prompt, and a stranger wrote it.
@@ -213,7 +213,7 @@ def _tools(config: McpConfig, known: McpLock) -> Iterator[McpTool]:
     for name, server in config.servers.items():
         for tool_name, tool in known.servers.get(name, KnownServer()).tools.items():
             if any(is_named(tool_name, pattern) for pattern in server.tools):
-                yield _made(name, server, tool_name, tool)
+                yield _tool_from(name, server, tool_name, tool)
 
 
 # --- what is wrong ---------------------------------------------------------------------------------

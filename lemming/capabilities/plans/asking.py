@@ -76,10 +76,10 @@ def wait_for(wait: Wait | None, tick: int, files: Mapping[str, str | None], know
         raise ValueError(f'"{moment[:100]}" is no moment such as 2027-01-31T09:00:00Z') from error
 
 
-def said_of(wait: Mapping[str, Any]) -> str:
+def wait_text(wait: Mapping[str, Any]) -> str:
     """Return in words what is waited for.
 
-    >>> said_of({"file": "./in.csv", "until": "changes"}), said_of({"tick": 7})
+    >>> wait_text({"file": "./in.csv", "until": "changes"}), wait_text({"tick": 7})
     ('./in.csv to change', 'tick 7')
     """
     if call := wait.get("call"):

@@ -13,7 +13,7 @@ from lemming.agents import Agent
 from lemming.base.contract import NewEntry, ToolCall
 from lemming.base.errors import ConfigError, PermissionDenied, Problem
 from lemming.capabilities.judges.problems import program_reach
-from lemming.capabilities.plans.asking import said_of
+from lemming.capabilities.plans.asking import wait_text
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan, waited_files
 from lemming.capabilities.plans.plan_problems import sound_plan
 from lemming.capabilities.plans.proposals import proposal_in
@@ -56,7 +56,7 @@ class Plans(Capability):
         waits = waits_of(begun, read_memories(org, agent.name).values)
         if not waits:
             return None
-        words = " and ".join(dict.fromkeys(said_of(wait) for wait in waits))
+        words = " and ".join(dict.fromkeys(wait_text(wait) for wait in waits))
         return Rest(f"waits for {words}", any("tick" not in wait for wait in waits))
 
     def problems_of_files(self, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:

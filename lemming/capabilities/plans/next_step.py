@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lemming.base.jsontext import compact
 from lemming.capabilities.answers.fitting import FittedAnswer
 from lemming.capabilities.conditions.when import holds
-from lemming.capabilities.plans.asking import request_for, said_of, verification_for, wait_for, withdrawal
+from lemming.capabilities.plans.asking import request_for, verification_for, wait_for, wait_text, withdrawal
 from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
 from lemming.capabilities.plans.outcomes import chosen, of_a_run, of_asking, of_calling, of_verifying
@@ -109,7 +109,7 @@ class _Turn:
         match doing.phase:
             case "asked":
                 if outcome := self._answer(member, doing, member.asked):
-                    self._came(member, doing, outcome)
+                    self._accept(member, doing, outcome)
             case "called":
                 if (result := self._result(doing)) is None:
                     return
@@ -117,7 +117,7 @@ class _Turn:
                     doing.phase, doing.wait = "waiting", {"call": call}
                     self._take_in_wait(member, doing)
                 else:
-                    self._came(member, doing, of_calling(member, result))
+                    self._accept(member, doing, of_calling(member, result))
             case "verifying":
                 self._take_in_verdict(member, doing)
             case "waiting":
@@ -156,17 +156,17 @@ class _Turn:
                 outcome = of_calling(member, word)
                 if word["success"] and outcome.answer is None:  # it happened: it is not done again
                     doing.failures = member.attempts
-                self._came(member, doing, outcome)
+                self._accept(member, doing, outcome)
         elif self._is_over({**wait, "give_up": None}):
-            self._came(member, doing, FittedAnswer({"text": said_of(wait), "tick": self.tick}))
+            self._accept(member, doing, FittedAnswer({"text": wait_text(wait), "tick": self.tick}))
         elif self._is_over(wait):
-            why = f"waited {self.tick - doing.since} ticks for {said_of(wait)}"
-            self._came(member, doing, FittedAnswer(None, why))
+            why = f"waited {self.tick - doing.since} ticks for {wait_text(wait)}"
+            self._accept(member, doing, FittedAnswer(None, why))
 
     def _is_over(self, wait: Json) -> bool:
         return is_over(wait, self.tick, self.values.get("time") or "", self.values.get("files") or {})
 
-    def _came(self, member: Member, doing: Doing, outcome: FittedAnswer) -> None:
+    def _accept(self, member: Member, doing: Doing, outcome: FittedAnswer) -> None:
         """Go on with an answer, or do it again, or give up."""
         if outcome.answer is None:
             doing.failures += 1

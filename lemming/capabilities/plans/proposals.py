@@ -85,11 +85,11 @@ def _shown(plan: AgentPlan) -> str:
 
 def _line(number: int, step: Step) -> str:
     return f"{number}. {step.name}: " + (
-        "; ".join(map(_does, step.parallel)) if step.parallel else _does(step)
+        "; ".join(map(_step_in_words, step.parallel)) if step.parallel else _step_in_words(step)
     )
 
 
-def _does(member: Member) -> str:
+def _step_in_words(member: Member) -> str:
     each = in_words(member) if isinstance(member, Step) else ""
     match kind_of(member):
         case "ask" | "plan":

@@ -8,7 +8,7 @@ from typing import Any
 
 from lemming.agents import survey_agents
 from lemming.base.errors import ConfigError
-from lemming.capabilities.plans.asking import said_of
+from lemming.capabilities.plans.asking import wait_text
 from lemming.capabilities.plans.each import in_words
 from lemming.capabilities.plans.format import AgentPlan, Member, Step, is_planner, kind_of, read_plan
 from lemming.capabilities.plans.run import PREFIX, Doing, Run, run_in
@@ -110,14 +110,14 @@ def _waits_for(name: str, doing: Doing) -> str:
         case "called":
             return f"what the tool of {name} gives"
         case "waiting":
-            return said_of(doing.wait or {})
+            return wait_text(doing.wait or {})
     return ""
 
 
-def does(member: Member) -> str:
+def step_in_words(member: Member) -> str:
     """Return in words what a step does.
 
-    >>> does(Member(name="a", ask="ada"))
+    >>> step_in_words(Member(name="a", ask="ada"))
     'asks ada'
     """
     each = in_words(member) if isinstance(member, Step) else ""

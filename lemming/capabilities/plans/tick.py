@@ -38,11 +38,11 @@ class PlansInTicks(TickPart):
         """Remove the runs of those who had a turn that their plans do not keep."""
         for name in filter(self.agents.__contains__, order):
             ended = sorted(_ended(look.org, name), reverse=True)
-            for run in ended[_kept(look.org, name) :]:
+            for run in ended[_runs_to_keep(look.org, name) :]:
                 delete_memory(look.org.base, name, run.key)
 
 
-def _kept(org: Organisation, name: str) -> int:
+def _runs_to_keep(org: Organisation, name: str) -> int:
     try:
         return read_plan(org, name).value.keep_runs
     except ConfigError:

@@ -64,7 +64,7 @@ def serving(
     environment variable that is not set, and `OrgBusy` when another process does it already.
     """
     clock, ended = clock or SystemClock(), threading.Event()
-    found = _found(base)
+    found = _channels_to_serve(base)
     if not found and metrics is None:
         hint = "give an agent a model key whose provider is http or mail: docs/channels.md"
         raise UsageError("there is nothing to serve: no agent is an http or mail channel", hint=hint)
@@ -83,7 +83,7 @@ def serving(
             worker.join(30.0)
 
 
-def _found(base: Path) -> list[tuple[Agent, Channel]]:
+def _channels_to_serve(base: Path) -> list[tuple[Agent, Channel]]:
     """Return what is to be seen to; raise for what would fail at its first use."""
     org, problems = Organisation(base), list[Problem]()
     config = load_config(org)

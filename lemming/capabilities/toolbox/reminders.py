@@ -11,7 +11,7 @@ from lemming.base.clock import parse_timestamp, timestamp
 from lemming.base.errors import ConfigError, PermissionDenied, ToolError, UsageError
 from lemming.base.times.cron import zone
 from lemming.base.times.spoken import DURATIONS, EXAMPLES, parse_duration, parse_moment
-from lemming.base.times.words import said
+from lemming.base.times.words import moment_in_words
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.messages import (
@@ -63,17 +63,18 @@ class RemindMe(EngineTool):
         except UsageError as error:
             raise ToolError(f"{self.name}: {error.message}", hint=error.hint) from error
         if moment <= now:
-            raise ToolError(
-                f"{self.name}: {said(moment)} has passed; it is {said(now.astimezone(zone(zone_name)))}"
-            )
+            at = moment_in_words(now.astimezone(zone(zone_name)))
+            raise ToolError(f"{self.name}: {moment_in_words(moment)} has passed; it is {at}")
         settings = context.settings.reminders
         if moment > now + timedelta(days=settings.max_days):
-            raise ToolError(f"{self.name}: {said(moment)} is more than {settings.max_days:g} days ahead")
+            raise ToolError(
+                f"{self.name}: {moment_in_words(moment)} is more than {settings.max_days:g} days ahead"
+            )
         waiting = _waiting(context)
         if len(waiting) >= settings.max_open:
             raise ToolError(f"{self.name}: {len(waiting)} reminders are waiting, and more are not kept")
         entry = _entry(context, text, timestamp(moment))
-        here = said(moment.astimezone(zone(zone_name)))
+        here = moment_in_words(moment.astimezone(zone(zone_name)))
         return ToolResult(True, f"you will be reminded on {here}", (entry_effect(entry),))
 
     def require_writable(self, context: ToolContext, effect: FileEffect) -> None:

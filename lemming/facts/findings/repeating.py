@@ -30,7 +30,7 @@ def normalised(text: str) -> str:
     return _BESIDE_WORDS.sub(" ", text).strip().casefold() or text.strip()
 
 
-def said(entry: OutboxEntry) -> Deed:
+def deed_of(entry: OutboxEntry) -> Deed:
     """Return what an entry says, to whom, and which request it answers: the same answer to two is not one."""
     payload = entry.payload
     about = f"{[payload.get(key) for key in _ABOUT]}"
@@ -45,7 +45,7 @@ def called(use: ToolUse) -> Deed:
 
 def sayings(turn: TurnRecord) -> dict[Deed, OutboxEntry]:
     """Return what a turn said that is not empty."""
-    return {deed: entry for entry in turn.entries if (deed := said(entry))[2]}
+    return {deed: entry for entry in turn.entries if (deed := deed_of(entry))[2]}
 
 
 def callings(turn: TurnRecord) -> dict[Deed, ToolUse]:
@@ -79,7 +79,7 @@ Deeds = dict[Deed, list[int]]
 def repeats(look: Look) -> Iterator[Finding]:
     """Yield for each agent what it says over and over, or does over and over for nothing."""
     for agent, turns in look.by_agent.items():
-        found = {**_said_in(look, turns), **_done_in(turns)}
+        found = {**_deeds_in(look, turns), **_done_in(turns)}
         close = {deed: _close_by(numbers, look.settings.repeats) for deed, numbers in found.items()}
         deed = max(close, key=lambda it: len(close[it]), default=None)
         if deed is None or not close[deed]:
@@ -96,7 +96,7 @@ def repeats(look: Look) -> Iterator[Finding]:
         )
 
 
-def _said_in(look: Look, turns: Sequence[TurnRecord]) -> Deeds:
+def _deeds_in(look: Look, turns: Sequence[TurnRecord]) -> Deeds:
     """Return what an agent said; a question that was answered may be asked anew."""
     found: Deeds = {}
     for number, turn in enumerate(turns):

@@ -68,7 +68,7 @@ def agents(
         "tick": preview.tick,
         "rows": [{**look.row(name), "group": groups[name]} for name in shown],
         "lately": feed(org, limit=LATELY, threads=0)["entries"] if is_few else [],
-        "capabilities": _said(org, config, preview.survey),
+        "capabilities": _capability_cards(org, config, preview.survey),
     }
 
 
@@ -78,7 +78,7 @@ def now_of(org: Organisation, name: str) -> Json:
     return _Look(org, config, preview_tick(org, config)).row(name)
 
 
-def _said(org: Organisation, config: Config, survey: Survey) -> list[Json]:
+def _capability_cards(org: Organisation, config: Config, survey: Survey) -> list[Json]:
     """Return what capabilities say, a card each."""
     return [
         {

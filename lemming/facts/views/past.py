@@ -43,7 +43,7 @@ def past(org: OrgPath, *, old: int | None = None, new: int | None = None, agent:
         changes, remark = _of_tick(org, new, agent)
     else:
         changes, remark = _between(org, old, new, agent)
-    said = dict(_said(changes.diff))
+    said = dict(_texts_in_diff(changes.diff))
     return {
         "old": old,
         "new": new,
@@ -56,7 +56,7 @@ def past(org: OrgPath, *, old: int | None = None, new: int | None = None, agent:
     }
 
 
-def _said(diff: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _texts_in_diff(diff: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the entries and memories that a diff holds whole, by path: what was said or is remembered now."""
     for part in re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE):
         head = _SAYS.match(part)

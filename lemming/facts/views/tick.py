@@ -129,7 +129,7 @@ def turn_of(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[st
         **({"prompt": turn.prompt} if prompts else {}),
         "answers": [vars(call) for call in turn.calls],
         "tools": [{**vars(use), "wish": _wish(use)} for use in turn.tools],
-        "entries": [{**entry.as_json(), "says": _said(entry.payload)} for entry in turn.entries],
+        "entries": [{**entry.as_json(), "says": _payload_text(entry.payload)} for entry in turn.entries],
         "memory": turn.memory,
         "files": [
             {"path": place, "sha256": effect.digest, "bytes": len(effect.content)}
@@ -149,7 +149,7 @@ def turn_of(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[st
     }
 
 
-def _said(payload: dict[str, Any]) -> str:
+def _payload_text(payload: dict[str, Any]) -> str:
     return text_said(payload) or payload_text(payload)
 
 

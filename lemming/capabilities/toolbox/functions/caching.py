@@ -26,14 +26,14 @@ def key_of(tool: str) -> str:
 
 def kept_result(context: ToolContext, arguments: Mapping[str, Any], ticks: int) -> ToolResult | None:
     """Return the result of an earlier call with these arguments, if it is not older than so many ticks."""
-    found = _kept(context, ticks).get(_digest(arguments))
+    found = _cached(context, ticks).get(_digest(arguments))
     return ToolResult(True, found["output"]) if found else None
 
 
 def keep(context: ToolContext, arguments: Mapping[str, Any], result: ToolResult, ticks: int) -> ToolResult:
     """Return a result with the effect that keeps it; what is too old goes, and the oldest of too many."""
     new = {"tick": context.tick, "args": dict(arguments), "output": redact_values(result.output)}
-    kept = {**_kept(context, ticks), _digest(arguments): new}
+    kept = {**_cached(context, ticks), _digest(arguments): new}
     newest = sorted(kept.items(), key=lambda item: item[1]["tick"], reverse=True)[:MOST_RESULTS]
     while len(newest) > 1 and sum(len(compact(item)) for item in newest) > MOST_CHARS:
         newest.pop()
@@ -41,7 +41,7 @@ def keep(context: ToolContext, arguments: Mapping[str, Any], result: ToolResult,
     return replace(result, effects=(*result.effects, effect))
 
 
-def _kept(context: ToolContext, ticks: int) -> dict[str, dict[str, Any]]:
+def _cached(context: ToolContext, ticks: int) -> dict[str, dict[str, Any]]:
     """Return what is kept and not too old; what a person wrote there that is none of ours is passed over."""
     found = context.memory.get(key_of(context.tool))
     return {

@@ -29,7 +29,7 @@ def home_of(function: Callable[..., Any]) -> Home | None:
     return home if home.can_be_found and module != "__main__" and _can_be_imported(module) else None
 
 
-def found_in(module: Any, qualname: str) -> Any:
+def attribute_of(module: Any, qualname: str) -> Any:
     """Return what stands in a module under a qualified name. Raises `AttributeError`."""
     found = module
     for part in qualname.split("."):
