@@ -16,7 +16,7 @@ from lemming.base.errors import LemmingError, UsageError
 from lemming.base.version import __version__
 from lemming.commands.failures import guarded
 from lemming.commands.meant import MEANT, OF_THE_PAGE, words_behind
-from lemming.commands.options import Here, Session, verb
+from lemming.commands.options import CommandSession, Here, verb
 from lemming.commands.screen import show, show_text
 from lemming.plugins.capabilities import missing_for_command
 
@@ -312,7 +312,7 @@ def _global_options(
 
 def run(args: list[str]) -> int:
     """Run one command and return the exit status; docs/cli.md says what each means."""
-    session = Session(root=os.environ.get("LEMMING_ROOT") or None)
+    session = CommandSession(root=os.environ.get("LEMMING_ROOT") or None)
 
     def work() -> int:
         root, words = _root_and_rest(args)

@@ -15,7 +15,7 @@ from lemming.base.clock import Clock
 from lemming.base.errors import OrgBusy, UsageError
 from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.rest import goes_on, rest_of
-from lemming.capabilities.requests.view import Requests, RequestView
+from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.journal.events import Event, Observer, TickBegins
 from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.journal.report import TurnReport
@@ -206,7 +206,7 @@ class Waiter:
             self.at_work(AtWork(now.requests.tick, holders, waits))
 
 
-def holders_at_work(requests: Requests, request: RequestView) -> tuple[str, ...]:
+def holders_at_work(requests: AllRequests, request: RequestView) -> tuple[str, ...]:
     """Return who holds what is left of a request: those who wait for others are not among them."""
     is_open = {each.identity for _, each in requests.tree(request) if each.is_open}
     leaves = (

@@ -25,9 +25,9 @@ from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE, l
 from lemming.commands.options import (
     AgentName,
     AsPerson,
+    CommandSession,
     Here,
     Quiet,
-    Session,
     Trust,
     argument,
     duration,
@@ -312,7 +312,7 @@ def _is_typed() -> bool:
 def _run_command(ctx: typer.Context, line: str) -> None:
     """Run a line as a command of lemming on this organisation; an error in it is told, and ends nothing."""
     root = ctx.find_root()
-    session: Session = root.obj
+    session: CommandSession = root.obj
 
     def work() -> int:
         try:

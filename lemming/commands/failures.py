@@ -25,7 +25,7 @@ import typer
 from lemming.base.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
 from lemming.base.jsontext import near, nearest
 from lemming.commands import screen
-from lemming.commands.options import Session
+from lemming.commands.options import CommandSession
 from lemming.commands.screen import ReaderGone, Style, tell
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import why_not_imported
@@ -40,7 +40,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:{}\[\]]+|.')
 _SOURCE_WIDTH = 100
 
 
-def guarded(work: Callable[[], int], session: Session, *, as_json: bool) -> int:
+def guarded(work: Callable[[], int], session: CommandSession, *, as_json: bool) -> int:
     """Run a command and return the exit status of the process; whatever it raises is told to the person.
 
     With `as_json` the error is also an object on standard output.
@@ -79,7 +79,7 @@ def tell_problem(problem: Problem, base: OrgPath | None) -> None:
     _tell_fix(problem.hint)
 
 
-def _reported(error: Exception, session: Session, *, as_json: bool) -> int:
+def _reported(error: Exception, session: CommandSession, *, as_json: bool) -> int:
     known = _as_lemming_error(error, session.command)
     if isinstance(known, UsageError) and session.typed_within:
         _lead(known, session.command, *session.typed_within)

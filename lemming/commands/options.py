@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Session:
+class CommandSession:
     """`root` is the folder that was given for the organisation's, `base` the organisation's folder, once a
     command has asked for it; `command` is what was typed. `typed_within`: the first word behind it, and the
     words that people type there, each with what to do instead."""
@@ -126,14 +126,14 @@ def find_org(ctx: typer.Context) -> Organisation:
     """
     given = _root(ctx)
     base = _given_org(Path(given)) if given is not None else _nearest_org(Path.cwd())
-    if isinstance(ctx.obj, Session):
+    if isinstance(ctx.obj, CommandSession):
         ctx.obj.base = base
     require_known_format(base)
     return Organisation(base)
 
 
 def _root(ctx: typer.Context) -> str | None:
-    return ctx.obj.root if isinstance(ctx.obj, Session) else None
+    return ctx.obj.root if isinstance(ctx.obj, CommandSession) else None
 
 
 def is_org(folder: Path) -> bool:

@@ -25,7 +25,7 @@ from lemming.commands.screen import (
     totals_in_words,
 )
 from lemming.facts.checklist.standing import Trouble
-from lemming.facts.standing import Line, Standing, standing_of, waits_of
+from lemming.facts.standing import Standing, StatusLine, standing_of, waits_of
 from lemming.org.config import Config
 from lemming.tick.firing_plan import pause_reason
 
@@ -138,20 +138,20 @@ def _show_pauses(survey: Survey, config: Config) -> None:
         show(f"{name} is {one_line(pause_reason(text), 400)}; `lemming resume {name}` ends it")
 
 
-def _next(line: Line) -> str:
+def _next(line: StatusLine) -> str:
     if line.next_at is None:
         return "-" if line.next_tick is None else str(line.next_tick)
     return until_text(parse_timestamp(line.next_at), SystemClock().now())
 
 
-def _last(line: Line) -> str:
+def _last(line: StatusLine) -> str:
     """Return how the latest turn ended, and in which tick."""
     state = line.state
     how = f", {state.end.replace('_', ' ')}" if state.end not in ("", "waits") else ""
     return f"{state.status}{how} ({state.tick})" if state.status else "-"
 
 
-def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
+def _show_lines(lines: list[StatusLine], in_trouble: set[str]) -> None:
     if not lines:
         show("no agents yet: `lemming agents new NAME` makes one")
         return
@@ -159,7 +159,7 @@ def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
     show_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", "COST", ""], rows)
 
 
-def _row(line: Line, *, is_in_trouble: bool) -> list[str]:
+def _row(line: StatusLine, *, is_in_trouble: bool) -> list[str]:
     state, limit = line.state, "" if line.max_credits is None else f" of {line.max_credits:g}"
     if not line.model:  # its resume is broken, which says what it may spend
         limit = " of ?"

@@ -63,7 +63,7 @@ def {name}(text: str, times: int = 1) -> str:
 '''
 
 
-class Written(NamedTuple):
+class WrittenTool(NamedTuple):
     """What was written: the file (empty: it was there already), and who may call the tool now, if anybody."""
 
     file: str
@@ -71,7 +71,7 @@ class Written(NamedTuple):
     agent: str
 
 
-def new_tool(base: Organisation, name: str, agent: str | None) -> Written:
+def new_tool(base: Organisation, name: str, agent: str | None) -> WrittenTool:
     """Write `tools/<name>.py`, have such files loaded, and let an agent call it: this one, or the only one.
 
     If the file is there already, an agent that is named may call it from then on. Raises `UsageError` for
@@ -89,7 +89,7 @@ def new_tool(base: Organisation, name: str, agent: str | None) -> Written:
         add_to_settings(base, ("tool_files",), PATTERN)
     if caller and not any(is_named(name, it) for it in caller.permissions.tools):
         add_to_resume(base, caller.name, ("permissions", "tools"), name)
-    return Written(file, is_new, caller.name if caller else "")
+    return WrittenTool(file, is_new, caller.name if caller else "")
 
 
 def _only_agent(base: Organisation) -> Agent | None:

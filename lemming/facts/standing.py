@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Line:
+class StatusLine:
     """One agent's line: the tick it fires next (None: never), how its last turn ended, what it has spent.
 
     `next_at`: the moment, of one that goes by the clock. `why`: whether it is to take a turn in the tick that
@@ -139,7 +139,7 @@ class Standing:
     last: TickCommitted | None
     config: Config
     survey: Survey
-    lines: list[Line]
+    lines: list[StatusLine]
     troubles: list[Trouble]
     waiting: list[WaitsForPerson]
     misplaced: list[Problem]
@@ -208,7 +208,7 @@ def _capability_facts(base: OrgPath, config: Config, survey: Survey) -> dict[str
     return facts_of(base, config, survey)
 
 
-def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Line]:
+def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[StatusLine]:
     at, since = timestamp(SystemClock().now()), load_counter(base)[1] if survey.by_clock else ""
     plan = make_plan(tick, survey, config, at=at, since=since)
     reasons = plan.reasons
@@ -217,15 +217,15 @@ def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Lin
     return sorted(lines, key=lambda line: line.agent)
 
 
-def _broken_line(base: OrgPath, name: str, problem: str) -> Line:
+def _broken_line(base: OrgPath, name: str, problem: str) -> StatusLine:
     """Return the line of an agent whose resume says nothing; what it has done and spent, its ledger says."""
     state = AgentState()
     with suppress(LemmingError, ValueError):  # a damaged ledger, a folder that no agent can be named like
         state = read_state(base, name)
-    return Line(name, problem=problem, state=state)
+    return StatusLine(name, problem=problem, state=state)
 
 
-def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reason) -> Line:
+def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reason) -> StatusLine:
     coming = next_turn(base, agent, config, plan.tick, since=plan.since)
     is_out = reason.why in ("person", "channel", "paused")
     problem, state = "", AgentState()
@@ -236,7 +236,7 @@ def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reaso
         problem = str(error)
     if reason.why == "broken":
         problem = reason.text
-    return Line(
+    return StatusLine(
         agent=agent.name,
         model=agent.model.key,
         next_tick=None if is_out else coming.tick,

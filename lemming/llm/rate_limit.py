@@ -36,7 +36,7 @@ NO_LIMITS = Limits()
 
 
 @dataclass(eq=False)
-class Sent:
+class PacedCall:
     """A call that was let go. `tokens` is a guess until it is settled."""
 
     at: float
@@ -55,11 +55,11 @@ class Pace:
     wait: Callable[[threading.Condition, float | None], object] = threading.Condition.wait
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _waiting: deque[threading.Condition] = field(default_factory=deque)
-    _sent: deque[Sent] = field(default_factory=deque)
+    _sent: deque[PacedCall] = field(default_factory=deque)
     _under_way: int = 0
 
     @contextlib.contextmanager
-    def turn(self, limits: Limits, request: Request, *, stop: threading.Event) -> Iterator[Sent]:
+    def turn(self, limits: Limits, request: Request, *, stop: threading.Event) -> Iterator[PacedCall]:
         """Run one call in the block, once there is room for it.
 
         Raises `Unavailable` when `stop` is set while the call waits, `TimedOut` when its turn's time is over.
@@ -68,7 +68,7 @@ class Pace:
         tokens = tokens_in(request.messages) + request.max_output_tokens
         with self._lock:
             self._await_room(limits, tokens, stop, self.clock() + request.turn_s)
-            sent = Sent(self.clock(), tokens)
+            sent = PacedCall(self.clock(), tokens)
             self._sent.append(sent)
             self._under_way += 1
             self._wake_next()
@@ -79,7 +79,7 @@ class Pace:
                 self._under_way -= 1
                 self._wake_next()
 
-    def settle(self, sent: Sent, request: Request, reply: Reply) -> None:
+    def settle(self, sent: PacedCall, request: Request, reply: Reply) -> None:
         """Count what a call used in the place of the guess."""
         used = tokens_used(request.messages, reply)
         with self._lock:

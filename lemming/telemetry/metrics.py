@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 from lemming.base.errors import code_of
 from lemming.base.version import __version__
 from lemming.facts.checklist.standing import seconds_since_tick
-from lemming.facts.standing import Line, Standing, standing_of
+from lemming.facts.standing import Standing, StatusLine, standing_of
 from lemming.journal.file import begun_journals, is_committed, read_journal
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import ModelReplied, ToolFinished, TurnEnded
@@ -101,7 +101,7 @@ def _of_agents(found: Standing) -> Iterator[Family]:
         yield Family(name, "counter", about, _samples(totals))
 
 
-def _is_known(line: Line) -> bool:
+def _is_known(line: StatusLine) -> bool:
     """Return whether the agent's ledger was read: totals of nothing would count as a new beginning."""
     return not line.problem or line.state.tick >= 0
 

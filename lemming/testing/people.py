@@ -29,7 +29,7 @@ from lemming.base.jsontext import parse
 from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.index import RequestEntries
-from lemming.capabilities.requests.view import Requests, RequestView
+from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.files import fs
 from lemming.mail.answers import answer_in
 from lemming.messages import OutboxEntry, send
@@ -74,7 +74,7 @@ class ScriptedPerson:
         return None
 
     def _write(
-        self, base: Organisation, requests: Requests, request: RequestView, payload: dict[str, Any]
+        self, base: Organisation, requests: AllRequests, request: RequestView, payload: dict[str, Any]
     ) -> OutboxEntry:
         self.said.append(answer_in(payload))
         envelope = {"reply_to": requests.reference(request), "target": request.asker}
@@ -98,7 +98,7 @@ def answered(reports: Iterable[T], base: str | os.PathLike[str], *people: Script
         yield report
 
 
-def _requests_in(base: Organisation) -> Requests:
+def _requests_in(base: Organisation) -> AllRequests:
     survey, config = survey_agents(base), load_config(base)
     people = [
         name

@@ -10,7 +10,7 @@ from terminal import Lemming, start
 
 from lemming.base.errors import CorruptState, DiskError, LemmingError, OrgBusy
 from lemming.commands.failures import guarded
-from lemming.commands.options import Session
+from lemming.commands.options import CommandSession
 from lemming.commands.screen import ReaderGone
 from lemming.files import fs
 from lemming.testing import make_org, resume
@@ -121,19 +121,19 @@ def test_the_environment_names_the_org_and_the_option_wins(
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
 def test_each_error_has_its_exit_status(error: BaseException, status: int) -> None:
-    assert guarded(_raiser(error), Session(), as_json=False) == status
+    assert guarded(_raiser(error), CommandSession(), as_json=False) == status
 
 
 def test_a_mistake_of_ours_is_one_line_and_where_to_find_more(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guarded(_raiser(ZeroDivisionError("oh")), Session(), as_json=False)
+    guarded(_raiser(ZeroDivisionError("oh")), CommandSession(), as_json=False)
     brief = capsys.readouterr().err
     assert "internal error: ZeroDivisionError: oh" in brief
     assert "LEMMING_DEBUG=1" in brief
     assert "Traceback" not in brief
     monkeypatch.setenv("LEMMING_DEBUG", "1")
-    guarded(_raiser(LemmingError("known")), Session(), as_json=False)
+    guarded(_raiser(LemmingError("known")), CommandSession(), as_json=False)
     assert "Traceback" in capsys.readouterr().err
 
 

@@ -19,7 +19,7 @@ from corpus import BY_NAME
 
 from lemming.base.errors import Problem
 from lemming.capabilities.toolbox.functions.loading import Sources
-from lemming.capabilities.toolbox.functions.workers import Workers
+from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once
 from lemming.journal.file import Durability, is_committed, journal_ticks
 from lemming.org.config import Org
@@ -95,7 +95,7 @@ def take_tick(base: Path, ticks: int, bill: Bill) -> bool:
     tick = load_tick(base)
     following = tick + is_committed(base, tick)
     if following <= ticks:
-        with _nothing_takes_time(), mock.patch.object(Workers, "try_out", _try_out):
+        with _nothing_takes_time(), mock.patch.object(FunctionWorkers, "try_out", _try_out):
             run_once(base, clock=clock_in(base, following), notify=bill.hear)
         return True
     if tick <= ticks:
@@ -112,12 +112,14 @@ def _nothing_takes_time() -> Iterator[None]:
         yield
 
 
-_try_out_anew = Workers.try_out
+_try_out_anew = FunctionWorkers.try_out
 _FINE: set[tuple[bytes, ...]] = set()
 """Code of functions that a process has loaded without a problem."""
 
 
-def _try_out(workers: Workers, files: Sequence[str], sources: Sources, settings: Org) -> Sequence[Problem]:
+def _try_out(
+    workers: FunctionWorkers, files: Sequence[str], sources: Sources, settings: Org
+) -> Sequence[Problem]:
     """Start no process for code that one has loaded before: each tick, in each copy, would have its own."""
     code = tuple(sources[file] for file in sorted(sources))
     if code in _FINE:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lemming.base.kinds import MessageKind
 from lemming.capabilities.requests.all_requests import requests_of
-from lemming.capabilities.requests.view import Requests, RequestView
+from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.messages import EntryName, OutboxEntry, entry_id, send
 from lemming.org.resume import Agent, AgentPermissions
 from lemming.testing import make_org, resume
@@ -43,7 +43,7 @@ class Desk:
     def cancel(self, author: str, id_: str, tick: int) -> str:
         return self.write(author, "status", tick, cancels=id_)
 
-    def requests(self, tick: int = 100) -> Requests:
+    def requests(self, tick: int = 100) -> AllRequests:
         order = (*NAMES, "human")
         return requests_of(self.entries, agents=self.agents, people=["human"], order=order, tick=tick)
 

@@ -17,7 +17,7 @@ from lemming.capabilities.requests.settling import (
     place_of,
     settle,
 )
-from lemming.capabilities.requests.view import Place, Requests, RequestView
+from lemming.capabilities.requests.view import AllRequests, Place, RequestView
 from lemming.mail.references import name_in, named_in
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.resume import Agent
@@ -50,7 +50,7 @@ def requests_of(
     broken: Iterable[str] = (),
     at: str = "",
     last_tick_of: LastTick = last_tick,
-) -> Requests:
+) -> AllRequests:
     """Return the requests that these entries tell of, as they stand before `tick` runs, at a moment.
 
     `order` is that of the agents in a tick; `people` are the agents that persons speak for, `broken` those
@@ -84,7 +84,7 @@ def requests_of(
             cut_off = cut_off_by(parent, *before, request.asker)
         if ends := settle(request, events.get(identity, ()), facts, cut_off):
             ended_at[identity] = ends
-    return Requests(opened, tick)
+    return AllRequests(opened, tick)
 
 
 def _names_of(opened: Mapping[str, RequestView]) -> dict[str, list[str]]:

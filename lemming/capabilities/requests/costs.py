@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from lemming.base.jsontext import JsonProblem, parse
-from lemming.capabilities.requests.view import Requests, RequestView
+from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.journal.file import journal_ticks, raw_journal
 from lemming.org.organisation import OrgPath
 from lemming.plugins.capabilities import why_missing
@@ -71,7 +71,7 @@ class RequestCosts:
         """Return what the turns for one request cost."""
         return self._by_identity.get(request.identity, NOTHING_SPENT)
 
-    def of_tree(self, request: RequestView, requests: Requests) -> RequestCost:
+    def of_tree(self, request: RequestView, requests: AllRequests) -> RequestCost:
         """Return what a request cost with all that was asked for it."""
         cost = NOTHING_SPENT
         for _, each in requests.tree(request):

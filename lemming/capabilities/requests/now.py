@@ -16,7 +16,7 @@ from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.costs import RequestCosts, RequestCostShown
 from lemming.capabilities.requests.index import RequestEntries
 from lemming.capabilities.requests.ticks_waited import last_tick_for
-from lemming.capabilities.requests.view import Requests, RequestView
+from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.mail.answers import answer_in
 from lemming.messages import EntryName, OutboxEntry
 from lemming.org.config import Config, load_config
@@ -32,7 +32,7 @@ SHOWN_WHEN_AMBIGUOUS = 10
 class RequestsNow:
     """The requests of an organisation, its agents, which of them persons speak for, and what is broken."""
 
-    requests: Requests
+    requests: AllRequests
     agents: dict[str, Agent]
     people: frozenset[str]
     broken: Mapping[str, ConfigError] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class _Latest:
         if tick < requests.tick or (self.holds_through is not None and tick > self.holds_through):
             return None
         if tick > requests.tick:
-            self.now = replace(self.now, requests=Requests(requests.by_identity, tick))
+            self.now = replace(self.now, requests=AllRequests(requests.by_identity, tick))
         return self.now
 
     def keep(
@@ -121,7 +121,7 @@ def requests_now(base_path: str | os.PathLike[str]) -> RequestsNow:
     return latest.keep(now, entries, survey, config)
 
 
-def find_request(requests: Requests, reference: str) -> RequestView:
+def find_request(requests: AllRequests, reference: str) -> RequestView:
     """Return the request that was meant; raise `UsageError` that names the nearest, or all that it may be."""
     found = requests.find(reference)
     if len(found) == 1:

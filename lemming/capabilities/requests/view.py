@@ -150,7 +150,7 @@ class RequestView:
         return max(0, (tick if self.end_tick is None else self.end_tick) - self.tick)
 
 
-class Requests:
+class AllRequests:
     """All requests of an organisation, oldest first; `tick` is the one that runs next."""
 
     def __init__(self, found: dict[str, RequestView], tick: int) -> None:

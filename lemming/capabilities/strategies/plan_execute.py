@@ -64,7 +64,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanStep:
+class MemoryStep:
     """A step of a plan, as the memory holds it. `replies`: how many it took so far."""
 
     step: str
@@ -74,11 +74,11 @@ class PlanStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class MemoryPlan:
     """A plan, as the memory holds it. `replans`: how often it was made anew; `is_over`: it was summed up."""
 
     goal: str
-    steps: list[PlanStep]
+    steps: list[MemoryStep]
     replans: int = 0
     is_over: bool = False
 
@@ -104,12 +104,12 @@ def given(before: Beforehand) -> dict[str, Any]:
     return {} if plan.is_over else {"plan": asdict(plan)}
 
 
-def _read(value: Any) -> Plan:
+def _read(value: Any) -> MemoryPlan:
     """Return the plan that a memory holds, in which a step may be a text; raise `ValueError` for none."""
     if isinstance(value, Mapping) and isinstance(value.get("steps"), list):
         steps = [{"step": step} if isinstance(step, str) else step for step in value["steps"]]
         value = {**value, "steps": steps}
-    plan: Plan = value_of(Plan, value)
+    plan: MemoryPlan = value_of(MemoryPlan, value)
     return plan
 
 
@@ -118,7 +118,7 @@ def plan_execute(turn: Turn) -> Steps:
     if "plan" in turn.given:
         plan = _read(turn.given["plan"])
     else:
-        plan = Plan(**(yield from _planned(turn, ASK_FOR_PLAN)))
+        plan = MemoryPlan(**(yield from _planned(turn, ASK_FOR_PLAN)))
         yield from _keep(turn, plan)
     while (place := _first_open(plan)) is not None:
         plan, end = yield from _step(turn, plan, place)
@@ -129,18 +129,18 @@ def plan_execute(turn: Turn) -> Steps:
     return (yield from _sum_up(turn, plan))
 
 
-def _first_open(plan: Plan) -> int | None:
+def _first_open(plan: MemoryPlan) -> int | None:
     return next((place for place, step in enumerate(plan.steps) if step.status == "open"), None)
 
 
 def _planned(turn: Turn, text: str) -> Generator[Yielded, Any, dict[str, Any]]:
     """Ask for a plan, and return its goal and steps."""
     found = yield from turn.value(_asking(turn, text), PLAN_SCHEMA)
-    steps = [PlanStep(step=text) for text in found["steps"] if text.strip()]
+    steps = [MemoryStep(step=text) for text in found["steps"] if text.strip()]
     return {"goal": found["goal"], "steps": steps}
 
 
-def _planned_again(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any, Plan]:
+def _planned_again(turn: Turn, plan: MemoryPlan, place: int) -> Generator[Yielded, Any, MemoryPlan]:
     """Return a plan whose open steps are made anew, as often as that may be; after that, one without any."""
     options: Options = turn.options
     before, steps = plan.steps[: place + 1], None
@@ -160,7 +160,7 @@ def _planned_again(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any
     return plan
 
 
-def _step(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any, tuple[Plan, End | None]]:
+def _step(turn: Turn, plan: MemoryPlan, place: int) -> Generator[Yielded, Any, tuple[MemoryPlan, End | None]]:
     """Take a step as far as the turn goes; return the plan after it, and the turn's end if it is over."""
     options: Options = turn.options
     step, said = plan.steps[place], ""
@@ -191,7 +191,7 @@ def _step(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any, tuple[P
     return plan, end
 
 
-def _sum_up(turn: Turn, plan: Plan) -> Steps:
+def _sum_up(turn: Turn, plan: MemoryPlan) -> Steps:
     """Ask for what is to leave, and do it."""
     messages = _asking(turn, f"{_plan_text(turn, plan)}\n\n{SUM_UP}") if plan.steps else turn.prompt
     while turn.replies_left:
@@ -205,7 +205,7 @@ def _sum_up(turn: Turn, plan: Plan) -> Steps:
     return "step_limit"
 
 
-def _keep(turn: Turn, plan: Plan) -> Generator[Yielded, Any, None]:
+def _keep(turn: Turn, plan: MemoryPlan) -> Generator[Yielded, Any, None]:
     yield from turn.remember(key_of(turn.request), asdict(plan))
 
 
@@ -215,7 +215,7 @@ def _asking(turn: Turn, text: str) -> list[Message]:
     return [*before, {**last, "content": f"{last['content']}\n\n{text}"}]
 
 
-def _plan_text(turn: Turn, plan: Plan) -> str:
+def _plan_text(turn: Turn, plan: MemoryPlan) -> str:
     """Return the plan as the model is told of it: its results are data."""
     lines = [to_line({"goal": plan.goal})]
     for number, step in enumerate(plan.steps, 1):

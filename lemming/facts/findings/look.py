@@ -15,7 +15,7 @@ from lemming.base.errors import ConfigError, CorruptState, UsageError
 from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.index import read_request_entry
 from lemming.capabilities.requests.now import requests_now
-from lemming.capabilities.requests.view import Requests, RequestView
+from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.files import fs
 from lemming.journal.file import begun, begun_journals, journal_ticks, prompts_in
 from lemming.journal.prompts import PromptReader
@@ -92,7 +92,7 @@ class Look:
         return {entry.id: turn.agent for turn in self.turns for entry in turn.entries}
 
     @cached_property
-    def requests(self) -> Requests:
+    def requests(self) -> AllRequests:
         """The requests as they stand before the next tick."""
         authors = filter(paths.AGENT_NAME.match, agent_folders(self.org))
         files = {author: _files_of(self.org, author) for author in authors}

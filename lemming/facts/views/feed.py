@@ -11,7 +11,7 @@ from lemming.base import paths
 from lemming.base.errors import UsageError
 from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.requests.now import requests_now
-from lemming.capabilities.requests.view import Requests, RequestView
+from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.facts.views.sentences import message_of
 from lemming.mail.index import EntryIndex
 from lemming.messages import EntryName, OutboxEntry, names_of
@@ -74,7 +74,7 @@ class _Look:
     def __init__(self, org: Organisation, *, with_requests: bool) -> None:
         self._org, self._index = org, org.own(EntryIndex)
         self._survey, self._config = survey_agents(org), load_config(org)
-        self._requests = requests_now(org).requests if with_requests else Requests({}, 0)
+        self._requests = requests_now(org).requests if with_requests else AllRequests({}, 0)
         self.people = sorted(people_in(self._survey, self._config))
         self._trust_of = trust_of_entries(org, self._config, self._survey.agents)
         self.last, self.is_last = "", True

@@ -31,7 +31,7 @@ from lemming.tick.counter import load_tick
 from lemming.timeline.verify.journal_facts import (
     JournalFacts,
     Mismatch,
-    Written,
+    WrittenFile,
     mismatch,
     read_journal_facts,
 )
@@ -126,7 +126,7 @@ def _file_findings(records: Records) -> Iterator[Mismatch]:
             yield _changed(base, told, file, written)
 
 
-def _missing(base: OrgPath, told: JournalFacts, file: str, written: Written) -> Mismatch:
+def _missing(base: OrgPath, told: JournalFacts, file: str, written: WrittenFile) -> Mismatch:
     is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
     message = f"is gone; {written.agent} wrote it in tick {written.tick}"
     later = next((tick for tick in sorted([*told.damaged, *told.gone]) if tick > written.tick), None)
@@ -137,7 +137,7 @@ def _missing(base: OrgPath, told: JournalFacts, file: str, written: Written) -> 
     return mismatch(written.tick, file, "missing", message, is_error=is_error and later is None)
 
 
-def _changed(base: OrgPath, told: JournalFacts, file: str, written: Written) -> Mismatch:
+def _changed(base: OrgPath, told: JournalFacts, file: str, written: WrittenFile) -> Mismatch:
     """Tell damage from an edit: damage does not parse, is cut short, or is all zeros; the rest is edits."""
     raw = fs.read_bytes(base / file, LARGEST_READ_BYTES)
     since = f"since {written.agent} wrote it in tick {written.tick}"
@@ -191,7 +191,7 @@ def _why_no_json(raw: bytes) -> str:
     return ""
 
 
-def _recorded_text(base: OrgPath, file: str, written: Written) -> bytes | None:
+def _recorded_text(base: OrgPath, file: str, written: WrittenFile) -> bytes | None:
     """Return what a tool call wrote there, from its record; None for what no tool wrote."""
     texts: dict[str, str] = {
         effect["path"]: effect["text"]

@@ -59,7 +59,7 @@ def mismatch(tick: int, file: str, kind: Kind, message: str, *, is_error: bool =
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFile:
     """The last time a turn wrote a file."""
 
     tick: int
@@ -78,7 +78,7 @@ class JournalFacts:
     """
 
     ticks: list[int]
-    files: dict[str, Written] = field(default_factory=dict)
+    files: dict[str, WrittenFile] = field(default_factory=dict)
     turns: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
     people: set[str] = field(default_factory=set)
     expired: set[str] = field(default_factory=set)
@@ -184,7 +184,7 @@ def _note_turn(told: JournalFacts, recorded: RecordedTick, ended: TurnCommitted)
     for file in ended.report.removed:
         told.files.pop(file, None)
     for written in ended.report.files:
-        told.files[written["path"]] = Written(tick, agent, written["sha256"])
+        told.files[written["path"]] = WrittenFile(tick, agent, written["sha256"])
     started = recorded.started.get(agent)
     if ended.state or started:
         told.turns.setdefault(agent, {})[tick] = _ledger_line(started, ended)

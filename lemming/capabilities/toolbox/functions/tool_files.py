@@ -27,7 +27,7 @@ from lemming.capabilities.toolbox.functions.finding import (
 from lemming.capabilities.toolbox.functions.homes import Home
 from lemming.capabilities.toolbox.functions.loading import Sources, forget, load
 from lemming.capabilities.toolbox.functions.tool import FunctionTool
-from lemming.capabilities.toolbox.functions.workers import Workers
+from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation
 from lemming.plugins.errors import words_of
@@ -73,10 +73,10 @@ class ToolFiles(ToolSource):
     ) -> OwnTools:
         out = by_owner(wrong)
         files = [file for file in files if owner_of(file) not in out]
-        out |= by_owner(self._org.own(Workers).try_out(files, sources, settings))
+        out |= by_owner(self._org.own(FunctionWorkers).try_out(files, sources, settings))
         files = [file for file in files if owner_of(file) not in out]
         tools = load_all(self._org.base, files, sources)
-        self.sources = self._org.own(Workers).sources = sources
+        self.sources = self._org.own(FunctionWorkers).sources = sources
         return replace(tools, out={**out, **tools.out})
 
     def _sources_of(self, files: Sequence[str]) -> tuple[dict[str, bytes], list[Problem]]:

@@ -51,7 +51,7 @@ _LOADED: dict[str, tuple[Sources, Sources]] = {}
 """What was last loaded without a problem in a process, by organisation: `run_once` opens it for each tick."""
 
 
-class Workers:
+class FunctionWorkers:
     """The processes of one organisation."""
 
     def __init__(self, org: Organisation) -> None:
