@@ -18,7 +18,7 @@ from lemming.capabilities.toolbox.functions.docstrings import described
 from lemming.capabilities.toolbox.functions.homes import Home, home_of, place_in_code
 from lemming.capabilities.toolbox.functions.signature import BadFunction, Signature
 from lemming.capabilities.toolbox.functions.wire import request_of
-from lemming.capabilities.toolbox.functions.workers import Workers
+from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
 from lemming.logging_config import EngineLog
 from lemming.org.config import Org
 from lemming.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult
@@ -150,7 +150,7 @@ class FunctionTool(Tool):
         if self.home is None:
             return run(self.callee, arguments, context)
         request = request_of(self.home, self.callee, arguments, context)
-        return context.org.own(Workers).call(self, request, context)
+        return context.org.own(FunctionWorkers).call(self, request, context)
 
     def require_writable(self, context: ToolContext, effect: Any) -> None:
         """Raise unless an effect is a memory of the agent, or a result that is kept whole."""

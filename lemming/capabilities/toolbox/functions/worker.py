@@ -18,7 +18,7 @@ from typing import Any
 
 from lemming.base.errors import LemmingError, ToolError
 from lemming.capabilities.toolbox.functions.body import Callee, Done, run, trace_of
-from lemming.capabilities.toolbox.functions.homes import Home, found_in
+from lemming.capabilities.toolbox.functions.homes import Home, attribute_of
 from lemming.capabilities.toolbox.functions.loading import Sources, load
 from lemming.capabilities.toolbox.functions.wire import context_in, reply_of, sources_in
 from lemming.tools import ToolResult
@@ -69,7 +69,7 @@ def _callee(function: Callable[..., Any], home: Home, request: dict[str, Any]) -
 
 def _found(home: Home, base: Path, sources: Sources) -> Callable[..., Any]:
     module = load(base / home.file, sources) if home.file else import_module(home.module)
-    function: Callable[..., Any] = found_in(module, home.qualname)
+    function: Callable[..., Any] = attribute_of(module, home.qualname)
     if declared(function) is None:
         raise ToolError(f"{home.qualname} of {module.__name__} is no function with @tool")
     return function
