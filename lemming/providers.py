@@ -56,9 +56,9 @@ class Request(NamedTuple):
     """One question to a model. `schema` is the JSON Schema the answer should satisfy, if any.
 
     `extra` are further fields in the backend's own words, such as `top_p`. `without` names what is to be left
-    out because the server does not take it: the keys of `llm.refused_options.INSTEAD`. `images` belong to
-    the message whose text begins with `images_with`. `turn_s` is the time left to the turn, in which
-    it waits for room too.
+    out because the server does not take it: the keys of `INSTEAD` of `lemming.capabilities.hosted.refusals`.
+    `images` belong to the message whose text begins with `images_with`. `turn_s` is the time left to the
+    turn, in which it waits for room too.
     """
 
     model_name: str

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lemming.base.clock import SystemClock
 from lemming.base.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
@@ -19,12 +19,21 @@ from lemming.providers import Backend, LLMProvider, Reply, Request
 if TYPE_CHECKING:
     from tenacity import RetryCallState, Retrying
 
-    from lemming.llm.refused_options import Server
-
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 
 T = TypeVar("T")
+
+
+class Server(Protocol):
+    """What is known of one server."""
+
+    def suited(self, request: Request) -> Request:
+        """Return a request as the server takes it."""
+        ...
+
+    def learn(self, model_name: str, error: RequestRejected) -> None:
+        """Take note of what was refused when a model was asked."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -224,6 +224,11 @@ def may_be_removed(file: str) -> bool:
     return any(fnmatchcase(file, pattern) for pattern in REMOVED)
 
 
+def servers_class() -> Any:
+    """Return what knows what servers do not take of a request; raise `ConfigError` where it is not here."""
+    return next(_class_of(it.name, it.servers) for it in LISTED.values() if it.servers)
+
+
 def part_in_ticks(name: str) -> Any:
     """Return the class of a capability's part in ticks; raise `ConfigError` where it is not here."""
     return _class_of(name, LISTED[name].tick)

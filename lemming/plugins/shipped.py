@@ -295,6 +295,7 @@ WITHIN: Mapping[str, TableLine] = {
         TableLine(
             HOSTED,
             "lemming.capabilities.hosted.capability:HostedModels",
+            servers="lemming.capabilities.hosted.refusals:Servers",
             backends={
                 "openai": "lemming.capabilities.hosted.openai:OpenAIProvider",
                 "anthropic": "lemming.capabilities.hosted.anthropic:AnthropicProvider",

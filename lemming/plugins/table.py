@@ -27,9 +27,10 @@ class TableLine(NamedTuple):
     the keys of a line of `config/models.json` that are its own; `records`: the kinds of records that it
     writes; `executors`: values of `executor` in `config/org.json`, each with what has others make the model
     calls; `pricing`: what says what a call costs in dollars, of lines that say a price, and of providers that
-    are `priced`. `tick` is its part in ticks (`lemming.tick.seams`). `files`: those of the organisation that
-    it alone reads; `formats`: classes that files are read as; `removes`: patterns of files that it removes.
-    `strategies`: those that it brings; `by_memory`: those of them that go by what they keep in memories.
+    are `priced`; `servers`: what knows what servers do not take of a request. `tick` is its part in ticks
+    (`lemming.tick.seams`). `files`: those of the organisation that it alone reads; `formats`: classes that
+    files are read as; `removes`: patterns of files that it removes. `strategies`: those that it brings;
+    `by_memory`: those of them that go by what they keep in memories.
 
     `tools` are those that it brings, `source` is where further ones come from (a `ToolSource`), and
     `of_functions` what makes one of a function. `granted`: tools that a key of the resume grants; `writers`:
@@ -63,6 +64,7 @@ class TableLine(NamedTuple):
     records: Mapping[str, str] = NO_KEYS
     executors: Mapping[str, str] = NO_KEYS
     pricing: str = ""
+    servers: str = ""
     priced: tuple[str, ...] = ()
     tick: str = ""
     files: tuple[str, ...] = ()

@@ -14,9 +14,9 @@ from lemming.base.clock import Clock
 from lemming.base.contract import parse_reply
 from lemming.base.errors import ContractError, Problem, UsageError
 from lemming.base.kinds import MessageKind
+from lemming.capabilities.hosted.refusals import INSTEAD
 from lemming.capabilities.money.prices import price_of
 from lemming.llm.credits import usage_of
-from lemming.llm.refused_options import INSTEAD
 from lemming.org.config import Org
 from lemming.org.models import ANSWERS_KNOWN, ModelEntry
 from lemming.providers import Message, Reply, Request, is_channel, is_person, require_reply

@@ -12,14 +12,13 @@ from lemming.base.clock import Clock
 from lemming.base.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
 from lemming.org.config import Org
 from lemming.org.models import ModelEntry
-from lemming.plugins.capabilities import executor_class
+from lemming.plugins.capabilities import executor_class, servers_class
 from lemming.plugins.shipped import EXECUTORS
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 
 if TYPE_CHECKING:
     from lemming.llm.circuit import Circuits
     from lemming.llm.rate_limit import Pace
-    from lemming.llm.refused_options import Server, Servers
     from lemming.llm.retrying import RetryingLLMProvider
 
 
@@ -54,7 +53,7 @@ class Backends:
     _providers: dict[tuple[object, ...], RetryingLLMProvider] = field(default_factory=dict)
     _latest: tuple[ModelEntry, Org, RetryingLLMProvider] | None = None
     _circuits: Circuits | None = None
-    _servers: Servers | None = None
+    _servers: Any = None
     _paces: dict[str, Pace] = field(default_factory=dict)
     _workers: Workers | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -79,7 +78,8 @@ class Backends:
 
     def suited(self, entry: ModelEntry, request: Request) -> Request:
         """Return a request without what the entry's server is known not to take."""
-        return self.server(entry).suited(request)
+        suited: Request = self.server(entry).suited(request)
+        return suited
 
     def ask_once(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask a model an entry stands for at once, and once only; what its server refuses is left out.
@@ -156,14 +156,13 @@ class Backends:
             stop=self.stop,
         )
 
-    def server(self, entry: ModelEntry) -> Server:
-        """Return what is known of the server that an entry names."""
+    def server(self, entry: ModelEntry) -> Any:
+        """Return what is known of the server that an entry names; raise `ConfigError` where nobody knows."""
         from lemming.llm.circuit import circuit_name
-        from lemming.llm.refused_options import Servers
 
         with self._lock:
             if self._servers is None:
-                self._servers = Servers(self.base, self.clock, self.tell)
+                self._servers = servers_class()(self.base, self.clock, self.tell)
             return self._servers.server(circuit_name(entry.provider, entry.options))
 
     def _by_workers(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:

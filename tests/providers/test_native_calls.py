@@ -17,11 +17,11 @@ from lemming.capabilities.hosted.anthropic_wire import Message as Answer
 from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.capabilities.hosted.openai_wire import Completion
+from lemming.capabilities.hosted.refusals import Servers
 from lemming.capabilities.hosted.streams import ChatStream, MessageStream
 from lemming.engine import run_once
 from lemming.files.documents import adapter
 from lemming.llm.calls import ask
-from lemming.llm.refused_options import Servers
 from lemming.providers import LLMProvider, Message, Reply, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay

@@ -16,8 +16,8 @@ from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.http import refused_part
 from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.hosted.refusals import Servers
 from lemming.journal.events import ProblemFound
-from lemming.llm.refused_options import Servers
 from lemming.providers import LLMProvider, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume
 

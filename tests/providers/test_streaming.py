@@ -17,9 +17,9 @@ from lemming.base.errors import AnswerTooLarge, TimedOut, Unavailable
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.hosted.refusals import Servers
 from lemming.journal.events import ModelWrote
 from lemming.llm.calls import ask
-from lemming.llm.refused_options import Servers
 from lemming.llm.streaming import WholeWords
 from lemming.providers import LLMProvider, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume, tree
