@@ -34,7 +34,7 @@ def write(path: str, content: str) -> dict[str, Any]:
     return {"tool": "file_write", "args": {"path": path, "content": content}}
 
 
-def test_a_call_waits_and_is_made_once_leave_is_given(tmp_path: Path) -> None:
+def test_a_call_waits_and_is_made_once_it_is_approved(tmp_path: Path) -> None:
     base = make(tmp_path, ring())
     turn = tick(base)
     assert turn
@@ -65,7 +65,7 @@ def test_a_call_waits_and_is_made_once_leave_is_given(tmp_path: Path) -> None:
     assert [it.turns for it in replay(base, [1, 3])] == [1, 1]
 
 
-def test_what_needs_no_leave_in_the_same_reply_runs_and_results_come_together(tmp_path: Path) -> None:
+def test_what_needs_no_approval_in_the_same_reply_runs_and_results_come_together(tmp_path: Path) -> None:
     gates = [{**ASK, "tool": "ring"}]
     base = make(tmp_path, write("a.txt", "one"), ring(), write("b.txt", "two"), gates=gates)
     tick(base)
@@ -258,7 +258,7 @@ def test_an_agent_that_always_wakes_waits_too(tmp_path: Path) -> None:
     assert Ring.rung == ["once"]
 
 
-def test_a_request_that_waits_for_leave_is_answered_after_it(tmp_path: Path) -> None:
+def test_a_request_that_waits_for_approval_is_answered_after_it(tmp_path: Path) -> None:
     script = [
         {"tick": 1, "step": 0, "reply": say("", outbox_entries=[], tool_calls=[ring()])},
         {"reply": say("it rang", kind="response")},
@@ -288,7 +288,7 @@ def test_the_request_says_which_text_made_the_turn_suspect(tmp_path: Path) -> No
     assert Ring.rung == ["once"]
 
 
-def test_a_step_of_a_plan_waits_for_leave_too_and_results_keep_their_places(tmp_path: Path) -> None:
+def test_a_step_of_a_plan_waits_for_approval_too_and_results_keep_their_places(tmp_path: Path) -> None:
     steps = [{"name": name, "tool": "ring", "args": {"text": name}} for name in "ab"]
     may = {"read_outboxes": ["human"], "tools": ["ring"]}
     base = make(tmp_path, model={"key": "plan"}, permissions=may, schedule={"wake": "addressed"})

@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said_and_nothing_is_decided(
     assert len(waiting(base)) == 1
 
 
-def test_who_gave_leave_is_told_of_the_tick_and_of_what_the_call_wrote(
+def test_who_approved_is_told_of_the_tick_and_of_what_the_call_wrote(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = make(tmp_path, {"tool": "file_write", "args": {"path": "a.txt", "content": "one\n"}})
@@ -163,9 +163,7 @@ def test_validate_names_persons_there_are_not_and_lines_that_are_missing(
     assert 'add "ada" to its read_outboxes' in said
 
 
-def test_validate_says_where_nobody_could_give_leave(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_validate_says_where_nobody_could_approve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = make(tmp_path, ring(), people=())
     assert lemming(base, "validate") != 0
     assert "there is no person who could approve it" in capsys.readouterr().err

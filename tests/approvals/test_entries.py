@@ -35,7 +35,7 @@ def written(base: Path) -> list[str]:
     return [it.payload["text"] for it in read_outbox_entries(base, "ada") if it.kind == "report"]
 
 
-def test_an_entry_waits_and_is_written_once_leave_is_given(tmp_path: Path) -> None:
+def test_an_entry_waits_and_is_written_once_it_is_approved(tmp_path: Path) -> None:
     base = org(tmp_path)
     turn = tick(base)
     assert turn
@@ -132,7 +132,7 @@ def test_without_a_person_it_is_refused_and_the_same_twice_is_one_request(tmp_pa
     assert written(base) == ["the ferry is late"]
 
 
-def test_the_answer_to_a_request_waits_and_is_the_answer_once_there_is_leave(tmp_path: Path) -> None:
+def test_the_answer_to_a_request_waits_and_is_the_answer_once_it_is_approved(tmp_path: Path) -> None:
     gate = {"at": "out", "when": {"field": "kind", "op": "is", "value": "response"}, "then": "ask"}
     base = org(
         tmp_path, gates=[gate], script=[{"reply": say("forty-two", kind="response")}], turn={"take": "one"}

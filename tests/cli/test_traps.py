@@ -202,7 +202,7 @@ def test_looking_at_a_history_that_is_not_ours_starts_no_git(trapped: Path, lemm
 
 
 @pytest.mark.parametrize("words", WAIT)
-def test_running_waits_for_leave(trapped: Path, lemming: Lemming, words: str) -> None:
+def test_running_waits_for_agreement(trapped: Path, lemming: Lemming, words: str) -> None:
     ran = lemming(*words.split())
     assert (ran.status, sprung(trapped)) == (2, []), ran
     assert "nobody here has agreed" in ran.err

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from approvals_corpus import approvals
 from asked_corpus import asked, by_the_clock, refused, team
 from broken_corpus import broken, failing, hindered, mixed
 from credits_corpus import hiring, spending, staff
@@ -18,7 +19,6 @@ from formed_corpus import formed
 from functions_corpus import functions
 from gated_corpus import gated
 from judged_corpus import judged
-from leave_corpus import leave
 from letters_corpus import idle, letters, missed, retention, wildcards
 from limited_corpus import limited
 from models_corpus import acting, stand_in
@@ -180,7 +180,7 @@ CASES = [
     *([Case(served, 2, at_once=2), Case(asked_back, 2)] if find_spec("mcp") else ()),
     Case(native, 2, at_once=2),
     Case(formed, 4, at_once=3),
-    Case(leave, 6, at_once=3, has_limits=True),
+    Case(approvals, 6, at_once=3, has_limits=True),
     Case(tainted, 4, at_once=3),
     Case(clean, 4, at_once=2),
 ]

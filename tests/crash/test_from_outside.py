@@ -70,7 +70,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def require_strace() -> None:
     command = ["strace", "-qq", "-o", "/dev/null", "true"]
     if shutil.which("strace") is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("needs strace, and leave to trace")
+        pytest.skip("needs strace, and to be allowed to trace")
 
 
 def make(base: Path, name: str) -> Path:

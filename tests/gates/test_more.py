@@ -84,7 +84,7 @@ def test_nothing_that_was_new_is_lost_while_an_agent_waits(base: Path) -> None:
     assert "the ferry is late" in started["prompt"][-1]["content"]
 
 
-def test_a_person_may_give_leave_for_another_amount(base: Path) -> None:
+def test_a_person_may_approve_another_amount(base: Path) -> None:
     asking(base, credits=1, per="agent")
     assert calls(base, 2) == [1, 0]
     edited = {"credits": 3, "of": "organisation", "dollars": 9, "tool": "shell"}

@@ -15,7 +15,7 @@ from lemming.testing import tree
 
 NOT_TOLD = {
     "letters": "entries put there by hand are there from when a prompt first shows them",
-    "leave": "as are entries that waited in review",
+    "approvals": "as are entries that waited in review",
     "filing": "files that people put there and turns wrote over",
     "keeping": "files that people put there and turns wrote over",
     "sealed": "its older journals are gone, and no tick is left before which it is known how all was",

@@ -1,4 +1,4 @@
-"""The organisation of the corpus in which calls wait for leave: given, edited, refused, ahead, too late."""
+"""The organisation of the corpus whose calls wait for approval: given, edited, refused, ahead, too late."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ APPENDS = {"hal": ["file_append"]}
 LIMIT = {"at": "spend", "then": "ask", "credits": 1, "per": "agent"}
 
 
-def leave(base: Path, org: dict[str, Any]) -> None:
-    """Files that need leave, of which one changes meanwhile; two strangers, one let in; a limit, raised.
+def approvals(base: Path, org: dict[str, Any]) -> None:
+    """Files that need approval, of which one changes meanwhile; two strangers, one let in; a limit, raised.
 
     One may append without being asked about, asks for one thing more than it may, and is blocked once.
     """
