@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from lemming.agents import Agent, AgentCredits, Survey
@@ -19,7 +19,7 @@ from lemming.tick.firing_plan import takes_turns
 from lemming.tick.soundness.judged import sound_survey
 
 _AMOUNTS = ("turns", "used_up", "passed_on", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens")
-Standing = Literal["present", "broken", "removed"]
+Standing = Literal["present", "broken", "removed", "retired"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Account:
     """What one agent has spent and may spend; null where there is no limit.
 
     `standing`: whether there is a resume, or it cannot be read (which says what the agent may spend), or the
-    agent was removed, with its ledger.
+    agent was removed, with its ledger, or has retired: a person or a channel speaks for it.
     `used_up`: what counts against `max_credits`, that is `spent`, of which `judged` on judges, and what was
     `passed_on` to agents it created. `overrides`: the limit of the resume that config/credits.json replaces.
     """
@@ -98,9 +98,13 @@ def accounts(
                 damaged.append(error)
                 continue
             agent = survey.agents.get(name)
-            is_one = name in survey.broken or (agent is not None and takes_turns(agent, config))
-            if is_one or account.spent or account.input_tokens:
-                found.append(account)
+            is_for_others = agent is not None and not takes_turns(agent, config)
+            if (
+                account.spent
+                or account.input_tokens
+                or (not is_for_others and (agent or name in survey.broken))
+            ):
+                found.append(replace(account, standing="retired") if is_for_others else account)
     return found, damaged
 
 

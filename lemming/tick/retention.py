@@ -213,11 +213,11 @@ class _Known:
         """Return the entries, as `EntryName.identity`, of requests that agents have begun."""
         if self._needed is None:
             self._needed, self.turned = {}, {*self.agents}
-        for name in self.turned & self.agents.keys():
+        looked_at, self.turned = self.turned, set()
+        for name in looked_at & self.agents.keys():
             self._needed.pop(name, None)
             if needed := self._needed_by(name):
                 self._needed[name] = needed
-        self.turned.clear()
         return set[str]().union(*self._needed.values())
 
     def _needed_by(self, name: str) -> frozenset[str]:
@@ -225,6 +225,7 @@ class _Known:
         try:
             state = read_state(self.org, name)
         except CorruptState:
+            self.turned.add(name)  # until somebody has mended it
             return frozenset()
         asked = [*(it for begun in state.requests for it in begun.asked), *asked_beside(state)]
         entries = [place for it in asked for place in (it.request, it.answer)]

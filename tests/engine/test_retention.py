@@ -12,8 +12,9 @@ from test_inbox import seen, speak
 
 from lemming.engine import run_once, ticks
 from lemming.facts.problems import problems_of_agents
+from lemming.journal.begun import Begun
 from lemming.journal.events import ProblemFound
-from lemming.journal.ledger import read_state
+from lemming.journal.ledger import AgentState, read_state, write_state
 from lemming.mail import index
 from lemming.messages import OutboxEntry, entry_id, list_outbox, write_outbox_entry
 from lemming.org.config import load_config
@@ -188,6 +189,21 @@ def test_an_old_entry_that_comes_while_an_engine_runs_expires(base: Path) -> Non
             files = {"read": read, "unread": unread}
             gone |= {name: report.tick for name, file in files.items() if not (file.exists() or name in gone)}
     assert gone == {"read": 11, "unread": 12}
+
+
+def test_what_a_ledger_needs_is_kept_once_somebody_has_mended_it(base: Path) -> None:
+    of_a_reader_and_idle_agents(base, retention=5)
+    ledger = base / "agents/dan/turns.jsonl"
+    first, second = by_hand(base, "cyd", 3), by_hand(base, "cyd", 5)
+    needs = AgentState(tick=0, requests=(Begun(request="cyd/00000005_old5"),))
+    write_state(base, "dan", needs)
+    mended = ledger.read_bytes()
+    ledger.write_bytes(b"damaged\n")
+    for report in ticks(base, interval_s=0, max_ticks=20, clock=FrozenClock()):
+        if report.tick == 9:
+            assert not first.exists()  # so ledgers were looked at
+            ledger.write_bytes(mended)
+    assert second.exists()
 
 
 def test_old_entries_of_an_agent_that_comes_while_an_engine_runs_expire(base: Path) -> None:

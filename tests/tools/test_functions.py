@@ -335,6 +335,26 @@ def test_transient_errors_of_a_repeatable_tool_are_tried_again_and_counted(shop:
     assert once["output"] == "once failed: ConnectionError: gone"
 
 
+def test_a_call_that_is_tried_again_is_given_what_it_was_given_first(shop: Workshop) -> None:
+    shop.file(
+        """
+        @tool(repeatable=True, attempts=3)
+        def drain(ctx: ToolContext, items: list[str]) -> str:
+            seen = ctx.workspace / "seen.txt"
+            is_first, sent = not seen.exists(), []
+            seen.write_text("x")
+            while items:
+                sent.append(items.pop())
+            if is_first:
+                raise ConnectionError("gone")
+            return ",".join(sent)
+        """
+    )
+    shop.run(call("drain", items=["a", "b"]))
+    (drained,) = shop.finished()
+    assert (drained["output"], drained["attempts"]) == ("b,a", 2)
+
+
 def test_a_kept_result_is_given_without_a_call_for_as_long_as_it_says(shop: Workshop) -> None:
     shop.file(
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -63,6 +64,19 @@ def test_whoever_spent_it_counts_on_every_screen(base: Path) -> None:
     gone.rename(base / "agents/cid")
     assert standing(org)["spent"] == header(org)["spent"]
     assert header(org)["spent"]["credits"] == 4.0
+
+
+def test_who_was_an_agent_and_is_a_person_now_takes_no_limit_from_the_others(
+    base: Path,
+) -> None:
+    make_org(
+        base, resume("ada", credits={"max_credits": 20}), resume("bob"), models={"me": {"provider": "human"}}
+    )
+    run_once(base, clock=FrozenClock())
+    (base / "agents/bob/resume.json").write_text(json.dumps(resume("bob", model={"key": "me"}, credits={})))
+    shown = money(Organisation(base))
+    assert {row["agent"]: row["standing"] for row in shown["agents"]} == {"ada": "present", "bob": "retired"}
+    assert (shown["total"]["credits"], shown["total"]["max_credits"]) == (2.0, 20.0)
 
 
 def test_days_are_those_of_the_organisations_time_zone(base: Path) -> None:

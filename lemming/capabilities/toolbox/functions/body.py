@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,11 @@ class Done:
     needs_end: bool = False  # the process is not to be used again
 
 
+def copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments that are a function's to change: tried again, it is given what it was given first."""
+    return copy.deepcopy(dict(arguments))
+
+
 @dataclass(frozen=True)
 class Callee:
     """A function as its calls need it. `contexts`: its parameters that get the `ToolContext`.
@@ -41,7 +47,7 @@ class Callee:
     contexts: Sequence[str]
     attempts: int
     base: Path | None
-    in_own_types: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    in_own_types: Callable[[Mapping[str, Any]], dict[str, Any]] = copied
 
 
 def of_call(context: ToolContext, tool: str) -> ToolContext:

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
@@ -43,6 +44,10 @@ def _answer(request: dict[str, Any], known: dict[Home, Callable[..., Any]], sour
         with contextlib.suppress(Exception, SystemExit):  # the engine finds that itself, and says where
             load(Path(request["load"]), sources)
         return b"{}\n"
+    if "checks" in request:
+        from lemming.capabilities.toolbox.functions import tool  # noqa: F401 - takes as long as all the rest
+
+        return b"{}\n"
     home = Home(*request["home"])
     try:
         if home not in known:
@@ -62,7 +67,13 @@ def _callee(function: Callable[..., Any], home: Home, request: dict[str, Any]) -
     if request["callee"]:
         name, contexts, attempts = request["callee"]
         return Callee(function, name, contexts, attempts, base)
-    from lemming.capabilities.toolbox.functions.tool import FunctionTool  # takes as long as all the rest
+    return _checking(function, base, home)
+
+
+@cache
+def _checking(function: Callable[..., Any], base: Path | None, home: Home) -> Callee:
+    """Return a function as a call needs it whose arguments are to be checked here."""
+    from lemming.capabilities.toolbox.functions.tool import FunctionTool
 
     return FunctionTool(function, base=base, home=home).callee
 

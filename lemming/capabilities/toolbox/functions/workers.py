@@ -99,11 +99,11 @@ class FunctionWorkers:
     def call(self, tool: Tool, request: dict[str, Any], context: ToolContext) -> Done:
         """Run a call; whatever happens to the process is the call's result. Raises `LeftBehind` at a stop."""
         number = secrets.token_hex(16)
-        line = compact({**request, "number": number}) + b"\n"
+        line, checks = compact({**request, "number": number}) + b"\n", request["callee"] is None
         with self._room:
             worker = self._taken(context.agent.name, context.settings)
             try:
-                done = _answer_in(worker.ask(line, context.limit_s, context.stop), number)
+                done = _answer_in(worker.ask(line, context.limit_s, context.stop, checks=checks), number)
             except _Ended as error:
                 worker.end()
                 return Done(error.result(tool, context.limit_s), CallEffects())
@@ -176,7 +176,7 @@ class Worker:
 
     def __init__(self, org: Organisation, memory_bytes: int, sources: Sources, agent: str = "") -> None:
         self._memory_bytes, self._sources, self.agent = memory_bytes, sources, agent
-        self._unsent = compact(sources_as_json(sources)) + b"\n"
+        self._unsent, self._checks = [compact(sources_as_json(sources)) + b"\n"], False
         held, control = os.pipe(), os.pipe()
         words = [
             sys.executable,
@@ -224,15 +224,19 @@ class Worker:
         """Whether it was started with this limit, and with the code of now."""
         return self._memory_bytes == memory_bytes and self._sources is sources
 
-    def ask(self, request: bytes, limit_s: float, stop: threading.Event | None = None) -> bytes:
+    def ask(
+        self, request: bytes, limit_s: float, stop: threading.Event | None = None, *, checks: bool = False
+    ) -> bytes:
         """Return the line that answers a request. Raises `_Ended`, and `LeftBehind` at a stop.
 
         The call's time begins when the process is ready: how long that takes is no matter of the function's.
+        `checks`: what checks arguments must be loaded for it.
         """
-        if self._unsent:
-            unsent, self._unsent = self._unsent, b""
+        if checks and not self._checks:
+            self._unsent, self._checks = [*self._unsent, b'{"checks":true}\n'], True
+        while self._unsent:
             try:
-                self._exchange(unsent, START_S, stop)
+                self._exchange(self._unsent.pop(0), START_S, stop)
             except _Ended as error:
                 why = error.why or f"its process did not begin within {START_S:g} s"
                 raise _Ended(why, began=False) from error
