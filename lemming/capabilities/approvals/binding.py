@@ -19,6 +19,8 @@ from lemming.access.allowed_paths import resolve
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import ToolError
+from lemming.files.refusals import require_about_one_file
+from lemming.files.stamps import is_there
 
 NOT_THERE = ""
 """What a file holds that is not there, and that the call names as one."""
@@ -71,7 +73,7 @@ class _Look:
         self, agent: Agent, base: Path, staged: Mapping[str, bytes], removed: Collection[str]
     ) -> None:
         self._agent, self._base, self._staged, self._removed = agent, base, staged, removed
-        self._org, self._named = os.path.realpath(base), os.path.normpath(base)
+        self._org, self._named = _real_path(str(base)), os.path.normpath(base)
         self._folders = (f"{base}/{paths.workspace_folder(agent.name)}", f"{base}")
         self.files: dict[str, str] = {}
         self.unbound: list[str] = []
@@ -100,19 +102,20 @@ class _Look:
         if "\0" in path:
             return False
         try:
-            is_there = os.path.lexists(path)
-            real = os.path.realpath(path) if is_there else os.path.normpath(path)
+            stands = is_there(path)
+            real = _real_path(path) if stands else os.path.normpath(path)
             key = self._key(real)
             if key in self._removed:
                 return False
             if key in self._staged:
                 self.files[key] = hashlib.sha256(self._staged[key]).hexdigest()
-            elif is_there and not self.files.get(key):
+            elif stands and not self.files.get(key):
                 self._bind_opened(real, key, is_named=is_named)
-            return is_there or key in self._staged
+            return stands or key in self._staged
         except (FileNotFoundError, UnicodeError):
             return False
         except OSError as error:
+            require_about_one_file(path, error)  # else nobody knows whether it is as it was
             self.unbound.append(f"{path}, which cannot be read ({error.strerror})")
             return True
 
@@ -142,6 +145,15 @@ class _Look:
         return real.removeprefix(f"{self._org}/").removeprefix(f"{self._named}/")
 
 
+def _real_path(path: str) -> str:
+    """Return where a path leads, also one to nowhere. Raises `DiskError` when the disk does not say."""
+    try:
+        return os.path.realpath(path, strict=True)
+    except OSError as error:
+        require_about_one_file(path, error)
+        return os.path.realpath(path)
+
+
 def _shown(files: dict[str, str]) -> dict[str, str]:
     """Return files by their places; those that are too many to be shown as one, with a digest of all."""
     if len(files) <= SHOWN_FILES:
@@ -154,9 +166,8 @@ def _shown(files: dict[str, str]) -> dict[str, str]:
 
 
 def changed(binds: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    """Return the files that are not as they were, by their places."""
-    both = sorted({*binds, *before})
-    return [path for path in both if binds.get(path, NOT_THERE) != before.get(path, NOT_THERE)]
+    """Return the files that are not as they were, by their places: also one that cannot be read any more."""
+    return [path for path in sorted({*binds, *before}) if binds.get(path) != before.get(path)]
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

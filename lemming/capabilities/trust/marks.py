@@ -22,6 +22,7 @@ from lemming.capabilities.trust.words import AGENT, Part
 from lemming.files import fs
 from lemming.files.descriptors import open_regular, walk
 from lemming.files.effects import FileEffect
+from lemming.files.stamps import is_there
 from lemming.org.organisation import Organisation, OrgPath
 
 ALL = ".all.json"
@@ -90,7 +91,7 @@ class Marks:
     def __init__(self, org: Organisation, authors: Authors, staged: Mapping[str, bytes] = _NONE) -> None:
         self._org, self._authors, self._staged = org, authors, staged
         self._staged_marks = sorted(place for place in staged if place.startswith(f"{TRUST}/"))
-        self._has_any = bool(self._staged_marks) or os.path.isdir(f"{org.base}/{TRUST}")
+        self._has_any = bool(self._staged_marks) or is_there(f"{org.base}/{TRUST}")
 
     def of(self, place: str) -> Part:
         """Return how far a file is trusted; `place` as in `FileEffect.place`."""
@@ -128,11 +129,7 @@ class Marks:
 
     def _is_there(self, file: str) -> bool:
         """Return whether there is a file that a mark is about."""
-        return (
-            not _is_one_file(file)
-            or file in self._staged
-            or os.path.lexists(os.path.join(self._org.base, file))
-        )
+        return not _is_one_file(file) or file in self._staged or is_there(os.path.join(self._org.base, file))
 
     def _digest(self, place: str) -> str:
         """Return the SHA-256 of a file, in hex; empty for what is none."""

@@ -20,6 +20,7 @@ from lemming.capabilities.trust.turn import TurnTrust
 from lemming.capabilities.trust.words import AGENT, Part
 from lemming.files.effects import apply_effect
 from lemming.files.real_place import opened_place
+from lemming.files.stamps import is_there
 from lemming.memory import decode_record, read_memories, trust_in
 from lemming.plugins.shipped import PREFIXES
 from lemming.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult
@@ -137,7 +138,7 @@ class TrustTracing:
 
     def _is_there(self, place: str, context: ToolContext) -> bool:
         return place in context.staged or (
-            place not in context.removed and os.path.lexists(os.path.join(context.base, place))
+            place not in context.removed and is_there(os.path.join(context.base, place))
         )
 
     def _beside(self, place: str, context: ToolContext) -> Iterator[Part]:
