@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +96,26 @@ def _reported(error: Exception, session: CommandSession, *, as_json: bool) -> in
 
 
 def _lead(error: UsageError, command: str, word: str, meant: Mapping[str, str]) -> None:
-    """Say what to type in the place of a word behind a command, unless the error has a nearer one."""
-    found = near(word, [*_MEANT.findall(error.hint), *meant])
+    """Say what to type in the place of a word behind a command, unless the error has one that is as near."""
+    found = near(word, meant)
+    if not found or _likeness(word, found) <= _likeness_in_hint(word, error.hint):
+        return
     is_about_it = f'"{word}"' in error.message or error.message.startswith("got unexpected extra argument")
-    if found in meant and (is_about_it or _MEANT.match(meant[found])):
+    if is_about_it or _MEANT.match(meant[found]):
         error.message, error.hint = f'there is no command "{word}" within {command}', meant[found]
+
+
+def _likeness_in_hint(word: str, hint: str) -> float:
+    """Return how like the word is what a hint offers: a list of agents is as good as one slip of the pen."""
+    offered = _MEANT.findall(hint)
+    return max(
+        (_likeness(word, it) for it in offered), default=0.8 if hint.startswith("agents here: ") else 0
+    )
+
+
+def _likeness(word: str, other: str) -> float:
+    """Return 1 for the same word, 0 for one that has no letter of it."""
+    return SequenceMatcher(None, other.lower(), word.lower()).ratio()
 
 
 def _as_lemming_error(error: Exception, command: str) -> LemmingError | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from typer.core import TyperGroup
-
 OF_THE_PAGE = {"money": "cost", "map": "graph", "ticks": "tick"}
 """What the page calls what commands show."""
 
@@ -56,12 +54,19 @@ MEANT_WITHIN = {
         **dict.fromkeys(("add", "create"), "lemming agents new NAME"),
         "edit": "an editor: agents/NAME/resume.json; then lemming validate",
     },
+    "check": {"list": "lemming check --list"},
     "calendar": dict.fromkeys(("add", "new"), 'lemming send --every "0 9 * * mon" --to AGENT TEXT'),
     "credits": {"add": "lemming credits grant NAME N"},
     "memory": dict.fromkeys(("remove", "delete"), "lemming memory rm AGENT KEY"),
     "trust": dict.fromkeys(("agree", "accept"), "lemming trust --yes"),
 }
 """The same behind a command."""
+
+LOOKS = frozenset((
+    "approvals", "calendar", "channels", "cost", "events", "findings", "graph", "history", "logs", "metrics",
+    "plan", "requests", "status", "tick", "trust", "waiting",
+))  # fmt: skip
+"""The commands that alone list, or show one, and change nothing: whoever is led to them loses nothing."""
 
 
 def words_behind(name: str, command: Any, within: Iterable[str], typed: str) -> dict[str, str]:
@@ -72,9 +77,8 @@ def words_behind(name: str, command: Any, within: Iterable[str], typed: str) -> 
     if typed in getattr(command, "commands", ()):
         return {}
     words = {it: f'did you mean "{it}"?' for it in within}
-    if not isinstance(command, TyperGroup):  # it has no words of its own: alone it lists, or shows one
+    if name in LOOKS:
         first = next((it for it in command.params if it.param_type_name == "argument"), None)
-        if first is None or not first.required:
-            one = first.metavar or "" if first else ""
-            words = {"list": f"lemming {name}", "show": f"lemming {name} {one}".strip(), **words}
+        one = first.metavar or "" if first else ""
+        words = {"list": f"lemming {name}", "show": f"lemming {name} {one}".strip(), **words}
     return words | MEANT_WITHIN.get(name, {})

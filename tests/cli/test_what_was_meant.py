@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
+from lemming.commands.meant import LOOKS
 from lemming.files import fs
 from lemming.testing import make_org, resume
 
@@ -147,3 +148,45 @@ def test_a_mistyped_command_or_option_within_another_is_named_and_led_to_the_nea
     ran = lemming(*typed.split())
     assert ran.status == 2
     assert f"{wrong}\n  fix: {fix}" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "wrong", "fix"),
+    [
+        ("pause lisa", 'there is no agent "lisa"', 'did you mean "lise"?'),
+        ("resume lisa", 'there is no agent "lisa"', 'did you mean "lise"?'),
+        ("findings lisa", 'there is no agent "lisa"', 'did you mean "lise"?'),
+        ("pause shop", 'there is no agent "shop"', "agents here: ada, lise"),
+        ("logs shop", 'there is no agent "shop"', "agents here: ada, lise"),
+        ("run-once list", "got unexpected extra argument(s) (list)", "lemming run-once --help"),
+        ("prune list", "got unexpected extra argument(s) (list)", "lemming prune --help"),
+        ("chaos list", "got unexpected extra argument(s) (list)", "lemming chaos --help"),
+        ("logs list", 'there is no command "list" within lemming logs', "lemming logs\n"),
+        ("logs evnts", 'there is no command "evnts" within lemming logs', 'did you mean "events"?'),
+        ("credits add", 'there is no command "add" within lemming credits', "lemming credits grant NAME N"),
+        ("check list", 'there is no command "list" within lemming check', "lemming check --list"),
+    ],
+)
+def test_a_mistyped_agent_is_led_to_the_agents_and_nobody_to_what_changes_something_for_all(
+    base: Path, lemming: Lemming, typed: str, wrong: str, fix: str
+) -> None:
+    make_org(base, resume("ada"), resume("lise"))
+    ran = lemming(*typed.split())
+    assert ran.status == 2
+    assert f"{wrong}\n  fix: {fix}" in ran.err
+
+
+@pytest.mark.parametrize("name", sorted(LOOKS))
+def test_a_command_that_list_and_show_lead_to_changes_nothing_alone(
+    base: Path, lemming: Lemming, name: str
+) -> None:
+    make_org(base, resume("ada"))
+    fs.publish(base, "config/org.json", b'{"history": "git"}')
+    lemming("run-once", "-q")
+    before = _contents(base)
+    assert lemming(name).status == 0
+    assert _contents(base) == before
+
+
+def _contents(base: Path) -> dict[Path, bytes]:
+    return {it: it.read_bytes() for it in base.rglob("*") if it.is_file()}
