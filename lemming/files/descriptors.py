@@ -8,6 +8,8 @@ import stat
 from collections.abc import Iterator
 from io import BufferedReader
 
+from lemming.files.refusals import require_about_one_file
+
 LONGEST_LINE_BYTES = 64 << 20
 """No line that the engine writes is longer: what is, is not read to its end."""
 
@@ -28,7 +30,8 @@ def require_regular(descriptor: int, path: str) -> os.stat_result:
 def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.DirEntry[str]]]]:
     """Yield what `os.walk` does, with files as entries, and no limit that nested folders could make it hit.
 
-    Folders below `DEEPEST_FOLDER` others are passed over: nothing that people or tools make lies there.
+    Folders below `DEEPEST_FOLDER` others are passed over: nothing that people or tools make lies there. So
+    are those that may not be read; `DiskError` is raised where the disk does not say what is in one.
     """
     pending = [(os.fspath(top), 0)]
     while pending:
@@ -42,7 +45,8 @@ def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.
                         inner.append(entry.name)
                     else:
                         files.append(entry)
-        except OSError:
+        except OSError as error:
+            require_about_one_file(folder, error)
             continue
         yield folder, inner, files
         if depth < DEEPEST_FOLDER:

@@ -341,10 +341,8 @@ def test_a_call_that_is_tried_again_is_given_what_it_was_given_first(shop: Works
         @tool(repeatable=True, attempts=3)
         def drain(ctx: ToolContext, items: list[str]) -> str:
             seen = ctx.workspace / "seen.txt"
-            is_first, sent = not seen.exists(), []
+            is_first, sent = not seen.exists(), [items.pop(), items.pop()]
             seen.write_text("x")
-            while items:
-                sent.append(items.pop())
             if is_first:
                 raise ConnectionError("gone")
             return ",".join(sent)
