@@ -204,8 +204,8 @@ class Draft:
         before = {**self.staged} if self.seams.replied else {}
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
-        for replied in self.seams.replied if has_seen else ():  # else it is a strategy's, for itself
-            replied(first, written, before)
+        for replied in self.seams.replied:
+            replied(first, written, before, has_seen=has_seen)
         if reply.left_out:
             self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]

@@ -41,7 +41,7 @@ Fits = Callable[[list[NewEntry]], list[NewEntry | list[str]]]
 Files = dict[str, FileEffect]
 StepsOf = Callable[["Turn", tuple[str, ...] | None], "Steps | None"]
 Fills = Callable[..., NewEntry | No]
-Replied = Callable[[int, int, Mapping[str, FileEffect]], None]
+Replied = Callable[..., None]
 
 
 class Seams:

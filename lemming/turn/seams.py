@@ -93,10 +93,11 @@ class TurnPart:
         """Return each entry of a reply as it is kept, or what is wrong in its payload; one part does."""
         return [*entries]
 
-    def replied(self, first: int, written: int, before: Mapping[str, FileEffect]) -> None:
+    def replied(self, first: int, written: int, before: Mapping[str, FileEffect], *, has_seen: bool) -> None:
         """Take note of what a reply has staged, its calls made: of the draft's entries those from `first` on.
 
         `written` of these are its own, not its calls'; `before`: the files there were before its memories.
+        `has_seen`: a model gave it; else it is what a strategy does for itself.
         """
 
     def watches(self) -> Lookout | None:

@@ -151,10 +151,10 @@ class Turn:
         draft = self._draft
         if tool in turn_tools(draft.inputs.agent):
             raise ValueError(f"{tool} asks another agent: that is for a reply")
-        before = len(draft.results)
+        before, used_before = len(draft.results), len(draft.used)
         draft.untold.add(before)
         yield Act(TurnReply(tool_calls=(ToolCall(tool, args),)), has_seen=False)
-        used = draft.used[-1]
+        used = draft.used[used_before]  # what comes after is what parts of the turn called
         return Called(used["success"], draft.results[before]["output"], used.get("outcome", "failed"))
 
     def remember(self, key: str, value: Any) -> Generator[Step, Any, None]:

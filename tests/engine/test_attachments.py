@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 import pytest
 
 from lemming.base.clock import FrozenClock
+from lemming.base.contract import NewEntry
 from lemming.engine import run_once
+from lemming.plugins.registry import unregister
+from lemming.strategies import Called, Steps, Turn, strategy
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
 from lemming.timeline.verify.files import verify
+from lemming.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
 
 BOTH = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
 CHART = b"\x89PNG chart"
@@ -132,3 +137,56 @@ def test_turns_at_once_come_to_the_same(tmp_path: Path) -> None:
     assert digest(b"x").encode() in b"".join(alone.values())
     for at_once in (2, 8, 64):
         assert files(tmp_path / str(at_once), at_once) == alone
+
+
+class Post(EngineTool):
+    """Writes an entry that names a file."""
+
+    name, description = "post", "Posts a file."
+
+    def plan(self, context: ToolContext, path: str) -> ToolResult:
+        """Have the entry written."""
+        entry = NewEntry("report", {"attachments": [{"path": path}]}, [])
+        return ToolResult(True, "posted", entries=(entry,))
+
+
+@pytest.fixture
+def called() -> Iterator[list[Called]]:
+    """What calls of `post` come to, which the strategy "posting" makes for itself after a reply."""
+    came_to: list[Called] = []
+
+    @strategy("posting")
+    def steps(turn: Turn) -> Steps:
+        reply = yield from turn.reply(turn.prompt)
+        came_to.append((yield from turn.call("post", {"path": "shared/chart.png"})))
+        came_to.append((yield from turn.call("post", {"path": "agents/bob/workspace/own.txt"})))
+        yield from turn.act(reply)
+        return "done"
+
+    ToolRegistry.register(Post())
+    yield came_to
+    ToolRegistry.unregister("post")
+    unregister("strategy", "posting")
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_what_a_strategys_own_calls_write_is_looked_at_too(
+    tmp_path: Path, called: list[Called], judged: bool
+) -> None:
+    base = tmp_path / "org"
+    may = {"read_outboxes": [], "tools": ["attach", "post"], "file_access": BOTH}
+    ada = resume("ada", permissions=may, turn={"strategy": "posting"})
+    if judged:
+        ada["verify"] = {"by": {"model": "default"}}
+    passes = {"contains": "Judge", "reply": {"passes": True, "reason": ""}}
+    make_org(base, ada, resume("bob"), script=[passes, {"reply": say("said")}])
+    for file in ("shared/chart.png", "agents/bob/workspace/own.txt"):
+        (base / file).parent.mkdir(parents=True, exist_ok=True)
+        (base / file).write_bytes(CHART)
+    turn = next(turn for turn in run_once(base, clock=FrozenClock()).turns if turn.agent == "ada")
+    assert (turn.status, turn.reason) == ("done", "")
+    found = [payload["attachments"] for payload in entries(base) if "attachments" in payload]
+    assert sorted(found, key=len) == [[], [{"path": "shared/chart.png", "sha256": digest(CHART)}]]
+    assert [(it.success, it.output, it.outcome) for it in called] == [(True, "posted", "ok")] * 2
+    assert [it.tick for it in replay(base, [1])] == [1]
+    assert verify(base).errors == []

@@ -74,8 +74,8 @@ class ImagesShown(Preparation):
 class Filling(TurnPart):
     """Fills in what is in the files that a turn's entries name."""
 
-    def replied(self, first: int, written: int, before: Mapping[str, FileEffect]) -> None:
-        """Look at the files that entries from `first` on name, as all calls of the reply are made."""
+    def replied(self, first: int, written: int, before: Mapping[str, FileEffect], *, has_seen: bool) -> None:
+        """Look at the files that entries from `first` on name, a strategy's too, as all calls are made."""
         fill_in(self.draft, first)
 
 

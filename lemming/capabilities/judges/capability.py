@@ -116,9 +116,10 @@ class JudgesPart(TurnPart):
         if self._own.is_sent_back and task and task.request and not says_anything:
             raise ContractError(NOT_ANSWERED)
 
-    def replied(self, first: int, written: int, before: Mapping[str, FileEffect]) -> None:
-        """Note what may have to be taken back."""
-        self._own.note(self.draft, self.draft.entries[first : first + written], before)
+    def replied(self, first: int, written: int, before: Mapping[str, FileEffect], *, has_seen: bool) -> None:
+        """Note what may have to be taken back: not what a strategy does for itself."""
+        if has_seen:
+            self._own.note(self.draft, self.draft.entries[first : first + written], before)
 
     def before_call(self, call: ToolCall) -> ToolCall | No:
         """Keep a request from being handed on whose answer is judged for who asked."""
