@@ -37,4 +37,4 @@ def is_named(name: str, pattern: str) -> bool:
 
 def is_among(name: str, patterns: Iterable[str]) -> bool:
     """Return whether one of the patterns is that of a name."""
-    return any(is_named(name, pattern) for pattern in patterns)
+    return any(name == pattern or ("*" in pattern and is_named(name, pattern)) for pattern in patterns)

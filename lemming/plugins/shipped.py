@@ -30,6 +30,11 @@ def _attaches(agent: Any, config: Any) -> bool:
     return (line is not None and line.images) or is_among("attach", agent.permissions.tools)
 
 
+def _may_attach(inputs: Any) -> Any:
+    tools = inputs.agent.permissions.tools
+    return tools and is_among("attach", tools)
+
+
 def names_servers(agent: Any) -> bool:
     """Return whether an agent's resume names tools that servers have."""
     return any(tool.startswith(PREFIXES) for tool in agent.permissions.tools)
@@ -93,6 +98,7 @@ SHIPPED: Mapping[str, TableLine] = {
             tick="lemming.capabilities.attachments.capability:AttachmentsInTicks",
             needs=("toolbox",),
             used=_attaches,
+            takes_part=_may_attach,
         ),
         TableLine(
             "batches",
@@ -311,7 +317,7 @@ SOURCES = {name: it for name, it in LISTED.items() if it.source}
 """Those from which an organisation may have further tools."""
 PREFIXES = tuple(it.prefix for it in SOURCES.values() if it.prefix)
 """How the names of those tools begin of which only a server knows which there are."""
-TAKING_PART = {name: it.takes_part for name, it in LISTED.items() if it.takes_part}
+TAKING_PART = [(name, it.takes_part) for name, it in LISTED.items() if it.takes_part]
 ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked_for}
 AWAITING = [name for name, it in LISTED.items() if it.awaits]
 ASKING = frozenset(name for name, it in LISTED.items() if REQUESTS in it.needs)

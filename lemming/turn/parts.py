@@ -121,7 +121,7 @@ def seams_of(draft: Draft, plugins: Sequence[str] | None = None) -> Seams:
     """
     inputs = draft.inputs
     given: Mapping[str, Json] = inputs.given
-    also = [name for name, takes_part in TAKING_PART.items() if takes_part(inputs)]
+    also = [name for name, takes_part in TAKING_PART if takes_part(inputs)]
     if not (also or given):
         return PLAIN_LINE
     known = begun_with(inputs, plugins, also)

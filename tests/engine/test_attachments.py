@@ -16,7 +16,7 @@ from lemming.engine import run_once
 from lemming.plugins.registry import unregister
 from lemming.strategies import Called, Steps, Turn, strategy
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay
+from lemming.timeline.replay.replay import replay, replay_into
 from lemming.timeline.verify.files import verify
 from lemming.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
 
@@ -113,6 +113,16 @@ def test_the_past_agrees(tmp_path: Path) -> None:
     (base / "shared/chart.png").write_bytes(b"another")
     assert [each.tick for each in replay(base, [1])] == [1]
     assert verify(base).errors == []
+
+
+def test_a_turn_that_is_shown_no_images_has_nothing_of_them_on_record(tmp_path: Path) -> None:
+    base = made(tmp_path / "org", {"path": "shared/chart.png"}, {"path": "none"})
+    (started,) = (line for line in journal_lines(base, 1) if line["type"] == "turn_started")
+    assert "given" not in started  # nor had it in journals of before there were capabilities
+    (tmp_path / "again").mkdir()
+    assert [it.tick for it in replay_into(base, tmp_path / "again", [1])] == [1]
+    assert attached(tmp_path / "again") == [{"path": "shared/chart.png", "sha256": digest(CHART)}]
+    assert tree(tmp_path / "again") == tree(base)
 
 
 def test_turns_at_once_come_to_the_same(tmp_path: Path) -> None:

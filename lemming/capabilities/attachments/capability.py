@@ -41,7 +41,7 @@ class Attachments(Capability):
         self, request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, held: Mapping[str, bytes]
     ) -> Request:
         """Return a question with the images that belong to the end of its turn's prompt."""
-        named = inputs.given[self.name]["images"]
+        named = inputs.given[self.name].get("images")
         if not (named and entry.images):
             return request
         images = load_images(named, inputs.agent, base, held)
@@ -68,7 +68,7 @@ class ImagesShown(Preparation):
 
     def given(self) -> Json:
         """Return where they are and what was in them: the bytes are read as the model is asked."""
-        return {"images": self._images}
+        return {"images": self._images} if self._images else {}
 
 
 class Filling(TurnPart):
