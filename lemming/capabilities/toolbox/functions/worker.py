@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
@@ -32,14 +31,20 @@ def main() -> None:
     requests, answers = _apart(0, os.O_RDONLY), _apart(1, os.O_WRONLY)
     _limit_memory(int(sys.argv[1]))
     known: dict[Home, Callable[..., Any]] = {}
+    checking: dict[Home, Callee] = {}
     with open(requests, "rb") as lines, FileIO(answers, "w") as replies:
         sources = sources_in(json.loads(lines.readline() or "{}"))
         replies.write(b"ready\n")
         for line in lines:
-            replies.write(_answer(json.loads(line), known, sources))
+            replies.write(_answer(json.loads(line), known, checking, sources))
 
 
-def _answer(request: dict[str, Any], known: dict[Home, Callable[..., Any]], sources: Sources) -> bytes:
+def _answer(
+    request: dict[str, Any],
+    known: dict[Home, Callable[..., Any]],
+    checking: dict[Home, Callee],
+    sources: Sources,
+) -> bytes:
     if "load" in request:
         with contextlib.suppress(Exception, SystemExit):  # the engine finds that itself, and says where
             load(Path(request["load"]), sources)
@@ -52,7 +57,7 @@ def _answer(request: dict[str, Any], known: dict[Home, Callable[..., Any]], sour
     try:
         if home not in known:
             known[home] = _found(home, Path(request["base"]), sources)
-        done = run(_callee(known[home], home, request), request["args"], context_in(request))
+        done = run(_callee(known[home], home, checking, request), request["args"], context_in(request))
     except LemmingError as error:
         done = Done(ToolResult(False, str(error)), CallEffects())
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: loading somebody's code
@@ -62,20 +67,19 @@ def _answer(request: dict[str, Any], known: dict[Home, Callable[..., Any]], sour
     return reply.encode("utf-8", "replace") + b"\n"
 
 
-def _callee(function: Callable[..., Any], home: Home, request: dict[str, Any]) -> Callee:
+def _callee(
+    function: Callable[..., Any], home: Home, checking: dict[Home, Callee], request: dict[str, Any]
+) -> Callee:
+    """Return a function as a call needs it; one whose arguments are checked here is kept in `checking`."""
     base = Path(request["base"]) if home.file else None
     if request["callee"]:
         name, contexts, attempts = request["callee"]
         return Callee(function, name, contexts, attempts, base)
-    return _checking(function, base, home)
+    if home not in checking:
+        from lemming.capabilities.toolbox.functions.tool import FunctionTool
 
-
-@cache
-def _checking(function: Callable[..., Any], base: Path | None, home: Home) -> Callee:
-    """Return a function as a call needs it whose arguments are to be checked here."""
-    from lemming.capabilities.toolbox.functions.tool import FunctionTool
-
-    return FunctionTool(function, base=base, home=home).callee
+        checking[home] = FunctionTool(function, base=base, home=home).callee
+    return checking[home]
 
 
 def _found(home: Home, base: Path, sources: Sources) -> Callable[..., Any]:
