@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,7 +35,7 @@ from lemming.commands.screen import (
     tell,
     told_as_it_goes,
 )
-from lemming.facts.accounts import Account, account_of, accounts
+from lemming.facts.accounts import Account, Standing, account_of, accounts, standing_in
 from lemming.facts.costs import REMOVED, By, Cost, Costs, costs_by
 from lemming.files import fs
 from lemming.files.fitting import LARGEST_AMOUNT
@@ -84,12 +84,12 @@ def cost(
         found = costs_by(here.org, by, since=since, progress=progress)  # type: ignore[arg-type]
     rows = here.few(_rows(found, is_ranked=limit is not None), limit)
     if here.as_json:
-        _show_json(found, rows, _broken(found, here.org))
+        _show_json(found, rows, _standings(found, here.org))
     elif as_csv:
         _show_csv(found, rows)
     else:
-        broken = _broken(found, here.org)
-        _show(found, [(f"{name} (broken)" if name in broken else name, row) for name, row in rows])
+        marks = {name: f" ({it})" for name, it in _standings(found, here.org).items() if it != "present"}
+        _show(found, [(f"{name}{marks.get(name, '')}", row) for name, row in rows])
     _tell_what_is_missing(found)
 
 
@@ -102,23 +102,24 @@ def _rows(found: Costs, *, is_ranked: bool) -> list[tuple[str, Cost]]:
     return sorted(rows, key=lambda it: -it[1].credits) if is_ranked else rows
 
 
-def _broken(found: Costs, base: OrgPath) -> Collection[str]:
-    """Return which rows are those of agents whose resumes cannot be read, or are gone."""
-    agents = survey_agents(base).agents if found.by == "agent" else found.rows
-    return [name for name in found.rows if name not in agents and not name.endswith(REMOVED)]
+def _standings(found: Costs, base: OrgPath) -> dict[str, Standing]:
+    """Return the standing of those who have a folder, by their rows; nothing where rows are not agents."""
+    if found.by != "agent":
+        return {}
+    survey, config = survey_agents(base), load_config(base)
+    return {name: standing_in(survey, config, name) for name in found.rows if not name.endswith(REMOVED)}
 
 
 def _before(found: Costs) -> str:
     return f"before tick {found.first}" if found.is_pruned else "in no journal"
 
 
-def _show_json(found: Costs, rows: Sequence[tuple[str, Cost]], broken: Collection[str]) -> None:
+def _show_json(found: Costs, rows: Sequence[tuple[str, Cost]], standings: Mapping[str, Standing]) -> None:
     for name, row in rows:
         is_rest = row is found.before
         plain: dict[str, Any] = {found.by: None if is_rest else int(name) if found.by == "tick" else name}
         if found.by == "agent":
-            standing = "broken" if name in broken else "removed" if name.endswith(REMOVED) else "present"
-            plain = {"agent": name.removesuffix(REMOVED), "standing": standing}
+            plain = {"agent": name.removesuffix(REMOVED), "standing": standings.get(name, "removed")}
         show_json("cost", {**plain, **({"rest": name} if is_rest else {}), **row.as_json()})
     facts: dict[str, Any] = {"by": found.by, "before": found.before.as_json(), "before_tick": found.first}
     facts |= {"judged_credits": float(found.judged)} if found.judged else {}

@@ -58,6 +58,13 @@ def account_of(base: OrgPath, agent: Agent, config: Config) -> Account:
     return _account(base, agent.name, config, "present", agent.credits)
 
 
+def standing_in(survey: Survey, config: Config, name: str) -> Standing:
+    """Return the standing of whoever has a folder."""
+    if (agent := survey.agents.get(name)) is None:
+        return "broken"
+    return "present" if takes_turns(agent, config) else "retired"
+
+
 def account_by_ledger(base: OrgPath, survey: Survey, config: Config, name: str) -> Account:
     """Return the same of whoever has a folder, whatever became of its resume."""
     if agent := survey.agents.get(name):
@@ -97,14 +104,10 @@ def accounts(
             except CorruptState as error:
                 damaged.append(error)
                 continue
-            agent = survey.agents.get(name)
-            is_for_others = agent is not None and not takes_turns(agent, config)
-            if (
-                account.spent
-                or account.input_tokens
-                or (not is_for_others and (agent or name in survey.broken))
-            ):
-                found.append(replace(account, standing="retired") if is_for_others else account)
+            standing = standing_in(survey, config, name)
+            is_one = standing == "present" or name in survey.broken
+            if is_one or account.spent or account.input_tokens:
+                found.append(replace(account, standing=standing))
     return found, damaged
 
 

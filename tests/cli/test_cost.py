@@ -257,6 +257,20 @@ def test_who_is_broken_or_removed_is_marked(base: Path, lemming: Lemming) -> Non
     ]
 
 
+def test_who_was_an_agent_and_is_a_person_now_has_one_mark(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    run_once(base)
+    fs.publish(base, "agents/bob/resume.json", pretty(resume("bob", model={"key": "human"})))
+    (base / "config/models.json").write_bytes(
+        pretty({**json.loads((base / "config/models.json").read_bytes()), "human": {"provider": "human"}})
+    )
+    for words in (("cost",), ("credits", "show")):
+        names = [line.split("  ")[0] for line in lemming(*words).out.splitlines()[1:]]
+        assert names[:2] == ["ada", "bob (retired)"], words
+        marked = [it["standing"] for it in lemming(*words, "--json").objects if it.get("agent") == "bob"]
+        assert marked == ["retired"], words
+
+
 def test_a_damaged_journal_is_named_and_the_rest_still_adds_up(base: Path, lemming: Lemming) -> None:
     busy(base)
     for _ in range(3):
