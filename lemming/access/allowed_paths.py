@@ -16,6 +16,7 @@ from lemming.base import paths
 from lemming.base.errors import PermissionDenied, ToolError
 from lemming.base.paths import Components, below_a_name, components, place_of
 from lemming.files.effects import FileEffect
+from lemming.files.real_place import real_path
 
 Access = Literal["read", "write"]
 
@@ -175,7 +176,7 @@ def _without_links(granted: Components, org: Components) -> tuple[Components, Co
     """
     if granted[: len(org)] == org:
         return granted, org
-    real, home = components(os.path.realpath(_path(granted))), components(os.path.realpath(_path(org)))
+    real, home = components(real_path(_path(granted))), components(real_path(_path(org)))
     return (*org, *real[len(home) :]) if real[: len(home)] == home else real, org
 
 

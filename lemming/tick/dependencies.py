@@ -6,7 +6,6 @@ the other may read or change, and what else they share. What nothing connects ru
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from lemming.access.context_files import folders_of_memories, read_for
 from lemming.agents import Agent
 from lemming.base.errors import ToolError
 from lemming.base.paths import Components, components
+from lemming.files.real_place import real_path
 from lemming.org.config import Org
 from lemming.org.organisation import Organisation, OrgPath
 from lemming.tick.edge import tried
@@ -119,7 +119,7 @@ def reached_by(writers: list[str], names: Iterable[str], connections: Connection
 
 def _latest(now: Connections) -> _Latest:
     latest = Organisation.at(now.base).own(_Latest)
-    grounds = (now.settings, now.toolset, os.path.realpath(now.base), now.looked_at, now.shared)
+    grounds = (now.settings, now.toolset, real_path(f"{now.base}"), now.looked_at, now.shared)
     if latest.agents is not now.agents or latest.grounds != grounds:
         latest.begin(now.agents, grounds)
     return latest
@@ -222,7 +222,7 @@ def touch_of(
     agent: Agent, settings: Org, toolset: Toolset, base: OrgPath, looked_at: Files = NOTHING
 ) -> Touch:
     """Return where an agent's turn may read and change files. `looked_at`: what it reads besides."""
-    home = components(os.path.realpath(base))
+    home = components(real_path(f"{base}"))
     touch = Touch(writes={(*home, "agents", agent.name): "its own folder"})
     for tool in toolset.allowed(agent, settings).values():
         touch.reads.update(_located(home, tool.reads(agent, settings)))
@@ -238,7 +238,7 @@ def touch_of(
             place = resolve(agent, Path(base), file, "read", caller="context")
         except ToolError:  # the turn will fail and say so
             continue
-        touch.reads[components(os.path.realpath(place.root / place.relative))] = why
+        touch.reads[components(real_path(f"{place.root / place.relative}"))] = why
     return touch
 
 
@@ -246,7 +246,7 @@ def _located(home: Components, places: Places) -> Iterator[tuple[Components, str
     """Yield where places really lie, each with what allows it."""
     for place, why in places.items():
         if place.startswith("/"):
-            yield components(os.path.realpath(place)), why
+            yield components(real_path(place)), why
         else:
             yield (*home, *components(place)), why
 

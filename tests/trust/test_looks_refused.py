@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from lemming.base.errors import DiskError
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks, mark_effect
 from lemming.files.effects import apply_effect
+from lemming.files.real_place import opened_place, real_path
 from lemming.org.config import load_config
 from lemming.org.organisation import Organisation
 from lemming.testing.faults import refuse_look
@@ -45,3 +47,36 @@ def test_a_look_that_is_refused_passes_over_no_mark(base: Path, number: int) -> 
             except DiskError:
                 refused += 1
     assert refused
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_look_that_is_refused_gives_a_place_no_other_name(base: Path, number: int) -> None:
+    played(base)
+    (base / "shared/x").mkdir(parents=True)
+    (base / "shared/link").symlink_to("x")
+    refused = 0
+    with refuse_look(base, 0, number) as looks:
+        assert opened_place(base, "shared/link/y.txt") == "shared/x/y.txt"
+    for at in range(1, len(looks) + 1):
+        with refuse_look(base, at, number):
+            try:
+                assert opened_place(base, "shared/link/y.txt") == "shared/x/y.txt", looks[at - 1]
+            except DiskError:
+                refused += 1
+    assert refused
+
+
+def test_a_path_leads_where_the_library_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/file").write_text("x")
+    links = {
+        "one": "a", "two": "one/b", "up": "a/b/../..", "whole": f"{tmp_path}/a", "nowhere": "a/none/x",
+        "round": "again", "again": "round", "self": "self", "a/b/back": "../../two",
+    }  # fmt: skip
+    for name, target in links.items():
+        (tmp_path / name).symlink_to(target)
+    monkeypatch.chdir(tmp_path / "a")
+    ends = ("", "/", "/..", "/../x", "/./b//back", "/file/y", "/none/../b")
+    found = [f"{tmp_path}/{name}{end}" for name in (*links, "a", "none") for end in ends]
+    for path in (*found, "b", "../two", ".", "/", "//x"):
+        assert real_path(path) == os.path.realpath(path), path

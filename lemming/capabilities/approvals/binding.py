@@ -19,6 +19,7 @@ from lemming.access.allowed_paths import resolve
 from lemming.agents import Agent
 from lemming.base import paths
 from lemming.base.errors import ToolError
+from lemming.files.real_place import real_path
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import is_there
 
@@ -73,7 +74,7 @@ class _Look:
         self, agent: Agent, base: Path, staged: Mapping[str, bytes], removed: Collection[str]
     ) -> None:
         self._agent, self._base, self._staged, self._removed = agent, base, staged, removed
-        self._org, self._named = _real_path(str(base)), os.path.normpath(base)
+        self._org, self._named = real_path(str(base)), os.path.normpath(base)
         self._folders = (f"{base}/{paths.workspace_folder(agent.name)}", f"{base}")
         self.files: dict[str, str] = {}
         self.unbound: list[str] = []
@@ -103,7 +104,7 @@ class _Look:
             return False
         try:
             stands = is_there(path)
-            real = _real_path(path) if stands else os.path.normpath(path)
+            real = real_path(path) if stands else os.path.normpath(path)
             key = self._key(real)
             if key in self._removed:
                 return False
@@ -143,15 +144,6 @@ class _Look:
         if real in (self._org, self._named):
             return ""
         return real.removeprefix(f"{self._org}/").removeprefix(f"{self._named}/")
-
-
-def _real_path(path: str) -> str:
-    """Return where a path leads, also one to nowhere. Raises `DiskError` when the disk does not say."""
-    try:
-        return os.path.realpath(path, strict=True)
-    except OSError as error:
-        require_about_one_file(path, error)
-        return os.path.realpath(path)
 
 
 def _shown(files: dict[str, str]) -> dict[str, str]:
