@@ -7,6 +7,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from lemming.base.errors import DiskError
 from lemming.base.json_schema.violations import misfits
 from lemming.base.jsontext import compact, to_line
 from lemming.base.patterns import is_among
@@ -99,7 +100,8 @@ def look(
 
     `facts` tells what conditions see of the content, which a gate before may have rewritten. `earlier` holds
     the digests of what was there before (`digest_of`). A gate that breaks blocks. What a gate asks about goes
-    on to those behind it, so that nobody is asked about what one of them does not let pass.
+    on to those behind it, so that nobody is asked about what one of them does not let pass. Raises
+    `DiskError` where the disk does not say what a path leads to.
     """
     verdicts: list[GateVerdict] = []
     for rule in rules:
@@ -109,6 +111,8 @@ def look(
             found = _finding(rule, content, facts, earlier, check, judge)
         except AskingStopped as stopped:
             raise stopped.__cause__ or stopped from None
+        except DiskError:  # nobody knows what is there: the run ends, and the next one looks again
+            raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
             why = error if isinstance(error, FunctionBroke) else words_of(error)
             return _ended(content, verdicts, say("block", about, f"the gate broke: {why}"))

@@ -175,10 +175,7 @@ def planned_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEf
     """Return what a call of a tool of the engine would change; None where nobody can tell beforehand."""
     if not (isinstance(tool, EngineTool) and tool.is_planned):
         return None
-    try:
-        found = tried(lambda: tool.plan(context, **tool.check(args)))
-    except LemmingError:
-        return ()  # the disk's: the call will fail for the same reason
+    found = tried(lambda: tool.plan(context, **tool.check(args)))
     if isinstance(found, LemmingError):
         return ()  # the call will fail for the same reason
     if isinstance(found, Exception):

@@ -1,0 +1,59 @@
+"""Where the disk does not say what a call would write, a gate neither passes nor blocks it: the run ends."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.base.errors import DiskError
+from lemming.engine import load_tick, run_once
+from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.testing.faults import refuse_look, restore, take_image
+
+ACCESS = ["./shared", "./workspace"]
+PATHS = ("shared/kept", "shared/link", "shared/new", "workspace/own")
+BY_PATH = {"args": {"path": ["shared/new"]}}
+BY_WHAT_IS_WRITTEN = {"class": "write", "when": {"field": "own", "op": "is", "value": False}}
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize(
+    ("blocks", "written"), [(BY_PATH, "shared/new"), (BY_WHAT_IS_WRITTEN, "agents/ada/workspace/own")]
+)
+def test_a_look_that_is_refused_is_no_verdict(
+    base: Path, blocks: dict[str, Any], written: str, number: int
+) -> None:
+    access = {"allow_read": ACCESS, "allow_write": ACCESS}
+    permissions = {"tools": ["file_write"], "read_outboxes": [], "file_access": access}
+    calls = [{"tool": "file_write", "args": {"path": path, "content": "x"}} for path in PATHS]
+    make_org(
+        base,
+        resume("ada", permissions=permissions),
+        org={"gates": [{"at": "call", **blocks, "then": "block"}], "durability": "off"},
+        script=[{"reply": say("written", tool_calls=calls)}],
+    )
+    (base / "shared").mkdir()
+    (base / "shared/kept").write_text("kept")
+    (base / "shared/link").symlink_to("kept")
+    image = take_image(base)
+    calm, stops = restore(image, base.parent / "calm"), 0
+    with refuse_look(calm, 0, number) as looks:
+        run_once(calm, clock=FrozenClock())
+    peace = tree(calm)
+    files = {place: peace.get(place) for place in ("shared/kept", "shared/new", "agents/ada/workspace/own")}
+    assert files == dict.fromkeys(files) | {"shared/kept": b"kept", written: b"x"}
+    names = {path.split("/")[-1] for path in PATHS} | {"shared"}
+    for at in (place for place, look in enumerate(looks, start=1) if look.split("/")[-1] in names):
+        again = restore(image, base.parent / f"again {at}")
+        with refuse_look(again, at, number):
+            try:
+                run_once(again, clock=FrozenClock())
+            except DiskError:
+                stops += 1
+        if load_tick(again) < 2:
+            run_once(again, clock=FrozenClock())
+        assert tree(again) == peace, looks[at - 1]
+    assert stops > len(PATHS)
