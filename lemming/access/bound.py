@@ -13,6 +13,8 @@ from lemming.access.plugin_files import files_of_module
 from lemming.access.trust import Reach
 from lemming.base.errors import LemmingError
 from lemming.base.jsontext import compact
+from lemming.files.real_place import real_path
+from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import FileCache
 from lemming.org.organisation import Organisation, OrgPath
 
@@ -82,13 +84,15 @@ def _nothing(_: bytes) -> None:
 
 def _files_named(base: Path, words: Iterable[str], cwd: str) -> Iterator[str]:
     """Yield the files of the organisation that words of a command name, alone or after a `=`."""
-    org = base.resolve()
+    org = Path(real_path(f"{base}"))
     for word in words:
         for text in {word, word.partition("=")[2]} - {""}:
             for folder in {org, org / cwd}:
                 try:
-                    found = (folder / text).resolve()
+                    found = Path(real_path(f"{folder / text}"))
                     if found.is_relative_to(org) and found.is_file():
                         yield str(found.relative_to(org))
-                except (OSError, ValueError):  # no path at all: a whole program in a word
+                except OSError as error:
+                    require_about_one_file(folder / text, error)
+                except ValueError:  # no path at all: a whole program in a word
                     continue

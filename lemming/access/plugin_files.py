@@ -8,9 +8,10 @@ from pathlib import Path
 
 from lemming.access.allowed_paths import resolve
 from lemming.agents import Agent, survey_agents
-from lemming.base.errors import ConfigError, LemmingError, Problem
+from lemming.base.errors import ConfigError, DiskError, LemmingError, Problem
 from lemming.files import fs
 from lemming.files.descriptors import walk
+from lemming.files.real_place import real_path
 from lemming.org.organisation import Organisation
 
 _CODE = (".py", ".pyc", ".so", ".pyd", ".pth", ".zip")
@@ -42,9 +43,9 @@ class PluginFiles:
 
 def files_of_module(base: Path, module: str) -> Iterator[str]:
     """Yield the files in here that an import of a module may run: its package, and what lies beside it."""
-    org, top = base.resolve(), module.partition(".")[0]
+    org, top = Path(real_path(f"{base}")), module.partition(".")[0]
     for entry in dict.fromkeys(sys.path):
-        folder = Path(entry).resolve()
+        folder = Path(real_path(entry))
         if not folder.is_relative_to(org) or not _holds(folder, top):
             continue
         for name in fs.list_names(folder):
@@ -87,7 +88,7 @@ def writable(base: Path, files: Sequence[str], agents: Mapping[str, Agent]) -> l
 def _why_writable(base: Path, file: str, agent: Agent) -> str:
     if file.startswith(f"agents/{agent.name}/workspace/"):
         return "it is in its workspace"
-    if any(_allows_write(agent, base, f"{root}/{file}") for root in {base, base.resolve()}):
+    if any(_allows_write(agent, base, f"{root}/{file}") for root in {f"{base}", real_path(f"{base}")}):
         return "permissions.file_access.allow_write"
     return ""
 
@@ -95,6 +96,8 @@ def _why_writable(base: Path, file: str, agent: Agent) -> str:
 def _allows_write(agent: Agent, base: Path, path: str) -> bool:
     try:
         resolve(agent, base, path, "write", caller="tool_files")
+    except DiskError:
+        raise
     except LemmingError:
         return False
     return True

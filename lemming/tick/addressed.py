@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from lemming.base.errors import LemmingError
+from lemming.base.errors import DiskError, LemmingError
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.report import Reason
 from lemming.mail.agenda import Agenda
@@ -56,6 +56,8 @@ def who_goes_on(snapshot: Snapshot, names: Collection[str] | None = None) -> Goi
                     going.later[name] = tick
                 elif agent.schedule.cron is None or name in snapshot.plan.order:
                     going.now.append(name)
+        except DiskError:
+            raise
         except LemmingError:  # its turn says so
             continue
     return going
@@ -88,6 +90,8 @@ def hurried(snapshot: Snapshot) -> Snapshot:
 def _has_a_person_in_ticks(snapshot: Snapshot, name: str) -> bool:
     try:
         return _waits_in_ticks(read_state(snapshot.org, name), snapshot.mail.persons)
+    except DiskError:
+        raise
     except LemmingError:  # its turn says so
         return False
 
@@ -102,6 +106,8 @@ def stands_still(org: Organisation, name: str) -> bool:
     """Return whether the last turn that an agent took for one of its requests came no further."""
     try:
         return any(begun.stands_still for begun in read_state(org, name).requests)
+    except DiskError:
+        raise
     except LemmingError:  # its turn says so
         return False
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lemming.agents import Agent, AgentPermissions, FileAccess
-from lemming.base.errors import LemmingError, UnknownModel
+from lemming.base.errors import DiskError, LemmingError, UnknownModel
 from lemming.files.effects import FileEffect
 from lemming.journal.records import Record, ToolFinished, TurnStarted
 from lemming.org.config import credits_of
@@ -79,6 +79,8 @@ def refused_places(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) 
         for effect in recorded_result(record).effects:
             try:
                 _require_allowed(context, record.tool, effect)
+            except DiskError:
+                raise
             except LemmingError as error:
                 refused[effect.place] = str(error)
     return refused

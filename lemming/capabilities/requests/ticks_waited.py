@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from lemming.base.errors import LemmingError
+from lemming.base.errors import DiskError, LemmingError
 from lemming.capabilities.requests.deadlines import last_tick
 from lemming.journal.begun import Begun
 from lemming.journal.file import read_plan
@@ -41,6 +41,8 @@ class Patience:
     def _look(self, tick: int) -> bool:
         try:
             plan = read_plan(self._org.base, tick)
+        except DiskError:
+            raise
         except LemmingError:  # `verify` says what is wrong with it
             return False
         return plan is not None and plan.at_once

@@ -8,6 +8,7 @@ from pathlib import Path
 from lemming.base.errors import ConfigError, Problem
 from lemming.files import fs
 from lemming.files.documents import unreadable
+from lemming.files.real_place import real_path
 from lemming.files.refusals import looking
 
 
@@ -59,7 +60,7 @@ def _wrong_with(base: Path, file: str) -> Iterator[Problem]:
     if not Path(file).stem.isidentifier():
         hint = "letters, digits and _ only"
         yield Problem("a file of tools is a Python module; rename it", file, hint=hint)
-    elif (base.resolve() / file) != (base / file).resolve():
+    elif real_path(f"{base / file}") != f"{real_path(f'{base}')}/{file}":
         yield Problem("symbolic link refused: tools are loaded from real files", file)
 
 
