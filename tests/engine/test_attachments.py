@@ -187,7 +187,7 @@ def test_what_a_strategys_own_calls_write_is_looked_at_too(
     may = {"read_outboxes": [], "tools": ["attach", "post"], "file_access": BOTH}
     ada = resume("ada", permissions=may, turn={"strategy": "posting"})
     if judged:
-        ada["verify"] = {"by": {"model": "default"}}
+        ada["verify"] = {"by": {"model": "scripted"}}
     passes = {"contains": "Judge", "reply": {"passes": True, "reason": ""}}
     make_org(base, ada, resume("bob"), script=[passes, {"reply": say("said")}])
     for file in ("shared/chart.png", "agents/bob/workspace/own.txt"):
