@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.base.errors import LimitReached, RequestOverLimit
+from lemming.base.errors import DiskError, LimitReached, RequestOverLimit
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.limit import (
@@ -102,6 +102,8 @@ class TurnSpending:
             try:
                 require_seen(rule.gate, facts)
                 why = self._finding(rule, asked, facts) if rule.gate.condition(facts) else None
+            except DiskError:  # nobody knows what was spent: the run ends
+                raise
             except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
                 why, then = f"the gate broke: {words_of(error)}", "block"
             if why is None:
