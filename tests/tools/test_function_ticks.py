@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import select
 import signal
@@ -65,6 +67,30 @@ def org_of_three(base: Path, at_once: int) -> Path:
 def files_after(base: Path, ticks: int = 2) -> dict[str, bytes]:
     run_forever(base, interval_s=0, max_ticks=ticks, clock=FrozenClock())
     return tree(base, without=(".lemming", "logs", "config"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no list of open files here")
+def test_what_a_function_says_leaves_no_file_open(base: Path) -> None:
+    org_of_three(base, 1)
+    (base / "tools/mine.py").write_text(
+        f'{CODE}\n@tool\ndef nothing(ctx: ToolContext) -> None:\n    ctx.log.info("x")\n'
+    )
+    for name in NAMES:
+        plain = json.loads((base / f"agents/{name}/resume.json").read_text())
+        plain["permissions"]["tools"] += ["nothing"]
+        (base / f"agents/{name}/resume.json").write_text(json.dumps(plain))
+    files_after(base)
+    assert "tool_said" in (base / "logs/engine.log").read_text()
+    assert [file for file in open_files() if file.startswith(f"{base}/")] == []
+
+
+def open_files() -> list[str]:
+    """Return the paths of what this process holds open."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the list itself
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return found
 
 
 @pytest.mark.crash

@@ -162,11 +162,9 @@ def _log(tool: FunctionTool, context: ToolContext, done: Done) -> None:
     if not done.wanted.lines and not done.trace:
         return
     facts: dict[str, Any] = {"tick": context.tick, "agent": context.agent.name, "tool": tool.name}
-    with EngineLog(context.base) as log:
-        for level, said, told in done.wanted.lines:
-            write = log.warning if level == "warning" else log.info
-            write("tool_said", **redact_json({**told, **facts, "said": said}))
-        if done.trace:
-            log.warning(
-                "tool_failed", **facts, **redact_json({"why": done.result.output, "steps": done.trace})
-            )
+    log = EngineLog(context.base)
+    for level, said, told in done.wanted.lines:
+        write = log.warning if level == "warning" else log.info
+        write("tool_said", **redact_json({**told, **facts, "said": said}))
+    if done.trace:
+        log.warning("tool_failed", **facts, **redact_json({"why": done.result.output, "steps": done.trace}))

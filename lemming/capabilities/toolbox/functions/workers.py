@@ -218,7 +218,9 @@ class Worker:
     def has_unread_output(self) -> bool:
         """Whether it wrote more than the answer to its call, which would be read as that of the next."""
         assert self._process.stdout, "a pipe"
-        return bool(select.select([self._process.stdout], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(self._process.stdout, select.POLLIN)
+        return bool(poll.poll(0))
 
     def fits(self, memory_bytes: int, sources: Sources) -> bool:
         """Whether it was started with this limit, and with the code of now."""
