@@ -116,6 +116,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 def org(tmp_path: Path) -> Path:
     """Return an organisation of two: one that acts, and one that reads all of it."""
     base = tmp_path / "org"
+    pytest.importorskip("lemming.capabilities.attachments.capability")  # "*" names its tool, too
     may = {"read_outboxes": ["*"], "tools": ["*"]}
     ada = resume("ada", model={"key": "obeying"}, permissions=may, turn={"max_steps": 4})
     make_org(

@@ -38,8 +38,8 @@ def require_here(name: str) -> None:
 @pytest.mark.parametrize("case", SETTINGS)
 def test_a_key_that_is_none_in_the_settings_stops_the_run(case: str, base: Path) -> None:
     settings, pointer, hint = SETTINGS[case]
-    if "gates" in settings:
-        require_here("gates")
+    for name in settings.keys() & {"gates", "trust"}:
+        require_here(name)
     make_org(base, resume("ada"))
     fs.publish(base, "config/org.json", pretty(settings))
     with pytest.raises(ConfigError) as raised:
