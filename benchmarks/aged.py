@@ -14,11 +14,11 @@ from benchmarks.options import Options
 from benchmarks.orgs import NEVER, SENTENCE, agent_names, forget_models, make, write_resumes
 from benchmarks.processes import PYTHON, YARDSTICK, lemming, run
 from benchmarks.targets import AT_ONCE, CHECKING
-from lemming.base.jsontext import pretty
 from lemming.engine import run_forever
 from lemming.facts.views.dispatch import VIEWS
-from lemming.files import fs
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
 
 ENTRIES_A_TURN = 10

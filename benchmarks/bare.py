@@ -15,7 +15,7 @@ from benchmarks.floor import SHOWN
 from benchmarks.orgs import WARM_TICKS, register_models
 from benchmarks.sides import Work
 from lemming.engine import ticks
-from lemming.files.disk import Disk, on_disk
+from lemming.kernel.files.disk import Disk, on_disk
 from lemming.testing import tree
 
 APPENDED = (".jsonl", ".log")

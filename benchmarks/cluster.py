@@ -17,7 +17,7 @@ from benchmarks.measurement import Measurement
 from benchmarks.options import Options
 from benchmarks.parallel import ticking, waiting
 from benchmarks.sides import Side, interleave
-from lemming.base.jsontext import pretty
+from lemming.kernel.base.jsontext import pretty
 
 TURNS, DELAY_S = 200, 1.0
 WORKERS = 2

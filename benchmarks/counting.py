@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.orgs import register_models
 from lemming.engine import ticks
-from lemming.files import fs
-from lemming.files.disk import Disk, on_disk
+from lemming.kernel.files import fs
+from lemming.kernel.files.disk import Disk, on_disk
 
 
 class CountingDisk(Disk):

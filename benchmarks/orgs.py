@@ -9,11 +9,11 @@ from typing import Any
 
 from benchmarks.options import Options
 from benchmarks.sides import Work
-from lemming.base.jsontext import pretty
 from lemming.engine import persist_tick, run_forever, ticks
-from lemming.files import fs
-from lemming.messages import OutboxEntry, entry_id, write_outbox_entry
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import OutboxEntry, entry_id, write_outbox_entry
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import make_org, resume, say
 
 SENTENCE = "a sentence of an ordinary length, as one agent writes it to another"

@@ -10,7 +10,7 @@ import json
 import os
 import re
 
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
 
 NEW = re.compile(r"# New entries in your inbox.*?(?=\n# |\Z)", re.DOTALL)

@@ -18,12 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lemming.base.clock import FrozenClock
 from lemming.capabilities.scripted import scripted
 from lemming.capabilities.scripted.scripted import ScriptLine, question_in
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.providers import Reply, Request
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.providers import Reply, Request
 
 TEMPLATES = Path(__file__).parent.parent / "lemming/templates"
 ANSWERS = "config/answers.jsonl"

@@ -24,11 +24,11 @@ from benchmarks.floor import FilesTmp
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
 from benchmarks.orgs import SENTENCE
-from lemming.base.jsontext import pretty
 from lemming.engine import ticks
-from lemming.files import fs
-from lemming.journal.report import TickReport
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import make_org, resume, say
 
 TEAM = 20

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming.cli import run
-from lemming.files import fs
-from lemming.journal.file import journal_ticks, read_journal
-from lemming.journal.records import ModelReplied
-from lemming.org.format import NEWEST_FORMAT
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks, read_journal
+from lemming.kernel.journal.records import ModelReplied
+from lemming.kernel.org.format import NEWEST_FORMAT
 from lemming.testing import make_org, resume, say, tree
 
 REPOSITORY = Path(__file__).parent.parent

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lemming.cli import COMMANDS, load_command
-from lemming.files import fs
+from lemming.kernel.files import fs
 
 WHAT_IT_IS = """\
 An organisation is a folder: each agent is a directory with a \\fIresume.json\\fR, agents talk only by writing

@@ -32,7 +32,12 @@ PYTHON = {
     "Running": ("lemming.engine",),
     "Plans": ("lemming.building.plans",),
     "Files": ("lemming.agents", "lemming.messages", "lemming.memory"),
-    "Extending": ("lemming.tools", "lemming.providers", "lemming.turn.seams", "lemming.tick.seams"),
+    "Extending": (
+        "lemming.tools",
+        "lemming.providers",
+        "lemming.kernel.turn.seams",
+        "lemming.kernel.tick.seams",
+    ),
     "Testing": ("lemming.testing",),
 }
 MOVED = {

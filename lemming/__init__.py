@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lemming.base.version import __version__
+from lemming.kernel.base.version import __version__
 
 if TYPE_CHECKING:
     from lemming.asking.people import answer, approve, deny, waiting

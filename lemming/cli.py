@@ -12,13 +12,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lemming.base.errors import LemmingError, UsageError
-from lemming.base.version import __version__
 from lemming.commands.failures import guarded
 from lemming.commands.meant import MEANT, OF_THE_PAGE, words_behind
 from lemming.commands.options import CommandSession, Here, verb
 from lemming.commands.screen import show, show_text
-from lemming.plugins.capabilities import missing_for_command
+from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.base.version import __version__
+from lemming.kernel.plugins.capabilities import missing_for_command
 
 SECTIONS = {
     "Begin": {
@@ -165,7 +165,7 @@ class Contents(TyperGroup):
         """Return the name, the command and the other words; raise `UsageError` with the nearest name."""
         name, names = OF_THE_PAGE.get(args[0], args[0]), self.list_commands(ctx)
         if name not in names and not ctx.resilient_parsing:
-            from lemming.base.jsontext import nearest
+            from lemming.kernel.base.jsontext import nearest
 
             hint = MEANT.get(name) or nearest(name, names) or "lemming --help"
             raise UsageError(f'there is no command "{name}"', hint=hint)

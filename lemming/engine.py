@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lemming.base import paths
-from lemming.base.clock import Clock, elapsed_ms
-from lemming.base.errors import UsageError
-from lemming.files import fs
-from lemming.files.stamps import is_there
-from lemming.journal.events import Observer, TickBegins, TickEnds, ignore
-from lemming.journal.file import (
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import Clock, elapsed_ms
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.journal.events import Observer, TickBegins, TickEnds, ignore
+from lemming.kernel.journal.file import (
     OWN_LIMIT_BYTES,
     Durability,
     Journal,
@@ -28,20 +28,19 @@ from lemming.journal.file import (
     read_journal,
     read_plan,
 )
-from lemming.journal.lookup import plan_in
-from lemming.journal.records import Record, TickCommitted, TurnCommitted, TurnEnded, TurnSkipped
-from lemming.journal.report import TickReport, TurnReport
-from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
-from lemming.logging_config import EngineLog
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.org.resume import Agent
-from lemming.org.schedule import in_order, is_due
-from lemming.plugins.registry import load_installed_plugins
-from lemming.service.opened import open_to_run
-from lemming.tick.carriers import Carriers
-from lemming.tick.clock_reading import previous_reading, set_back_text
-from lemming.tick.counter import (
+from lemming.kernel.journal.lookup import plan_in
+from lemming.kernel.journal.records import Record, TickCommitted, TurnCommitted, TurnEnded, TurnSkipped
+from lemming.kernel.journal.report import TickReport, TurnReport
+from lemming.kernel.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.org.schedule import in_order, is_due
+from lemming.kernel.plugins.registry import load_installed_plugins
+from lemming.kernel.tick.carriers import Carriers
+from lemming.kernel.tick.clock_reading import previous_reading, set_back_text
+from lemming.kernel.tick.counter import (
     LAST_TICK,
     counter,
     load_counter,
@@ -50,11 +49,12 @@ from lemming.tick.counter import (
     require_ledgers_before,
     why_not_tick_1,
 )
-from lemming.tick.firing_plan import Plan
-from lemming.tick.lost_turns import find_lost_turns, lost_text
-from lemming.tick.next_tick import find_next_tick, progress_of, require_newest
-from lemming.tick.runtime import Runtime
-from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers
+from lemming.kernel.tick.firing_plan import Plan
+from lemming.kernel.tick.lost_turns import find_lost_turns, lost_text
+from lemming.kernel.tick.next_tick import find_next_tick, progress_of, require_newest
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers
+from lemming.service.opened import open_to_run
 
 RESERVED_BYTES = 1 << 20
 __all__ = [
@@ -286,7 +286,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         since=lambda: runtime.previous_reading(tick, ticks),
     )
     if runtime.hurries and not started:
-        from lemming.tick.addressed import hurried  # a tick by the clock does not look
+        from lemming.kernel.tick.addressed import hurried  # a tick by the clock does not look
 
         snapshot = hurried(snapshot)
     runtime.require_agreed(config, snapshot.survey.agents)
@@ -298,7 +298,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if not is_begun and tick != runtime.ran + 1:  # else this engine has written the ledgers
         require_ledgers_before(runtime.org, tick, snapshot.plan.order)
     snapshot = with_servers(snapshot, started, runtime.look_at_servers)
-    from lemming.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
+    from lemming.kernel.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(
         runtime.org,
@@ -329,7 +329,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
 def _write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None:
     """Write the files of turns again that are in a journal of these ticks and no longer on the disk."""
     for tick, agent_names in find_lost_turns(runtime.org, ticks).items():
-        from lemming.tick.tick import Tick
+        from lemming.kernel.tick.tick import Tick
 
         plan = read_plan(runtime.org, tick)
         snapshot = take_snapshot(runtime.org, config, tick, Plan.of(plan) if plan else None)

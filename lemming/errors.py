@@ -1,3 +1,3 @@
-"""Every error that LeMMing raises on purpose, for whoever catches one: all of `lemming.base.errors`."""
+"""Every error that LeMMing raises on purpose: all of `lemming.kernel.base.errors`."""
 
-from lemming.base.errors import *  # noqa: F403 - a door: each name is that module's own
+from lemming.kernel.base.errors import *  # noqa: F403 - a door: each name is that module's own

@@ -22,20 +22,20 @@ from typing import Any, NamedTuple
 import typer
 
 import lemming.capabilities.batches.records
-import lemming.journal.events
+import lemming.kernel.journal.events
 from lemming.cli import COMMANDS, ROOT_HELP, WITHIN, load_command, make_app
 from lemming.commands.screen import tell
 from lemming.facts.findings.rules import RULES
-from lemming.files import fs
-from lemming.files.documents import adapter, whole_of
-from lemming.files.fitting import key_of
-from lemming.journal.events import Event
-from lemming.journal.records import Record, all_kinds
-from lemming.org.blocks import FindingSettings
-from lemming.org.config import Org
-from lemming.org.models import ModelEntry
-from lemming.org.resume import Agent, Allocation
-from lemming.plugins.capabilities import class_of_format
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import adapter, whole_of
+from lemming.kernel.files.fitting import key_of
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.records import Record, all_kinds
+from lemming.kernel.org.blocks import FindingSettings
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.resume import Agent, Allocation
+from lemming.kernel.plugins.capabilities import class_of_format
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
 
@@ -103,7 +103,7 @@ def findings() -> str:
 
 def events() -> str:
     """Return a table of the events, those that the journal keeps first."""
-    modules = (lemming.journal.events, lemming.capabilities.batches.records)
+    modules = (lemming.kernel.journal.events, lemming.capabilities.batches.records)
     others = [kind for it in modules for kind in vars(it).values() if _is_event(kind)]
     tables = {"In the journal": [*all_kinds().values()], "Beside it": others}
     parts = []

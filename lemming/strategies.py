@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lemming.base.contract import MemoryUpdate, NewEntry, ToolCall, TurnReply
 from lemming.capabilities.strategies.registry import Beforehand, strategy
-from lemming.journal.report import End
-from lemming.providers import Message
-from lemming.turn.strategy import Act, Ask, Called, Step, Steps, Turn
-from lemming.turn.values import Answer
+from lemming.kernel.base.contract import MemoryUpdate, NewEntry, ToolCall, TurnReply
+from lemming.kernel.journal.report import End
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.strategy import Act, Ask, Called, Step, Steps, Turn
+from lemming.kernel.turn.values import Answer
 
 __all__ = [
     "Act",

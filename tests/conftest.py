@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from sampling import EVERYTHING
 
-from lemming.base.redaction import secrets
-from lemming.files.fs import AppendFile
-from lemming.files.stamps import learn_stamps
+from lemming.kernel.base.redaction import secrets
+from lemming.kernel.files.fs import AppendFile
+from lemming.kernel.files.stamps import learn_stamps
 
 
 @pytest.fixture(autouse=True)

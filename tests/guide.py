@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import Agent
 from lemming.engine import run_once
-from lemming.org.schedule import AgentSchedule
+from lemming.kernel.agents import Agent
+from lemming.kernel.org.schedule import AgentSchedule
 from lemming.testing import journal_lines, resume, write_script
 
 GUIDE = (Path(__file__).parents[1] / "docs/architecture-guide.md").read_text()

@@ -57,10 +57,10 @@ MODULES = {module_of(name) for name in TREES}
 def room_of(module: str) -> str:
     """Return the folder of a module, or the module itself when it stands beside the folders.
 
-    Each capability is a room of its own: `capabilities/gates`.
+    In the kernel and among the capabilities it is the folder within: `kernel/turn`, `capabilities/gates`.
     """
     room, _, rest = module.partition(".")
-    return f"{room}/{rest.partition('.')[0]}" if room == "capabilities" and rest else room
+    return f"{room}/{rest.partition('.')[0]}" if room in ("kernel", "capabilities") and rest else room
 
 
 @cache

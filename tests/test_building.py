@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import lemming
-from lemming.agents import load_agent
-from lemming.base.errors import LemmingError
 from lemming.engine import run_once
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.tools import tool
 from lemming.testing import say, tree, write_script
-from lemming.tools import tool
 
 SCRIPTED = {"provider": "scripted", "tools": "native", "options": {"file": "config/answers.jsonl"}}
 

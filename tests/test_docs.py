@@ -14,10 +14,10 @@ import typer
 from jsonschema import Draft202012Validator
 
 from docs.site import MOVED, as_the_generator_reads_it, fetching_nothing, order
-from lemming.base.errors import UsageError
 from lemming.capabilities.skills.skill import skill_of
 from lemming.cli import _root_and_rest, load_command, run
 from lemming.facts.schemas import FORMATS, schema_of
+from lemming.kernel.base.errors import UsageError
 
 ROOT = Path(__file__).parent.parent
 SKILL = ROOT / "lemming/agent_skill/lemming-organisations/SKILL.md"
@@ -117,7 +117,7 @@ def test_a_page_that_the_code_names_is_there() -> None:
 
 def test_what_the_architecture_page_names_is_there_and_it_names_every_capability() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
-    roots = (ROOT, ROOT / "lemming", ROOT / "lemming/capabilities")
+    roots = (ROOT, ROOT / "lemming", ROOT / "lemming/capabilities", ROOT / "lemming/kernel")
     named = re.findall(r"`([\w/]+\.py)`", page)
     assert [path for path in named if not any((root / path).exists() for root in roots)] == []
     folders = {path.parent.name for path in roots[2].glob("*/__init__.py")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.extras import install_line
+from lemming.kernel.base.extras import install_line
 
 
 @pytest.mark.parametrize(

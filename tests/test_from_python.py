@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import lemming
-from lemming.journal.events import Event, TickEnds
-from lemming.journal.ledger import read_state
-from lemming.messages import read_outbox_entries
+from lemming.kernel.journal.events import Event, TickEnds
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, say
 
 REPOSITORY = Path(__file__).parent.parent

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import DiskError
-from lemming.files import fs
-from lemming.files.folder import WORTHWHILE_AFTER
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.files import fs
+from lemming.kernel.files.folder import WORTHWHILE_AFTER
 
 
 @pytest.fixture(params=["walked", "at once"])

@@ -18,30 +18,28 @@ from typing import Any
 import pytest
 from guide import agent, code, functions, json_of, prompts, table, used
 
-from lemming.agents import (
-    Agent,
-    AgentCredits,
-    AgentModel,
-    AgentPermissions,
-    discover_agents,
-    load_agent,
-    should_run,
-)
-from lemming.base.contract import parse_reply
-from lemming.base.kinds import MESSAGE_KINDS
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick
-from lemming.journal.events import Event, TickEnds
-from lemming.memory import (
+from lemming.kernel.agents import Agent, discover_agents, load_agent, should_run
+from lemming.kernel.base.contract import parse_reply
+from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.journal.events import Event, TickEnds
+from lemming.kernel.memory import (
     append_memory_event,
     archive_old_memories,
     compact_memory_list,
     load_memory,
     save_memory,
 )
-from lemming.messages import OutboxEntry, collect_readable_outboxes, read_outbox_entries, write_outbox_entry
-from lemming.org.schedule import AgentSchedule
+from lemming.kernel.messages import (
+    OutboxEntry,
+    collect_readable_outboxes,
+    read_outbox_entries,
+    write_outbox_entry,
+)
+from lemming.kernel.org.resume import AgentCredits, AgentModel, AgentPermissions
+from lemming.kernel.org.schedule import AgentSchedule
+from lemming.kernel.tools import SHIPPED, Tool, ToolRegistry, ToolResult
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.tools import SHIPPED, Tool, ToolRegistry, ToolResult
 
 # --- five invariants ---------------------------------------------------------------------------
 
@@ -269,7 +267,7 @@ def test_an_event_log_compacts_itself(base: Path) -> None:
 
 # --- tools -------------------------------------------------------------------------------------
 
-TOOLS = {name: check for name, _, check in table("Tools (`lemming/tools/__init__.py`)")}
+TOOLS = {name: check for name, _, check in table("Tools (`lemming/tools.py`)")}
 
 
 def test_the_tools_are_the_eight_of_the_table_and_some_that_came_since() -> None:

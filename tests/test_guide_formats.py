@@ -15,12 +15,17 @@ from typing import Any
 import pytest
 from guide import agent, code, json_of, prompts, section, table, used
 
-from lemming.agents import load_agent
-from lemming.base.kinds import MESSAGE_KINDS
 from lemming.engine import get_firing_agents, load_tick, run_once
-from lemming.memory import save_memory
-from lemming.messages import OutboxEntry, cleanup_old_outbox_entries, read_outbox_entries, write_outbox_entry
-from lemming.org.schedule import AgentSchedule, fire_point
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.memory import save_memory
+from lemming.kernel.messages import (
+    OutboxEntry,
+    cleanup_old_outbox_entries,
+    read_outbox_entries,
+    write_outbox_entry,
+)
+from lemming.kernel.org.schedule import AgentSchedule, fire_point
 from lemming.testing import FrozenClock, make_org, resume
 
 # --- the tick ----------------------------------------------------------------------------------

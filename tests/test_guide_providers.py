@@ -16,10 +16,10 @@ import pytest
 from guide import code, section
 
 from lemming.engine import run_once
-from lemming.logging_config import log_agent_action, setup_logging
-from lemming.messages import read_outbox_entries
-from lemming.plugins.registry import unregister
-from lemming.providers import (
+from lemming.kernel.logging_config import log_agent_action, setup_logging
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.providers import (
     AnthropicProvider,
     LLMProvider,
     OllamaProvider,

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,25 @@ LONG_TESTS = {
 }
 
 # From the ground up. A room is a folder, or a module beside the folders; it imports from floors below only.
+DOORS = {"agents", "errors", "logging_config", "memory", "messages", "providers", "tools"}
 FLOORS = (
+    {"kernel"},
+    {"capabilities", *DOORS},
+    {"exchange", "history", "strategies", "testing"},
+    {"building", "service"},
+    {"engine"},
+    {"asking", "timeline"},
+    {"facts"},
+    {"evals", "telemetry"},
+    {"dashboard"},
+    {"commands"},
+    {"cli"},
+    {"__main__", "reference"},
+)
+# The same within the kernel.
+KERNEL_FLOORS = (
     {"base"},
-    {"errors", "plugins"},
+    {"plugins"},
     {"files"},
     {"logging_config", "providers"},
     {"org"},
@@ -35,18 +52,6 @@ FLOORS = (
     {"llm", "mail", "tools"},
     {"turn"},
     {"tick"},
-    {"capabilities"},
-    {"exchange", "strategies", "testing"},
-    {"history"},
-    {"service"},
-    {"engine"},
-    {"asking", "building", "timeline"},
-    {"facts"},
-    {"evals", "telemetry"},
-    {"dashboard"},
-    {"commands"},
-    {"cli"},
-    {"__main__", "reference"},
 )
 CAPABILITIES = "capabilities"
 # Which capabilities a capability needs. Without a circle, as the test of circles says.
@@ -81,12 +86,14 @@ NEEDS = {
     "windows": set(),
 }
 SCREENS = {"commands", "dashboard"}
-FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor} | {
+    f"kernel/{room}": number for number, floor in enumerate(KERNEL_FLOORS) for room in floor
+}
 
 SDKS: dict[str, str | set[str]] = {
     "anthropic": "capabilities/hosted/anthropic.py",
     "docstring_parser": "capabilities/toolbox/functions/docstrings.py",
-    "cronsim": "base/times/cron.py",
+    "cronsim": "kernel/base/times/cron.py",
     "distributed": "capabilities/cluster/calls.py",
     "httpx": "capabilities/hosted/ollama.py",
     "httpx2": {
@@ -96,7 +103,7 @@ SDKS: dict[str, str | set[str]] = {
         "telemetry/send_traces.py",
     },
     "inspect_ai": "evals/inspect.py",
-    "jsonschema": "base/json_schema/bounded.py",
+    "jsonschema": "kernel/base/json_schema/bounded.py",
     "bs4": "capabilities/toolbox/document_reader.py",
     "mammoth": "capabilities/toolbox/document_reader.py",
     "markdownify": "capabilities/toolbox/document_reader.py",
@@ -107,8 +114,8 @@ SDKS: dict[str, str | set[str]] = {
     "opentelemetry": "telemetry/otlp.py",
     "openai": "capabilities/hosted/openai.py",
     "starlette": "dashboard/server.py",
-    "structlog": "logging_config.py",
-    "tenacity": {"llm/retrying.py", "telemetry/send_traces.py"},
+    "structlog": "kernel/logging_config.py",
+    "tenacity": {"kernel/llm/retrying.py", "telemetry/send_traces.py"},
     "yaml": {"capabilities/skills/front_matter.py", "exchange/whole_org.py"},
     "xllamacpp": "capabilities/embedded/local.py",
 }
@@ -125,27 +132,27 @@ PRINTS = {"capabilities/sandbox/launcher.py": "its standard output is its verdic
 # A broad `except` stands only at the edges: a turn, a model call, a tool call, a channel, a plugin, a thread,
 # the process.
 EDGES = {
-    "base/json_schema/bounded.py": 1,
-    "llm/calls.py": 1,
+    "kernel/base/json_schema/bounded.py": 1,
+    "kernel/llm/calls.py": 1,
     "capabilities/background/threads.py": 1,
     "capabilities/channels/edge.py": 1,
     "commands/failures.py": 1,
     "dashboard/live.py": 1,
-    "base/deadlines.py": 1,
-    "tick/executors/turns_at_once.py": 1,
+    "kernel/base/deadlines.py": 1,
+    "kernel/tick/executors/turns_at_once.py": 1,
     "service/opened.py": 1,  # what somebody's own observer does
-    "tick/ahead.py": 1,  # the edge of a thread: raised by who waits for it
+    "kernel/tick/ahead.py": 1,  # the edge of a thread: raised by who waits for it
     "capabilities/sandbox/launcher.py": 1,
-    "plugins/errors.py": 1,
+    "kernel/plugins/errors.py": 1,
     "capabilities/mcp/session.py": 1,
-    "turn/loop.py": 1,
-    "plugins/registry.py": 1,
-    "providers.py": 1,
-    "tools/calls.py": 1,
+    "kernel/turn/loop.py": 1,
+    "kernel/plugins/registry.py": 1,
+    "kernel/providers.py": 1,
+    "kernel/tools/calls.py": 1,
     "capabilities/gates/checks.py": 1,
     "capabilities/gates/looking.py": 1,
     "capabilities/gates/judging.py": 1,
-    "tick/edge.py": 1,
+    "kernel/tick/edge.py": 1,
     "capabilities/gates/turn_spending.py": 1,
     "capabilities/toolbox/functions/body.py": 1,
     "capabilities/toolbox/functions/tool_files.py": 1,
@@ -155,11 +162,13 @@ EDGES = {
 
 
 def test_every_room_has_a_floor() -> None:
-    assert {floor_room(module) for module in MODULES if module} == FLOOR_OF.keys()
+    assert {room for module in MODULES if module for room in rooms_of(module)} == FLOOR_OF.keys()
 
 
-def floor_room(module: str) -> str:
-    return room_of(module).partition("/")[0]
+def rooms_of(module: str) -> set[str]:
+    """Return the room of a module at the top, and that within the kernel if it is one of the kernel's."""
+    room = room_of(module)
+    return {room.partition("/")[0]} | ({room} if room.startswith("kernel/") else set())
 
 
 @pytest.mark.parametrize("types_only", [False, True], ids=["to run", "for types"])
@@ -170,11 +179,31 @@ def test_arrows_between_rooms_run_down(types_only: bool) -> None:
 
 def not_below(name: str, *, types_only: bool) -> set[str]:
     """Return the rooms that a file imports from and that are not on a floor below its own."""
-    own = floor_room(module_of(name))
-    if not own:  # the package itself
+    own = rooms_of(module_of(name))
+    if own == {""}:  # the package itself
         return set()
-    used = {floor_room(module) for module in own_imports(name, types_only=types_only)} - {own, "lemming"}
-    return {room for room in used if FLOOR_OF[room] >= FLOOR_OF[own]}
+    used = {room for module in own_imports(name, types_only=types_only) for room in rooms_of(module)}
+    return {
+        room
+        for room in used - own - {"lemming"}
+        for mine in own
+        if ("/" in room) == ("/" in mine) and FLOOR_OF[room] >= FLOOR_OF[mine]
+    }
+
+
+def test_the_package_does_not_go_through_its_own_doors() -> None:
+    """They are for whoever is outside; inside, a name has one place."""
+    users = {name: own_imports(name) | own_imports(name, types_only=True) for name in TREES}
+    assert {name for name, used in users.items() if used & (DOORS - {"errors"})} == set()
+
+
+def test_a_door_hands_on_all_that_is_its_own() -> None:
+    for name in sorted(DOORS - {"errors"}):
+        door, room = import_module(f"lemming.{name}"), import_module(f"lemming.kernel.{name}")
+        defined = {
+            key for key, value in vars(room).items() if getattr(value, "__module__", "") == room.__name__
+        }
+        assert {key for key in defined if not key.startswith("_")} <= vars(door).keys(), name
 
 
 def test_only_who_is_above_imports_a_capability_and_it_only_what_it_needs() -> None:
@@ -198,10 +227,15 @@ def test_imports_form_no_circle() -> None:
 
 def test_the_architecture_page_draws_the_same_floors() -> None:
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text()
-    drawn = re.findall(r"^ {2}(.+?) {2,}(\d+)\b", page, re.MULTILINE)
-    assert {int(number): set(rooms.replace("/", "").split()) for rooms, number in drawn} == dict(
-        enumerate(FLOORS)
-    )
+    house, _, kernel = page.partition("\nlemming/kernel/\n")
+    assert (drawn(house), drawn(kernel)) == (dict(enumerate(FLOORS)), dict(enumerate(KERNEL_FLOORS)))
+
+
+def drawn(page: str) -> dict[int, set[str]]:
+    floors: dict[int, set[str]] = {}
+    for rooms, number in re.findall(r"^ {2}(.+?) {2,}(\d+)\b", page, re.MULTILINE):
+        floors.setdefault(int(number), set()).update(rooms.replace("/", "").split())
+    return floors
 
 
 def test_nobody_imports_the_insides_of_another_module() -> None:
@@ -261,7 +295,7 @@ def test_commands_print_through_the_screen_only() -> None:
 
 # Where a function searches by a pattern that does not stand there as it is, and whose it is.
 SEARCHES = {
-    "files/fields.py": "the tables of our own formats",
+    "kernel/files/fields.py": "the tables of our own formats",
     "capabilities/hosted/http.py": "our own words, put together",
     "timeline/renaming.py": "a name, escaped",
     "capabilities/toolbox/functions/tool_files.py": "a name, escaped",
@@ -280,10 +314,10 @@ def searches(name: str) -> Iterator[str]:
 
 
 def test_a_pattern_of_somebody_elses_is_searched_by_an_engine_with_a_bound() -> None:
-    """`lemming.base.patterns` is the door: Python's `re` can take for ever, and holds the interpreter."""
+    """`kernel.base.patterns` is the door: Python's `re` can take for ever, and holds the interpreter."""
     assert {name for name in TREES if any(searches(name))} == SEARCHES.keys()
     assert {name for name in TREES if "rust-regex" in FILES[name].read_text()} == {
-        "base/json_schema/patterns.py"
+        "kernel/base/json_schema/patterns.py"
     }
 
 

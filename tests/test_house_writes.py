@@ -9,28 +9,34 @@ from collections.abc import Iterator
 from package import TREES, calls, nodes, own_imports
 
 # What a module keeps for the whole process, and why no organisation sees another's through it. What is known
-# of an organisation's folder is kept by its `Organisation` (lemming/org/organisation.py).
+# of an organisation's folder is kept by its `Organisation` (lemming/kernel/org/organisation.py).
 OF_THE_PROCESS = {
-    ("files/disk.py", "_in_place"): "the disk that tests put in the place of the real one, for a block",
-    ("files/disk.py", "_observers"): "who is told of changes while a block runs; each may name a root",
-    ("files/stamps.py", "_exact"): "what was learned of devices, which is so for all that is on them",
     (
-        "logging_config.py",
+        "kernel/files/disk.py",
+        "_in_place",
+    ): "the disk that tests put in the place of the real one, for a block",
+    ("kernel/files/disk.py", "_observers"): "who is told of changes while a block runs; each may name a root",
+    ("kernel/files/stamps.py", "_exact"): "what was learned of devices, which is so for all that is on them",
+    (
+        "kernel/logging_config.py",
         "_levels",
     ): "what a caller set by setup_logging, which shares but a path with run_tick",
     (
-        "base/redaction/secrets.py",
+        "kernel/base/redaction/secrets.py",
         "_known",
     ): "a secret is kept out of every file, whoever named it",
-    ("base/redaction/secrets.py", "_named"): "as _known",
+    ("kernel/base/redaction/secrets.py", "_named"): "as _known",
     (
         "capabilities/toolbox/functions/workers.py",
         "_LOADED",
     ): "to load files of tools takes half a second, for each tick",
-    ("base/redaction/secrets.py", "_written"): "as _known",
-    ("plugins/registry.py", "_registrations"): "a module registers as it is imported, once in a process",
-    ("plugins/registry.py", "_installed"): "as _registrations",
-    ("plugins/registry.py", "_offered"): "made of _registrations",
+    ("kernel/base/redaction/secrets.py", "_written"): "as _known",
+    (
+        "kernel/plugins/registry.py",
+        "_registrations",
+    ): "a module registers as it is imported, once in a process",
+    ("kernel/plugins/registry.py", "_installed"): "as _registrations",
+    ("kernel/plugins/registry.py", "_offered"): "made of _registrations",
     ("capabilities/background/calls.py", "_current"): "the loop on which the clients of SDKs live",
     ("capabilities/embedded/local.py", "_models"): "loaded weights, hundreds of megabytes that all may use",
 }
@@ -39,7 +45,12 @@ REMEMBERS_A_PATH = {
     ("history/git.py", "_version_on"): "the programs on a PATH",
 }
 
-WRITERS = {"files/fs.py", "files/folder.py", "files/disk.py", "files/temporary.py"}
+WRITERS = {
+    "kernel/files/fs.py",
+    "kernel/files/folder.py",
+    "kernel/files/disk.py",
+    "kernel/files/temporary.py",
+}
 # What else looks like writing, and why it is none of the organisation's files.
 NOT_WRITING = {
     ("capabilities/programs/cli.py", "os.write"): "the pipe to a program",
@@ -52,7 +63,7 @@ NOT_WRITING = {
     ("capabilities/mcp/launcher.py", "os.write"): "pipes between a server and the engine",
     ("capabilities/toolbox/functions/workers.py", "os.write"): "the pipe to a process that runs functions",
     ("capabilities/sandbox/walls.py", "os.write"): "the kernel's files about a process, in /proc",
-    ("files/lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
+    ("kernel/files/lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
     ("history/git.py", "os.mkdir"): "a folder for git in a temporary one",
     ("history/git.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
     ("history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
@@ -108,14 +119,18 @@ def writing(name: str) -> Iterator[str]:
 
 def test_only_fs_changes_the_disk() -> None:
     found = {(name, called) for name in TREES for called in writing(name) if name not in WRITERS}
-    assert found - NOT_WRITING.keys() == set(), "write through lemming/files/fs.py, or say here why not"
+    assert found - NOT_WRITING.keys() == set(), (
+        "write through lemming/kernel/files/fs.py, or say here why not"
+    )
     assert NOT_WRITING.keys() - found == set(), "these exceptions are not needed any more"
     assert all(list(writing(name)) for name in WRITERS)
 
 
 def test_only_fs_uses_the_system_calls_that_write() -> None:
-    users = [name for name in TREES if "files.disk" in own_imports(name) and not name.startswith("testing")]
-    assert users == ["files/folder.py", "files/fs.py"]
+    users = [
+        name for name in TREES if "kernel.files.disk" in own_imports(name) and not name.startswith("testing")
+    ]
+    assert users == ["kernel/files/folder.py", "kernel/files/fs.py"]
 
 
 def assigned(node: ast.AST) -> list[ast.expr]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import CorruptState
-from lemming.journal.ledger import AgentState, read_state, write_state
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 
 pytestmark = pytest.mark.usefixtures("stamps")
 LEDGER = "agents/ada/turns.jsonl"

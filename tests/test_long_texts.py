@@ -13,10 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lemming.base.contract import object_in
-from lemming.base.errors import LemmingError
-from lemming.base.quoting import quoted
-from lemming.base.redaction.secrets import redact_content
 from lemming.capabilities.channels.email_text import mail_in, message_id_of, sender_of, text_of_mail
 from lemming.capabilities.judges.judge import verdict_in
 from lemming.capabilities.plans.references import filled, references_in
@@ -24,7 +20,11 @@ from lemming.capabilities.skills.front_matter import NotFrontMatter
 from lemming.exchange.mapping import words_in
 from lemming.exchange.openclaw import load_json5
 from lemming.facts.findings.claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
-from lemming.turn.actions import as_reply
+from lemming.kernel.base.contract import object_in
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.quoting import quoted
+from lemming.kernel.base.redaction.secrets import redact_content
+from lemming.kernel.turn.actions import as_reply
 
 REFUSED = (LemmingError, NotFrontMatter, ValueError, RecursionError, IndexError)
 CHARS = 60_000

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import CorruptState, ToolError
-from lemming.base.jsontext import compact, parse
-from lemming.memory import (
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import CorruptState, ToolError
+from lemming.kernel.base.jsontext import compact, parse
+from lemming.kernel.memory import (
     MEMORY_LIMIT_BYTES,
     append_memory_event,
     archive_old_memories,

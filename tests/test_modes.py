@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lemming.cli import run as lemming
-from lemming.files import fs
-from lemming.files.effects import FileEffect, apply_effect
-from lemming.journal.ledger import ROTATE_BYTES, AgentState, write_state
+from lemming.kernel.files import fs
+from lemming.kernel.files.effects import FileEffect, apply_effect
+from lemming.kernel.journal.ledger import ROTATE_BYTES, AgentState, write_state
 from lemming.testing import SCRIPT_FILE, say, write_script
 
 PRIVATE_FOLDERS = (

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from lemming.engine import recorded_report, run_once, run_tick
-from lemming.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import make_org, resume, say
 
 SHOWN = {
-    "lemming.base.html_tables",
-    "lemming.org.notebook",
-    "lemming.journal.notebook",
+    "lemming.kernel.base.html_tables",
+    "lemming.kernel.org.notebook",
+    "lemming.kernel.journal.notebook",
     "lemming.asking.notebook",
 }
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lemming.agents import survey_agents
 from lemming.engine import load_tick, run_once
-from lemming.files.stamps import KEPT_BYTES, FileCache, has_rested, identity_of
-from lemming.memory import load_memory
-from lemming.messages import read_outbox_entries
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.files.stamps import KEPT_BYTES, FileCache, has_rested, identity_of
+from lemming.kernel.memory import load_memory
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("stamps")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from docs.manual import manual
-from lemming.base.version import __version__
+from lemming.kernel.base.version import __version__
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -64,7 +64,7 @@ def test_the_version_is_said_once(installed: Path) -> None:
 
 
 def test_what_was_installed_makes_and_runs_an_organisation(installed: Path, tmp_path: Path) -> None:
-    where = ran(installed, tmp_path, "lemming.base.version") + ran(
+    where = ran(installed, tmp_path, "lemming.kernel.base.version") + ran(
         installed, tmp_path, "lemming", "--version"
     )
     assert where.strip() == f"lemming {__version__}"

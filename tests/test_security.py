@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lemming.capabilities.gates.strangers import problems_of_strangers
-from lemming.org.config import load_config
+from lemming.kernel.org.config import load_config
 from lemming.testing import make_org, resume
 
 REPOSITORY = Path(__file__).parents[1]

@@ -15,9 +15,9 @@ from package import PACKAGE
 from lemming.capabilities.batches.records import BatchAnnounced
 from lemming.capabilities.hosted.servers import SERVERS
 from lemming.engine import run_once
-from lemming.journal.file import Journal
-from lemming.journal.records import TickStarted
-from lemming.plugins.shipped import LISTED, MODEL_SERVERS, SHIPPED
+from lemming.kernel.journal.file import Journal
+from lemming.kernel.journal.records import TickStarted
+from lemming.kernel.plugins.shipped import LISTED, MODEL_SERVERS, SHIPPED
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.verify.root import state_root
 

@@ -11,9 +11,8 @@ PACKAGE = Path(lemming.__file__).parent
 SCREENS = ("commands", "dashboard")
 READERS = frozenset(
     {
-        *(f"lemming.journal.{it}" for it in ("file", "ledger", "spent", "sealing")),
-        *(f"lemming.mail.{it}" for it in ("inbox", "index", "misplaced", "outbox_problems", "visibility")),
-        *(f"lemming.mail.{it}" for it in ("request_entries", "kept_requests")),
+        *(f"lemming.kernel.journal.{it}" for it in ("file", "ledger", "sealing")),
+        *(f"lemming.kernel.mail.{it}" for it in ("inbox", "index", "misplaced", "visibility")),
     }
 )
 ACT = {

@@ -8,7 +8,7 @@ import shutil
 from benchmarks.orgs import make
 from benchmarks.peers.work import SENTENCE, Model, Side, Task, main
 from lemming.engine import ticks
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
 
 ANSWER = json.dumps(say(f"{SENTENCE}MARK", memory_updates=[{"key": "state", "value": {"n": "NUMBER"}}]))

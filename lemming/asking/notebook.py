@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from lemming.base.html_tables import table, text
-from lemming.base.jsontext import to_line
+from lemming.kernel.base.html_tables import table, text
+from lemming.kernel.base.jsontext import to_line
 
 if TYPE_CHECKING:
     from lemming.asking.outcome import AskOutcome

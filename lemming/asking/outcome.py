@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from lemming.base.errors import LemmingError
 from lemming.capabilities.requests.view import End, RequestView
+from lemming.kernel.base.errors import LemmingError
 
 Unanswered = Literal["timeout", "stopped", "failing", "nothing_to_do", "too_many_ticks", "waits_for_asker"]
 T = TypeVar("T")

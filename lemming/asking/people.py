@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.base.jsontext import to_line
 from lemming.capabilities.approvals.deciding import decide
 from lemming.capabilities.requests.entries import write_answer
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.org.organisation import Organisation
 
 __all__ = ["WaitsForPerson", "answer", "approve", "deny", "waiting"]
 Waits = str | WaitsForPerson

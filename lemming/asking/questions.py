@@ -13,15 +13,15 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from lemming.asking.outcome import AskOutcome, NotAnswered, Unanswered
 from lemming.asking.until_answered import AtWork, Ending, Waiter, holders_at_work
-from lemming.base.clock import Clock
-from lemming.base.errors import UsageError
-from lemming.base.times.spoken import Expires
 from lemming.capabilities.requests.entries import write_request
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, note_as_read, person_for
 from lemming.capabilities.requests.typed import Json, typed_as, usable
-from lemming.journal.events import Observer, ignore
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.times.spoken import Expires
+from lemming.kernel.journal.events import Observer, ignore
+from lemming.kernel.org.organisation import Organisation
 
 __all__ = [
     "AskOptions",

@@ -13,10 +13,10 @@ from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
 from lemming import engine
 from lemming.asking.questions import AskOptions, AskOutcome, ask
 from lemming.asking.until_answered import Ending
-from lemming.base.clock import Clock
-from lemming.base.errors import UsageError
-from lemming.journal.events import Event, Observer, ignore
-from lemming.journal.report import TickReport
+from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.journal.events import Event, Observer, ignore
+from lemming.kernel.journal.report import TickReport
 
 MOST_AHEAD = 1000
 """So many events wait for who takes them; then the run waits."""

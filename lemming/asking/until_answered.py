@@ -11,19 +11,19 @@ from typing import Any
 
 from lemming import engine
 from lemming.asking.outcome import AskOutcome
-from lemming.base.clock import Clock
-from lemming.base.errors import OrgBusy, UsageError
 from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.rest import goes_on, rest_of
 from lemming.capabilities.requests.view import AllRequests, RequestView
-from lemming.journal.events import Event, Observer, TickBegins
-from lemming.journal.records import TurnEnded, TurnStarted
-from lemming.journal.report import TurnReport
-from lemming.mail.answers import answer_in
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.errors import OrgBusy, UsageError
+from lemming.kernel.journal.events import Event, Observer, TickBegins
+from lemming.kernel.journal.records import TurnEnded, TurnStarted
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.mail.answers import answer_in
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.turn.seams import Rest
 from lemming.service.under_way import running_engine
-from lemming.turn.seams import Rest
 
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.05, 1.0, 1.3
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.base.errors import UsageError
 from lemming.exchange.applying import changes_of, new, there, write
 from lemming.exchange.one_file import wanted_of
 from lemming.exchange.template import template_files
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 
 if TYPE_CHECKING:
     from lemming.building.plans import PlanFile

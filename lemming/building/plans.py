@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import pretty
 from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, plan_in, step_keys
 from lemming.capabilities.plans.plan_problems import sound
 from lemming.capabilities.requests.typed import typed_as
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import pretty
 
 Json = dict[str, Any]
 _FILE = "plan.json"

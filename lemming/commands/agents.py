@@ -5,10 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from lemming.agents import Agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import UsageError
-from lemming.base.times.cron import explained
 from lemming.commands.new_agent import create, new_agent, plain_of
 from lemming.commands.options import (
     AgentName,
@@ -33,16 +29,20 @@ from lemming.commands.screen import (
     tell,
 )
 from lemming.facts.accounts import AgentShown, agent_shown
-from lemming.files import fs
 from lemming.history.rewind import place_aside
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import OrgPath
-from lemming.org.schedule import AgentSchedule, fire_point
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.times.cron import explained
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.schedule import AgentSchedule, fire_point
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import is_for_a_person, pause_reason, takes_turns
+from lemming.kernel.tick.runtime import open_org
+from lemming.kernel.tick.soundness.judged import sound_survey
 from lemming.service.unfinished_rename import rename_begun, require_no_rename
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import is_for_a_person, pause_reason, takes_turns
-from lemming.tick.runtime import open_org
-from lemming.tick.soundness.judged import sound_survey
 from lemming.timeline.renaming import creator_replaced, rename
 
 app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)

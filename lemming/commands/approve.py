@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from lemming.base.errors import UsageError
 from lemming.capabilities.approvals.always import let_pass, require_asking
 from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_waiting
 from lemming.capabilities.approvals.waiting import Word
@@ -17,8 +16,9 @@ from lemming.capabilities.requests.waiting import waiting as what_waits
 from lemming.commands.options import AsPerson, Here, argument, object_typed, option
 from lemming.commands.screen import tell
 from lemming.commands.waiting import show_call, show_folded
-from lemming.messages import OutboxEntry
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
 def that_wait(

@@ -13,10 +13,6 @@ import typer
 
 from lemming.asking.questions import AskOutcome, AtWork
 from lemming.asking.questions import ask as ask_and_wait
-from lemming.base.clock import SystemClock
-from lemming.base.errors import UsageError, is_of_a_provider
-from lemming.base.json_schema.violations import flaw_of
-from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 from lemming.capabilities.requests.costs import costs_of
 from lemming.capabilities.requests.now import request_shown, requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
@@ -39,9 +35,13 @@ from lemming.commands.options import (
 from lemming.commands.screen import one_line, show_json, show_pretty, show_text, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
-from lemming.journal.events import Event, ProblemFound, TickBegins
-from lemming.journal.records import TurnEnded
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import UsageError, is_of_a_provider
+from lemming.kernel.base.json_schema.violations import flaw_of
+from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
+from lemming.kernel.journal.events import Event, ProblemFound, TickBegins
+from lemming.kernel.journal.records import TurnEnded
+from lemming.kernel.org.organisation import OrgPath
 from lemming.service.under_way import running_engine
 
 NOT_ANSWERED, NO_ANSWER_YET = 1, 9

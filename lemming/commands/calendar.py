@@ -8,12 +8,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base.clock import SystemClock
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import parse, pretty
-from lemming.base.times.cron import explained, next_occurrence, why_no_cron
-from lemming.base.times.words import moment_in_words
 from lemming.capabilities.calendars.calendar import (
     CALENDAR_FILE,
     LIMIT_BYTES,
@@ -25,9 +19,15 @@ from lemming.capabilities.calendars.calendar import (
 from lemming.capabilities.calendars.coming import jobs_now
 from lemming.commands.options import Here, Limit
 from lemming.commands.screen import show, tell
-from lemming.files import fs
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.base.times.cron import explained, next_occurrence, why_no_cron
+from lemming.kernel.base.times.words import moment_in_words
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 NAME_WORDS = 4
 MAKE_ONE = "lemming agents new calendar --model clock --read '*'"

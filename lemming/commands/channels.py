@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lemming.agents import survey_agents
 from lemming.capabilities.channels.states import ChannelState, channel_states
 from lemming.commands.options import Here, Limit
 from lemming.commands.screen import one_line, tell
 from lemming.commands.trust import load_settings
+from lemming.kernel.agents import survey_agents
 
 NONE = "no channels: an agent whose model key has the provider folder, http, mail or command is one"
 COLUMNS = {

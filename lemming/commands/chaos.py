@@ -18,24 +18,24 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from lemming.agents import survey_agents
-from lemming.base import paths
-from lemming.base.errors import LemmingError, UsageError
-from lemming.base.jsontext import JsonProblem, parse
 from lemming.commands.narration import Narrator
 from lemming.commands.options import Here, option
 from lemming.commands.screen import counted, show, tell
 from lemming.commands.trust import require_agreement
-from lemming.files import fs
-from lemming.history.copy_org import BILL_FILE, copy_org
-from lemming.journal.events import Event
-from lemming.journal.file import last_record
-from lemming.journal.records import ModelReplied, TickCommitted
-from lemming.org.config import load_config
-from lemming.org.organisation import OrgPath
+from lemming.evals.copy_org import BILL_FILE, copy_org
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.file import last_record
+from lemming.kernel.journal.records import ModelReplied, TickCommitted
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import takes_turns
 from lemming.testing import tree
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import takes_turns
 
 TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
 _DIGEST = re.compile(rb'"[0-9a-f]{64}"')

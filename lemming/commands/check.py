@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from lemming.base.errors import ConfigError, CorruptState, NotAnOrg, Problem
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import (
     AnyAgentName,
@@ -24,6 +23,7 @@ from lemming.commands.screen import Style, bar, counted, one_line, painted, show
 from lemming.commands.trust import load_settings
 from lemming.facts.checklist.check import EXIT_STATUS, CheckScope, all_checks, checks_of, named_checks, run
 from lemming.facts.checklist.standing import Trouble
+from lemming.kernel.base.errors import ConfigError, CorruptState, NotAnOrg, Problem
 
 if TYPE_CHECKING:
     from lemming.timeline.verify.files import Verification
@@ -305,7 +305,7 @@ def verify(
       lemming verify --newest 100
       lemming verify --json | jq -r 'select(.type == "finding") | .file'
     """
-    from lemming.journal.file import journal_ticks
+    from lemming.kernel.journal.file import journal_ticks
     from lemming.timeline.tick_spans import parse_ticks
 
     base = here.org

@@ -10,9 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.agents import survey_agents
-from lemming.base.errors import CorruptState, UsageError
-from lemming.base.jsontext import nearest, parse, pretty
 from lemming.commands.failures import tell_error
 from lemming.commands.options import (
     AgentName,
@@ -37,11 +34,14 @@ from lemming.commands.screen import (
 )
 from lemming.facts.accounts import Account, Standing, account_of, accounts, standing_in
 from lemming.facts.costs import REMOVED, By, Cost, Costs, costs_by
-from lemming.files import fs
-from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.files.lock import changing, read_to_change
-from lemming.org.config import CREDITS_FILE, credits_of, load_config
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.jsontext import nearest, parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.fitting import LARGEST_AMOUNT
+from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.config import CREDITS_FILE, credits_of, load_config
+from lemming.kernel.org.organisation import OrgPath
 
 GROUPS = ("agent", "model", "request", "tick", "day")
 COLUMNS = (

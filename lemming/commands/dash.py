@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from lemming.agents import survey_agents
-from lemming.base.errors import UsageError
-from lemming.base.extras import install_line
 from lemming.commands.backup import size_in_words
 from lemming.commands.events import Ticks
 from lemming.commands.options import AsPerson, Here, option, require_folder
 from lemming.commands.screen import counted, one_line, show, show_json, tell, told_as_it_goes
 from lemming.commands.stopping import stop_on_signals
-from lemming.org.config import load_config
-from lemming.org.organisation import OrgPath
-from lemming.tick.firing_plan import people_in
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.extras import install_line
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.firing_plan import people_in
 
 NEEDED = ("starlette", "uvicorn")
 INSTALL = install_line("dash")

@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lemming.access import bound
-from lemming.access.trust import Reach
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import compact
 from lemming.commands.options import Here, Quiet, Trust, argument, find_org, option
 from lemming.commands.screen import (
     counted,
@@ -27,8 +23,12 @@ from lemming.commands.screen import (
 from lemming.commands.trust import require_agreement_to_copy
 from lemming.commands.why import lines_of
 from lemming.facts.cases import Case, case_file, case_names, chosen
-from lemming.files import fs
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.access import bound
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.files import fs
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 if TYPE_CHECKING:
     from lemming.evals.results import Result, RunTally

@@ -7,22 +7,22 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from lemming.agents import agent_folders
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import nearest
 from lemming.commands.narration import facts_of, type_of
 from lemming.commands.options import Here, option
 from lemming.commands.screen import show_json, show_text, tell
 from lemming.commands.stopping import stop_on_signals
-from lemming.journal.events import Event, TickBegins, TickEnds
-from lemming.journal.records import all_kinds
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.journal.events import Event, TickBegins, TickEnds
+from lemming.kernel.journal.records import all_kinds
+from lemming.kernel.org.organisation import Organisation
 from lemming.telemetry.metrics import families_of, text_of
 from lemming.telemetry.readings import events_in, from_now_on, readings
 from lemming.timeline.tick_spans import TickSpan, journals_of, span_of
 
 if TYPE_CHECKING:
-    from lemming.journal.file import JournalContents
+    from lemming.kernel.journal.file import JournalContents
 
 
 Ticks = Annotated[str | None, option("--ticks TICKS", "One tick (7), or several: 3..9, 3.., ..9.")]

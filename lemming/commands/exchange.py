@@ -11,10 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.access.trust import Reach
-from lemming.agents import Agent, survey_agents
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import Here, argument, is_org, noun, option
 from lemming.commands.screen import counted, one_line, show, show_json, tell
@@ -32,13 +28,17 @@ from lemming.facts.problems import problems_of_agents, problems_of_config
 from lemming.facts.reach import reaches
 from lemming.facts.readiness import readiness_of
 from lemming.facts.structure_problems import waits_for_its_name
-from lemming.files import fs
-from lemming.org.config import MODELS_FILE, load_config
-from lemming.org.format import require_known_format
-from lemming.org.organisation import Organisation
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import MODELS_FILE, load_config
+from lemming.kernel.org.format import require_known_format
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.firing_plan import is_for_a_person
+from lemming.kernel.tools import SHIPPED
 from lemming.service.agreement import Agreement
-from lemming.tick.firing_plan import is_for_a_person
-from lemming.tools import SHIPPED
 
 _SENTENCE_WIDTH = 300
 

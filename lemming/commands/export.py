@@ -7,11 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from lemming.agents import RESUME_LIMIT_BYTES, survey_agents
-from lemming.base.errors import NotSent, UsageError
-from lemming.base.jsontext import parse, pretty
-from lemming.base.paths import resume_file
-from lemming.base.redaction.secrets import without_userinfo
 from lemming.commands.events import Follow, Ticks, journals_meant
 from lemming.commands.options import AnyAgentName, Here, find_agent, noun, option
 from lemming.commands.screen import (
@@ -28,9 +23,14 @@ from lemming.commands.trust import load_settings
 from lemming.exchange.a2a import card_of, description_in
 from lemming.exchange.template import template_files
 from lemming.exchange.whole_org import document_of_org
-from lemming.files import fs
-from lemming.org.organisation import Organisation
-from lemming.tick.firing_plan import takes_turns
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, survey_agents
+from lemming.kernel.base.errors import NotSent, UsageError
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.base.paths import resume_file
+from lemming.kernel.base.redaction.secrets import without_userinfo
+from lemming.kernel.files import fs
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.firing_plan import takes_turns
 
 if TYPE_CHECKING:
     from lemming.capabilities.skills.skill import Skill

@@ -22,13 +22,13 @@ from typing import Any
 
 import typer
 
-from lemming.base.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
-from lemming.base.jsontext import near, nearest
 from lemming.commands import screen
 from lemming.commands.options import CommandSession
 from lemming.commands.screen import ReaderGone, Style, tell
-from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import why_not_imported
+from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
+from lemming.kernel.base.jsontext import near, nearest
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capabilities import why_not_imported
 
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
@@ -149,7 +149,7 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
     message = str(error.format_message()).replace("Value error, ", "").replace("'-n' / '--limit'", "'-n'")
     cause: Any = error.__cause__
     if hasattr(cause, "errors"):  # pydantic's, which reads arguments for the parser
-        from lemming.files.documents import in_plain_words
+        from lemming.kernel.files.documents import in_plain_words
 
         (item,) = cause.errors()
         message = message.replace(item["msg"], in_plain_words(item))
@@ -204,7 +204,7 @@ def _located(problem: Problem, base: OrgPath | None) -> Problem:
         text = (base / problem.file).read_text("utf-8", "replace")
     except OSError:
         return problem
-    from lemming.base.jsontext import locate
+    from lemming.kernel.base.jsontext import locate
 
     line, column = locate(text.removeprefix("\ufeff"), problem.pointer)
     return replace(problem, line=line, column=column)

@@ -6,14 +6,14 @@ from typing import Annotated, get_args
 
 import typer
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import nearest
-from lemming.base.kinds import FindingKind
 from lemming.commands.options import AnyAgentName, Here, Limit, option, require_folder
 from lemming.commands.screen import counted, one_line, painted, show, tell
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at
 from lemming.facts.findings.rules import RULES, findings_in
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.kinds import FindingKind
 from lemming.timeline.tick_spans import span_of
 
 KINDS = get_args(FindingKind)

@@ -6,10 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from lemming.agents import Survey, survey_agents
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import parse, pretty, to_line
 from lemming.capabilities.gates.foresee import Foreseen, outcomes
 from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
@@ -18,13 +14,17 @@ from lemming.commands.options import Here, Limit, argument, noun, option
 from lemming.commands.screen import one_line, painted, show, show_columns, show_pretty, tell
 from lemming.commands.tools import arguments_from
 from lemming.commands.trust import load_settings
-from lemming.files import fs
-from lemming.files.lock import changing, read_to_change
-from lemming.journal.verdicts import Then
-from lemming.org.config import ORG_FILE, Config, Org, load_config
-from lemming.org.organisation import Organisation
-from lemming.plugins.registry import load_installed_plugins
-from lemming.tools import toolset_of
+from lemming.kernel.agents import Survey, survey_agents
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import parse, pretty, to_line
+from lemming.kernel.files import fs
+from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.journal.verdicts import Then
+from lemming.kernel.org.config import ORG_FILE, Config, Org, load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.registry import load_installed_plugins
+from lemming.kernel.tools import toolset_of
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.explained import AskedGate, Explained

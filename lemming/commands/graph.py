@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import nearest
 from lemming.commands.options import Here, option, require_folder
 from lemming.commands.screen import one_line, show, show_json
 from lemming.facts.views.map import TICKS, Arrow, graph_of
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import nearest
 
 FORMATS = ("mermaid", "dot", "json")
 _ARROWS = {"reads": "-->", "asks": "-.->", "hands": "==>"}

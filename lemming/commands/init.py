@@ -10,10 +10,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from lemming.agents import decode_resume
-from lemming.base import paths
-from lemming.base.errors import DiskError, UsageError
-from lemming.base.jsontext import parse, pretty
 from lemming.commands.dash import INSTALL, is_installed
 from lemming.commands.options import Here, Quiet, argument, is_org, option
 from lemming.commands.screen import show, tell
@@ -21,12 +17,16 @@ from lemming.exchange.putting import with_keys
 from lemming.exchange.shorthand import WordDefaults, resume_of
 from lemming.exchange.template import TEMPLATES, template_files
 from lemming.facts.readiness import readiness_of, what_it_cannot
-from lemming.files import fs
-from lemming.org.config import MODELS_FILE, ORG_FILE, load_config
+from lemming.kernel.agents import decode_resume
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import DiskError, UsageError
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
+from lemming.kernel.tick.firing_plan import WITH_TOOLS
 from lemming.service.agreement import Agreement
 from lemming.service.choose_model import use_by_default
 from lemming.service.models_here import ModelHere, models_here
-from lemming.tick.firing_plan import WITH_TOOLS
 
 PURPOSES = {
     "desk": "answer requests and tickets, with a reviewer",

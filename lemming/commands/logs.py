@@ -8,12 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from lemming.base import paths
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.jsontext import JsonProblem, parse
 from lemming.commands.options import Here, argument, duration, option, require_folder
 from lemming.commands.screen import Style, one_line, painted, show, show_json, tell
-from lemming.files import fs
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files import fs
 
 _BLOCK_BYTES = 64 << 10
 _LOOK_EVERY_S = 0.5

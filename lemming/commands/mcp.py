@@ -9,15 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import nearest
 from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.lock import LOCK_FILE, KnownServer, differences, keep, known_servers
 from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
 from lemming.commands.options import Here, Limit, Trust, argument, noun, object_typed, option
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_text, tell
 from lemming.commands.trust import require_agreement
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.org.organisation import Organisation
 
 app = noun("See and try MCP servers, accept what they have, and be one.")
 

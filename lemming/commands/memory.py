@@ -5,9 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
-from lemming import memory as store
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.commands.options import (
     AgentName,
     Here,
@@ -18,6 +15,9 @@ from lemming.commands.options import (
     require_folder,
 )
 from lemming.commands.screen import as_text, show_pretty, tell
+from lemming.kernel import memory as store
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
 
 Key = Annotated[str, argument("KEY", "The memory's name.")]
 

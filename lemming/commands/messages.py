@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import UsageError
-from lemming.base.kinds import MessageKind
 from lemming.commands.narration import text_of
 from lemming.commands.options import AgentName, Here, find_agent, option, require_folder
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.facts.messages import Messages, inbox_of, note_read, outbox_of
-from lemming.messages import OutboxEntry
-from lemming.tick.firing_plan import is_for_a_person
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.tick.firing_plan import is_for_a_person
 
 
 def show_entries(entries: Sequence[OutboxEntry], *, unread: Iterable[str] = (), with_author: bool) -> None:

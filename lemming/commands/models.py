@@ -10,10 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.agents import survey_agents
-from lemming.base.clock import SystemClock
-from lemming.base.errors import UnknownModel, UsageError
-from lemming.base.paths import resume_file
 from lemming.capabilities.money.prices import Price, price_of, shutdown_of
 from lemming.commands.options import (
     Here,
@@ -30,10 +26,14 @@ from lemming.commands.options import (
 from lemming.commands.screen import one_line, show, tell, tell_on_last_line
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.facts.readiness import readiness_of, what_it_cannot
-from lemming.org.config import MODELS_FILE, Config, load_config
-from lemming.org.models import LOCAL_MODEL
-from lemming.org.organisation import Organisation
-from lemming.tick.firing_plan import why_no_tools
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import UnknownModel, UsageError
+from lemming.kernel.base.paths import resume_file
+from lemming.kernel.org.config import MODELS_FILE, Config, load_config
+from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.firing_plan import why_no_tools
 
 Agents = Annotated[list[str] | None, option("--agents AGENT", "Only this agent; repeat it.", of_agents=True)]
 

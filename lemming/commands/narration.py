@@ -7,8 +7,6 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.base import paths
-from lemming.base.errors import ConfigError, is_of_a_provider
 from lemming.commands.screen import (
     ReaderGone,
     Style,
@@ -22,7 +20,9 @@ from lemming.commands.screen import (
     tell_on_last_line,
     width_of,
 )
-from lemming.journal.events import (
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, is_of_a_provider
+from lemming.kernel.journal.events import (
     Event,
     HistoryNotKept,
     ModelAsked,
@@ -33,7 +33,7 @@ from lemming.journal.events import (
     TickEnds,
     Woken,
 )
-from lemming.journal.records import (
+from lemming.kernel.journal.records import (
     EntriesExpired,
     ModelReserved,
     Record,
@@ -47,9 +47,9 @@ from lemming.journal.records import (
     TurnStarted,
     TurnStopped,
 )
-from lemming.journal.report import EntryWritten, TickReport, ToolUsed, TurnReport
-from lemming.messages import EntryName, read_entry
-from lemming.org.organisation import OrgPath
+from lemming.kernel.journal.report import EntryWritten, TickReport, ToolUsed, TurnReport
+from lemming.kernel.messages import EntryName, read_entry
+from lemming.kernel.org.organisation import OrgPath
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
 _SHORTEST_TEXT = 30

@@ -6,11 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import ConfigError, ToolError, UnknownModel, UsageError
-from lemming.base.jsontext import nearest, parse, pretty
-from lemming.base.kinds import MESSAGE_KINDS
 from lemming.commands.options import Here, argument, find_agent, option, path_of_agent
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
@@ -24,15 +19,20 @@ from lemming.exchange.shorthand import (
 )
 from lemming.facts.next_turn import next_turn
 from lemming.facts.structure_problems import waits_for_its_name
-from lemming.files import fs
-from lemming.org.config import load_config
-from lemming.org.organisation import OrgPath
-from lemming.plugins.shipped import PREFIXES
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, ToolError, UnknownModel, UsageError
+from lemming.kernel.base.jsontext import nearest, parse, pretty
+from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.shipped import PREFIXES
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import WITH_TOOLS, is_for_a_person, takes_turns, why_no_tools
+from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.tools import toolset_of, why_no_server
 from lemming.service.add_item import add_to_resume
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import WITH_TOOLS, is_for_a_person, takes_turns, why_no_tools
-from lemming.tick.soundness.judged import judged
-from lemming.tools import toolset_of, why_no_server
 
 
 def new_agent(

@@ -14,15 +14,15 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
-from lemming.base.errors import ConfigError, NotAnOrg, UsageError
-from lemming.base.jsontext import JsonProblem, nearest, parse
-from lemming.base.paths import AGENT_NAME, agent_folder
-from lemming.base.times.spoken import DURATIONS, parse_duration
 from lemming.commands.screen import show, show_json, show_list, show_text, tell
-from lemming.messages import OutboxEntry
-from lemming.org.format import require_known_format
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.agents import Agent, agent_folders, load_agent, nearest_agent
+from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
+from lemming.kernel.base.paths import AGENT_NAME, agent_folder
+from lemming.kernel.base.times.spoken import DURATIONS, parse_duration
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.format import require_known_format
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.service.under_way import describe_engine as describe_engine
 from lemming.service.under_way import has_been_interrupted as has_been_interrupted
 from lemming.service.under_way import running_engine as running_engine

@@ -6,9 +6,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from lemming.agents import survey_agents
-from lemming.base.errors import OrgBusy
-from lemming.base.jsontext import parse, pretty
 from lemming.commands.options import Here, argument, option, require_folder
 from lemming.commands.screen import (
     Style,
@@ -22,17 +19,20 @@ from lemming.commands.screen import (
     show_json,
     tell,
 )
-from lemming.files import fs
-from lemming.files.lock import changing, read_to_change
 from lemming.history.bisect import CommitTrial
 from lemming.history.bisect import bisect as find_first_bad
 from lemming.history.read import Changes, FileChange, History
 from lemming.history.rewind import Rewind, plan_rewind
 from lemming.history.rewind import rewind as do_rewind
-from lemming.org.config import ORG_FILE, load_config
-from lemming.org.organisation import OrgPath
-from lemming.tick.counter import load_tick
-from lemming.tick.runtime import open_org
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import OrgBusy
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.runtime import open_org
 from lemming.timeline.fork import Setting
 from lemming.timeline.fork import fork as make_fork
 from lemming.timeline.unkept import past_states
@@ -159,7 +159,7 @@ def _switch(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
 def _rebuild(base: OrgPath) -> int:
     """Make the history of the ticks so far where there is none; return how many. Not beside an engine."""
     from lemming.history.recorder import Recorder
-    from lemming.tick.runtime import open_org
+    from lemming.kernel.tick.runtime import open_org
     from lemming.timeline.rebuild import rebuild
     from lemming.timeline.tick_spans import journals_of
 

@@ -6,9 +6,6 @@ import getpass
 import os
 from typing import Annotated
 
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import UsageError
-from lemming.base.paths import resume_file
 from lemming.commands.options import (
     AnyAgentName,
     Here,
@@ -18,11 +15,14 @@ from lemming.commands.options import (
     running_engine,
 )
 from lemming.commands.screen import one_line, show_json, tell
-from lemming.org.config import ORG_FILE, load_config
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.paths import resume_file
+from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.tick.firing_plan import is_for_a_person, pause_reason
 from lemming.service.pause import pause as begin_pause
 from lemming.service.pause import pause_text, paused_text
 from lemming.service.pause import resume as end_pause
-from lemming.tick.firing_plan import is_for_a_person, pause_reason
 
 
 def pause(

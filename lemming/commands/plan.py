@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.base.clock import SystemClock
-from lemming.base.times.spoken import parse_moment
-from lemming.base.times.words import moment_in_words, until_text
 from lemming.capabilities.requests.waiting import waiting, waiting_text
 from lemming.commands.options import Here, option
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_list
 from lemming.commands.trust import load_settings
 from lemming.facts.coming import ComingTick, coming_tick, coming_until, why_one_waits
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.tick.counter import load_tick
-from lemming.tick.dependencies import Waits
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.times.spoken import parse_moment
+from lemming.kernel.base.times.words import moment_in_words, until_text
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.dependencies import Waits
 
 NAMES_SHOWN = 6
 

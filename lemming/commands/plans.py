@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.agents import survey_agents
-from lemming.base.errors import ConfigError, UsageError
-from lemming.base.jsontext import nearest
 from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.format import END, AgentPlan, Step, is_planner, plan_file
 from lemming.capabilities.plans.runs import PlanNow, RunNow, plan_now, plans_now, step_in_words
@@ -21,7 +18,10 @@ from lemming.commands.options import (
 )
 from lemming.commands.screen import counted, one_line, show, show_json, show_table, tell
 from lemming.commands.trust import load_settings
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.org.organisation import Organisation
 
 
 def list_plans(here: Here) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.errors import UsageError
 from lemming.commands.options import AgentName, Here, find_agent
 from lemming.commands.screen import one_line, painted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
-from lemming.org.organisation import OrgPath
-from lemming.tick.firing_plan import takes_turns, why_no_tools
-from lemming.turn.values import TurnInputs
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.firing_plan import takes_turns, why_no_tools
+from lemming.kernel.turn.values import TurnInputs
 
 
 def prompt(here: Here, agent: AgentName) -> None:

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.base.errors import NotAnOrg, UsageError
-from lemming.base.jsontext import to_line
 from lemming.commands.options import Here, Trust, argument, option
 from lemming.commands.past import show_entry, show_file
 from lemming.commands.screen import counted, in_dollars, one_line, show, show_cut, show_json, tell
@@ -21,8 +19,10 @@ from lemming.evals.rehearsal.compare import Comparison, ValueDifference
 from lemming.evals.rehearsal.compare import compare as compare_orgs
 from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
 from lemming.evals.rehearsal.rehearse import rehearse as run_rehearsal
-from lemming.org.format import require_known_format
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import NotAnOrg, UsageError
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.org.format import require_known_format
+from lemming.kernel.org.organisation import Organisation
 from lemming.timeline.fork import Setting
 from lemming.timeline.tick_spans import span_of
 

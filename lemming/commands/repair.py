@@ -7,19 +7,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from lemming.base.clock import SystemClock
-from lemming.base.errors import OrgBusy, UsageError
 from lemming.commands.backup import size_in_words
 from lemming.commands.options import Here, Trust, argument, duration, option
 from lemming.commands.screen import counted, one_line, painted, show, show_columns, show_json, tell
 from lemming.commands.trust import require_agreement
-from lemming.org.config import load_config
-from lemming.org.format import NEWEST_FORMAT
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import OrgBusy, UsageError
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.format import NEWEST_FORMAT
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.service.prune import Surplus, find_surplus, remove
 from lemming.service.upgrade import steps_of
 from lemming.service.upgrade import upgrade as do_upgrade
-from lemming.tick.runtime import Runtime, open_org
 from lemming.timeline.repair.repair import Repair, find_repairs, make_repairs
 from lemming.timeline.repair.retry import plan_retry, run_again
 from lemming.timeline.repair.unknown import mark_call

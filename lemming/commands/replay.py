@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from lemming.agents import survey_agents
 from lemming.commands.options import Here, Quiet, argument, option
 from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
-from lemming.org.config import load_config
-from lemming.org.organisation import OrgPath
-from lemming.plugins.shipped import STRATEGIES_SHIPPED
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.shipped import STRATEGIES_SHIPPED
 from lemming.timeline.replay.recording import Difference
 from lemming.timeline.replay.replay import Replayed, replay_into, ticks_to_rerun
 from lemming.timeline.replay.replay import replay as replay_in_place

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.base.errors import UsageError
 from lemming.capabilities.requests.costs import RequestCost, RequestCosts, costs_of
 from lemming.capabilities.requests.entries import answerer, fields_wanted, write_answer, write_cancel
 from lemming.capabilities.requests.fields import properties_of, read_field, schema_for, words_of
@@ -43,7 +42,8 @@ from lemming.commands.screen import (
     told_as_it_goes,
 )
 from lemming.commands.waiting import meant
-from lemming.mail.answers import answer_in
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.mail.answers import answer_in
 
 TEXT_CHARS = 70
 

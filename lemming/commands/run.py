@@ -16,8 +16,8 @@ from lemming.commands.options import Batch, Here, Quiet, Trust, duration, option
 from lemming.commands.screen import tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
-from lemming.journal.events import Observer
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.journal.events import Observer
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
 def run_once(

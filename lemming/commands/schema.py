@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from lemming.base.jsontext import compact
 from lemming.commands.options import Here, argument
 from lemming.commands.screen import show, show_pretty
 from lemming.facts.schemas import schema_of
+from lemming.kernel.base.jsontext import compact
 
 FormatName = Literal[
     "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
-from lemming.base.quoting import counted as counted
-from lemming.base.unseen import INVISIBLE
+from lemming.kernel.base.quoting import counted as counted
+from lemming.kernel.base.unseen import INVISIBLE
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 
@@ -48,21 +48,21 @@ def show_text(text: str) -> None:
 
 def show_json(kind: str, plain: Mapping[str, Any]) -> None:
     """Print one object on one line, with its version and its type in front."""
-    from lemming.base.jsontext import compact
+    from lemming.kernel.base.jsontext import compact
 
     _show_json({"v": 1, "type": kind, **plain}, compact, "\n")
 
 
 def show_as_it_is(plain: Mapping[str, Any]) -> None:
     """Print one object of another program's format on one line."""
-    from lemming.base.jsontext import compact
+    from lemming.kernel.base.jsontext import compact
 
     _show_json(plain, compact, "\n")
 
 
 def show_pretty(plain: Any) -> None:
     """Print JSON for people: several lines, indented."""
-    from lemming.base.jsontext import pretty
+    from lemming.kernel.base.jsontext import pretty
 
     _show_json(plain, pretty, "")
 
@@ -180,7 +180,7 @@ def _printable(letter: str) -> str:
 
 def _safe(text: str) -> str:
     """Return what may be written: foreign text made harmless, our own styles as the terminal knows them."""
-    from lemming.base.redaction.secrets import redact_values  # `--help` says nothing of anybody's
+    from lemming.kernel.base.redaction.secrets import redact_values  # `--help` says nothing of anybody's
 
     parts = _STYLED.split(redact_values(text))
     parts[::2] = map(printable, parts[::2])
@@ -194,7 +194,7 @@ def _write_line(text: str, stream: TextIO) -> None:
 
 
 def _show_json(plain: Any, write: Any, end: str) -> None:
-    from lemming.base.redaction.secrets import redact_bytes, redact_json
+    from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json
 
     raw: bytes = write(plain)
     if redact_bytes(raw) != raw:
@@ -317,6 +317,6 @@ def totals_in_words(totals: Mapping[str, Any]) -> str:
 
 def as_text(value: Any) -> str:
     """Return a text as it is, and any other value as JSON on one line."""
-    from lemming.base.jsontext import compact
+    from lemming.kernel.base.jsontext import compact
 
     return value if isinstance(value, str) else compact(value).decode()

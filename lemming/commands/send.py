@@ -6,15 +6,6 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Annotated, Any
 
-from lemming import messages
-from lemming.agents import Agent, agent_folders, survey_agents
-from lemming.base.clock import SystemClock, parse_timestamp, timestamp
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import pretty
-from lemming.base.kinds import MessageKind
-from lemming.base.times.cron import zone
-from lemming.base.times.spoken import parse_duration, parse_moment
-from lemming.base.times.words import moment_in_words, until_text
 from lemming.commands.calendar import add_job
 from lemming.commands.options import (
     Here,
@@ -27,12 +18,21 @@ from lemming.commands.options import (
 )
 from lemming.commands.screen import tell
 from lemming.facts.next_turn import next_turn
-from lemming.messages import OutboxEntry
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import OrgPath
-from lemming.org.uses import habits_of
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import is_for_a_person, takes_turns
+from lemming.kernel import messages
+from lemming.kernel.agents import Agent, agent_folders, survey_agents
+from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.base.times.cron import zone
+from lemming.kernel.base.times.spoken import parse_duration, parse_moment
+from lemming.kernel.base.times.words import moment_in_words, until_text
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.uses import habits_of
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import is_for_a_person, takes_turns
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 READERS_TOLD = 5

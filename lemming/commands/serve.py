@@ -10,13 +10,13 @@ from pathlib import Path
 from threading import Event
 from typing import Annotated
 
-from lemming.base.errors import Problem, UsageError
 from lemming.capabilities.serving.http_server import METRICS_TOKEN_ENV, OWN_NAMES, Metrics
 from lemming.capabilities.serving.serve import HOST, PORT, Served, serving
 from lemming.commands.options import Here, Quiet, Trust, option, running_engine
 from lemming.commands.screen import one_line, show_json, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
+from lemming.kernel.base.errors import Problem, UsageError
 
 
 def serve(

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from lemming.agents import survey_agents
-from lemming.base.errors import UsageError
 from lemming.commands.options import Here, duration, option
 from lemming.commands.screen import show, show_text, tell
 from lemming.facts.reach import reaches
-from lemming.files import fs
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import OrgPath
 from lemming.service.agreement import Agreement
 from lemming.service.unit import Form, Service, is_for, name_of_folder, text_of
 

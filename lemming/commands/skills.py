@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import nearest
 from lemming.capabilities.skills.loading import SkillNow, further_files, skills_now
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import Here, Limit, argument, noun
 from lemming.commands.screen import one_line, show, show_text, tell
-from lemming.files import fs
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.files import fs
+from lemming.kernel.org.organisation import Organisation
 
 OWN_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"
 

@@ -9,9 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.agents import Survey
-from lemming.base.clock import SystemClock, parse_timestamp
-from lemming.base.times.words import until_text
 from lemming.capabilities.requests.waiting import waiting_text
 from lemming.commands.options import Here, describe_engine, duration, option
 from lemming.commands.screen import (
@@ -26,8 +23,11 @@ from lemming.commands.screen import (
 )
 from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import Standing, StatusLine, standing_of, waits_of
-from lemming.org.config import Config
-from lemming.tick.firing_plan import pause_reason
+from lemming.kernel.agents import Survey
+from lemming.kernel.base.clock import SystemClock, parse_timestamp
+from lemming.kernel.base.times.words import until_text
+from lemming.kernel.org.config import Config
+from lemming.kernel.tick.firing_plan import pause_reason
 
 FACTS_SHOWN = 8
 

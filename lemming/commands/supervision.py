@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.base.errors import UsageError
 from lemming.commands.options import duration
 from lemming.commands.screen import tell
 from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import standing_of
-from lemming.journal.events import Event, Observer
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.journal.events import Event, Observer
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.service.health import HOST, PATH, Health, health_server
 from lemming.service.notify import Progress, Reports, Supervisor, watched
 

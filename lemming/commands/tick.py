@@ -19,7 +19,7 @@ from lemming.commands.screen import (
     totals_in_words,
 )
 from lemming.facts.views.tick import plan_of, recorded, turn_of
-from lemming.mail.capability_notes import notes_of
+from lemming.kernel.mail.capability_notes import notes_of
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.timeline.why.sight import SeenEntry, sight_of
 

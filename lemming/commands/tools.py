@@ -9,29 +9,29 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from lemming.agents import Agent, load_agent, survey_agents
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import OUTCOME_CODES, UsageError
-from lemming.base.jsontext import JsonProblem, compact, nearest, parse
-from lemming.base.patterns import is_named
-from lemming.base.redaction.secrets import redact_values
 from lemming.commands.options import Here, Limit, Trust, argument, noun, object_typed, option
 from lemming.commands.screen import counted, one_line, painted, show, show_text, tell
 from lemming.commands.trust import load_settings, require_agreement
-from lemming.files import fs
-from lemming.files.effects import apply_effect
-from lemming.journal.ledger import amend_state, read_state
-from lemming.messages import send
-from lemming.org.config import Org, load_config
-from lemming.org.organisation import Organisation
-from lemming.plugins.registry import load_installed_plugins
+from lemming.kernel.agents import Agent, load_agent, survey_agents
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import OUTCOME_CODES, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, compact, nearest, parse
+from lemming.kernel.base.patterns import is_named
+from lemming.kernel.base.redaction.secrets import redact_values
+from lemming.kernel.files import fs
+from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.journal.ledger import amend_state, read_state
+from lemming.kernel.messages import send
+from lemming.kernel.org.config import Org, load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.registry import load_installed_plugins
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import WITH_TOOLS, takes_turns, why_no_tools
+from lemming.kernel.tick.runtime import Runtime, open_org
+from lemming.kernel.tools import SHIPPED, Tool, ToolContext, ToolResult, toolset_of
+from lemming.kernel.tools.calls import call_tool
+from lemming.kernel.tools.toolset import Toolset
 from lemming.service.add_item import add_to_resume, add_to_settings
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import WITH_TOOLS, takes_turns, why_no_tools
-from lemming.tick.runtime import Runtime, open_org
-from lemming.tools import SHIPPED, Tool, ToolContext, ToolResult, toolset_of
-from lemming.tools.calls import call_tool
-from lemming.tools.toolset import Toolset
 
 PATTERN = "tools/*.py"
 _TEXT = '''\

@@ -12,19 +12,19 @@ from typing import Annotated
 
 import typer
 
-from lemming.access.trust import Consent, Reach
-from lemming.agents import Agent, survey_agents
-from lemming.base.errors import DiskError, NotTrusted
 from lemming.commands.options import Here, option
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.facts.reach import reaches
-from lemming.files.documents import once_saved
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.shipped import PREFIXES
+from lemming.kernel.access.trust import Consent, Reach
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.errors import DiskError, NotTrusted
+from lemming.kernel.files.documents import once_saved
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.shipped import PREFIXES
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tools import server_sources
 from lemming.service.agreement import Agreement, Missing
-from lemming.tick.runtime import Runtime
-from lemming.tools import server_sources
 
 _SENTENCE_WIDTH = 400
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming import messages
-from lemming.base import paths
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import UsageError
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import person_for
 from lemming.capabilities.trust.marks import digest_of
 from lemming.capabilities.trust.vouches import payload_of
 from lemming.commands.options import AsPerson, Here, argument
 from lemming.commands.screen import show, tell
-from lemming.org.config import load_config
-from lemming.org.organisation import OrgPath
-from lemming.tick.counter import load_tick
+from lemming.kernel import messages
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick
 from lemming.timeline.why.explain import path_of
 from lemming.timeline.why.writings import Writings
 

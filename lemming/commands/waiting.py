@@ -14,17 +14,17 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.base.errors import ConfigError
-from lemming.base.jsontext import pretty
-from lemming.base.unseen import notes_on, with_unseen_shown
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import waiting as what_waits
 from lemming.commands.options import Here, Limit, argument, option, require_folder
 from lemming.commands.screen import painted, show, tell, width_of
-from lemming.messages import names_of, read_entry
-from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import missing_for_command
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.unseen import notes_on, with_unseen_shown
+from lemming.kernel.messages import names_of, read_entry
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capabilities import missing_for_command
 
 NOT_THERE = "(not there)"
 LONGEST_RUN, MOST_EMPTY, NARROWEST = 60, 3, 20

@@ -10,9 +10,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.base.clock import SystemClock, parse_timestamp
-from lemming.base.errors import LemmingError
-from lemming.base.times.words import until_text
 from lemming.commands.options import Here
 from lemming.commands.screen import (
     Style,
@@ -27,7 +24,10 @@ from lemming.commands.screen import (
 from lemming.commands.stopping import StopSwitch, stop_on_signals
 from lemming.facts.views.dispatch import view
 from lemming.facts.views.position import position_of
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.clock import SystemClock, parse_timestamp
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.times.words import until_text
+from lemming.kernel.org.organisation import Organisation
 
 Json = dict[str, Any]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import nearest
 from lemming.capabilities.requests.entries import (
     take_back,
     write_answer,
@@ -18,8 +16,10 @@ from lemming.capabilities.requests.fields import read_field, schema_for
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, person_for
 from lemming.dashboard.files import fork_beside, save
-from lemming.messages import OutboxEntry
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.organisation import Organisation
 
 Json = dict[str, Any]
 WORDS = ("approve", "deny", "answer")

@@ -7,11 +7,11 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lemming.base.errors import UsageError
 from lemming.facts.typed_text import editable, problems_of_text, raw_text
-from lemming.files import fs
-from lemming.files.lock import changing
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.files.lock import changing
+from lemming.kernel.org.organisation import Organisation
 from lemming.timeline.fork import fork
 from lemming.timeline.unkept import past_states
 

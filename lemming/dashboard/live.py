@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lemming.base.errors import LemmingError
-from lemming.base.jsontext import compact
 from lemming.capabilities.requests.waiting import waiting
 from lemming.facts.accounts import Account, removed_accounts
 from lemming.facts.views.dispatch import view
 from lemming.facts.views.header import broken, standing
 from lemming.facts.views.position import position_of
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.org.organisation import Organisation
 
 T = TypeVar("T")
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import LemmingError, UsageError
-from lemming.base.jsontext import compact
-from lemming.files import fs
+from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.files import fs
 
 Json = dict[str, Any]
 

@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.base.html_tables import table, text
-from lemming.base.jsontext import compact
 from lemming.dashboard.on_disk import Shelf, key_of, place_for
 from lemming.facts.views.agent import workspace_text
 from lemming.facts.views.dispatch import view
 from lemming.facts.views.tick import ROWS_SHOWN, recorded, whole_turn
-from lemming.messages import entry_id
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.html_tables import table, text
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.messages import entry_id
+from lemming.kernel.org.organisation import Organisation
 from lemming.timeline.tick_spans import journals_of, parse_ticks
 
 Json = dict[str, Any]

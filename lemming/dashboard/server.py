@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.base.errors import LemmingError, UsageError
-from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.dashboard.guard import App, Guard
 from lemming.dashboard.live import Live
+from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
 
 if TYPE_CHECKING:
     from starlette.requests import Request

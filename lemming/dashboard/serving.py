@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import UsageError
 from lemming.capabilities.background.connections import bounded_protocol
 from lemming.capabilities.background.threads import keep_alive
+from lemming.kernel.base.errors import UsageError
 
 HOST = "127.0.0.1"
 USUAL_PORT = 8421

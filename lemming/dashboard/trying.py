@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import decode_resume, survey_agents
-from lemming.base.errors import NotTrusted, UsageError
 from lemming.dashboard.files import encoded
 from lemming.evals.rehearsal.again import tally
 from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
@@ -20,8 +18,10 @@ from lemming.facts.reach import reaches
 from lemming.facts.typed_text import SETTINGS, editable, problems_of_text
 from lemming.facts.views.past import require_past_at_hand
 from lemming.facts.views.sentences import payload_text, text_said
-from lemming.org.config import config_with, load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import decode_resume, survey_agents
+from lemming.kernel.base.errors import NotTrusted, UsageError
+from lemming.kernel.org.config import config_with, load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.service.agreement import Agreement
 
 Json = dict[str, Any]

@@ -15,8 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.files import fs
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.files import fs
 
 _OPENS = """<!doctype html><meta charset="utf-8"><title>LeMMing</title>
 <meta name="referrer" content="no-referrer">

@@ -14,23 +14,23 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.base.contract import ToolCall
-from lemming.base.errors import NoAnswer
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.redaction.secrets import redact_json
 from lemming.capabilities.scripted.scripted import ScriptedProvider
 from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.rehearsal.questions import question_of
 from lemming.facts.cases import RECORD_FILE, SCRIPT_FILE, Case, case_file
-from lemming.files import fs
-from lemming.files.documents import unreadable
-from lemming.files.effects import FileEffect
-from lemming.llm import calls
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import OrgPath
-from lemming.plugins.shipped import NO_MODELS
-from lemming.providers import Reply, Request
-from lemming.tools import ToolContext, ToolResult
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import NoAnswer
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.redaction.secrets import redact_json
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import unreadable
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.llm import calls
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.shipped import NO_MODELS
+from lemming.kernel.providers import Reply, Request
+from lemming.kernel.tools import ToolContext, ToolResult
 
 COST_NOTHING = frozenset({"scripted", "replay"})
 """Providers that are recordings themselves."""

@@ -6,21 +6,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base import paths
-from lemming.base.errors import NotAnOrg, UsageError
-from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
+from lemming.evals.copy_org import keep_within
 from lemming.facts.cases import HERE, Case, case_file
-from lemming.files import fs
-from lemming.files.descriptors import walk
-from lemming.history.copy_org import keep_within
 from lemming.history.journals import copy_journals
-from lemming.journal.file import journal_ticks
-from lemming.org.config import MODELS_FILE, Config, load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.resume import Agent
-from lemming.plugins.shipped import NO_MODELS
-from lemming.providers import is_channel, is_person
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import NotAnOrg, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, nearest, parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import walk
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.org.config import MODELS_FILE, Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.shipped import NO_MODELS
+from lemming.kernel.providers import is_channel, is_person
 from lemming.timeline.fork import Setting, fork, require_effect, with_setting
 from lemming.timeline.unkept import past_states
 from lemming.timeline.verify.root import FOLDERS

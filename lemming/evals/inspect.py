@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.evals.answering import Kept
 from lemming.evals.suite import Manner, run_of
 from lemming.facts.cases import chosen, load_case
-from lemming.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation
 
 if TYPE_CHECKING:
     from inspect_ai import Task

@@ -9,29 +9,29 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from lemming import messages
-from lemming.base.clock import FrozenClock, parse_timestamp, timestamp
-from lemming.base.contract import ToolCall
-from lemming.base.errors import UsageError
-from lemming.base.kinds import MessageKind
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.people import missing_line, require_person, require_reach
 from lemming.engine import run_opened
 from lemming.evals.answering import Answering
 from lemming.facts.cases import Case, Sent
-from lemming.journal.file import journal_ticks
-from lemming.journal.report import TickReport
-from lemming.messages import OutboxEntry
-from lemming.org.config import Config
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import Organisation
-from lemming.plugins.shipped import EXECUTORS
-from lemming.providers import Reply, Request
+from lemming.kernel import messages
+from lemming.kernel.base.clock import FrozenClock, parse_timestamp, timestamp
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.shipped import EXECUTORS
+from lemming.kernel.providers import Reply, Request
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.runtime import Runtime, open_org
+from lemming.kernel.tools import ToolContext, ToolResult
 from lemming.service.eager import Eager
-from lemming.tick.counter import load_tick
-from lemming.tick.runtime import Runtime, open_org
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
-from lemming.tools import ToolContext, ToolResult
 
 BEGINNING = "2026-01-01T09:00:00.000Z"
 """What the clock says in the first tick of an organisation that has run none."""

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base.errors import ContractError, ProviderError, UsageError
-from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.capabilities.conditions import when
 from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.judges.judge import Judge, question, verdict_in
@@ -29,13 +26,16 @@ from lemming.facts.cases import (
     JudgeWanted,
 )
 from lemming.facts.findings.rules import findings_of
-from lemming.files import fs
-from lemming.mail.answers import answer_in
-from lemming.messages import OutboxEntry
-from lemming.org.models import ModelEntry
-from lemming.providers import Request, require_reply
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import ContractError, ProviderError, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, compact, nearest, parse
+from lemming.kernel.files import fs
+from lemming.kernel.mail.answers import answer_in
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Request, require_reply
+from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 from lemming.service.run_program import run_command
-from lemming.turn.verdict import VERDICT_SCHEMA
 
 FILE_LIMIT_BYTES = 64 << 20
 NAMED = 3

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
-from lemming.base.errors import LemmingError, NotTrusted, UsageError
 from lemming.evals.answering import Answering, Kept
 from lemming.evals.copies import make_copy
 from lemming.evals.rehearsal.budget import Spending
@@ -18,8 +17,9 @@ from lemming.evals.results import Failure, Result
 from lemming.evals.run import Ran, opened, run_case
 from lemming.evals.scoring import verdict_on
 from lemming.facts.cases import Case, load_case
-from lemming.files import fs
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.errors import LemmingError, NotTrusted, UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.fork import Setting
 from lemming.timeline.verify.root import state_root
 from lemming.timeline.why.explain import explain

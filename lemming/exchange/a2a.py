@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lemming.org.resume import Agent
+from lemming.kernel.org.resume import Agent
 
 if TYPE_CHECKING:
     from lemming.capabilities.skills.skill import Skill

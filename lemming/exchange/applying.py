@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, survey_agents
-from lemming.base import paths
-from lemming.base.errors import ConfigError, UsageError
-from lemming.base.jsontext import parse, pretty, to_line
-from lemming.base.times.cron import why_no_zone
 from lemming.exchange.one_file import LIMIT_BYTES, TOOLS, OrgPieces
 from lemming.exchange.putting import with_keys
 from lemming.exchange.shorthand import WordDefaults
-from lemming.files import fs
-from lemming.org.config import ORG_FILE, Config
-from lemming.org.organisation import Organisation
-from lemming.tick.firing_plan import is_for_a_person
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import parse, pretty, to_line
+from lemming.kernel.base.times.cron import why_no_zone
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import ORG_FILE, Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.firing_plan import is_for_a_person
 
 Json = dict[str, Any]
 _LOCAL, _NAMES = Path("/etc/localtime"), "zoneinfo/"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.paths import GUIDE
 from lemming.exchange.mapping import (
     HARMLESS,
     agent_name,
@@ -18,6 +17,7 @@ from lemming.exchange.mapping import (
     words_in,
 )
 from lemming.exchange.source import Destination, Source, Taken
+from lemming.kernel.base.paths import GUIDE
 
 AGENTS, SKILLS = ".claude/agents", ".claude/skills"
 _FULLY_OURS = ("model", "name", "skills")

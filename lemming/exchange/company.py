@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from lemming.base.paths import GUIDE
 from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
 from lemming.exchange.mapping import (
     agent_name,
@@ -20,6 +19,7 @@ from lemming.exchange.mapping import (
     words_in,
 )
 from lemming.exchange.source import Destination, Source, Taken
+from lemming.kernel.base.paths import GUIDE
 
 SIDECAR = ".paperclip.yaml"
 _SIDECAR_LIMIT_CHARS = 512 << 10

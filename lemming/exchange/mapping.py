@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from lemming.base.paths import AGENT_NAME, SKILL_FILE
-from lemming.base.times.cron import why_no_cron, why_no_zone
 from lemming.capabilities.hosted.servers import SERVERS
 from lemming.exchange.source import Destination, Source, Taken
+from lemming.kernel.base.paths import AGENT_NAME, SKILL_FILE
+from lemming.kernel.base.times.cron import why_no_cron, why_no_zone
 
 _TOOLS = {
     "bash": "shell", "exec": "shell", "process": "shell", "shell": "shell",

@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from lemming.agents import decode_resume
-from lemming.base import paths
-from lemming.base.errors import ConfigError, UsageError
-from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
 from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
 from lemming.exchange.shorthand import WordDefaults, resume_of
-from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+from lemming.kernel.agents import decode_resume
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, nearest, parse, pretty
+from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 
 LIMIT_BYTES = 1 << 20
 TOOLS = "tools/*.py"

@@ -6,7 +6,6 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from lemming.base.errors import ToolError
 from lemming.capabilities.skills.front_matter import NotFrontMatter, load_yaml
 from lemming.exchange.mapping import (
     HARMLESS,
@@ -23,7 +22,8 @@ from lemming.exchange.mapping import (
     words_in,
 )
 from lemming.exchange.source import Destination, Source, Taken
-from lemming.memory import memory_effect
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.memory import memory_effect
 
 CONFIG = "openclaw.json"
 _INSTRUCTIONS = ("SOUL.md", "AGENTS.md", "USER.md")

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.agents import decode_resume
-from lemming.base import paths
-from lemming.base.errors import ConfigError, UsageError
-from lemming.base.jsontext import as_laid_out, compact, parse, pretty
 from lemming.exchange.source import Taken
-from lemming.files import fs
-from lemming.org.config import MODELS_FILE
+from lemming.kernel.agents import decode_resume
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import as_laid_out, compact, parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import MODELS_FILE
 
 _SECRET = re.compile(
     r"(?:api_?key|access_?key|private_?key|token|secret|password|authorization)\Z", re.IGNORECASE

@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import nearest
-from lemming.base.kinds import ToolClass
-from lemming.files.fitting import further_of, types_by_key
-from lemming.org.resume import Agent
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.kinds import ToolClass
+from lemming.kernel.files.fitting import further_of, types_by_key
+from lemming.kernel.org.resume import Agent
 
 Json = dict[str, Any]
 

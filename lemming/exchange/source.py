@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.base.errors import UsageError
 from lemming.capabilities.skills.front_matter import NotFrontMatter, split, values_of
-from lemming.files import fs
-from lemming.files.refusals import looking
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.files.refusals import looking
 
 TEXT_LIMIT_BYTES = 256 << 10
 FILE_LIMIT_BYTES = 4 << 20

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import RESUME_LIMIT_BYTES, decode_resume, survey_agents
-from lemming.base import paths
-from lemming.base.jsontext import parse, pretty
 from lemming.exchange.one_file import IN_PARTS, LIMIT_BYTES, is_taken
 from lemming.exchange.shorthand import resume_of, words_of
-from lemming.files import fs
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, decode_resume, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.organisation import Organisation
 
 Json = dict[str, Any]
 LARGEST_BYTES = 64 << 10

@@ -6,17 +6,18 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from lemming.agents import Agent, AgentCredits, Survey
-from lemming.base.errors import CorruptState
 from lemming.facts.costs import agents_with_ledgers, removed
 from lemming.facts.next_turn import NextTurn, next_turn
-from lemming.journal.ledger import AgentState, read_state
-from lemming.org.config import Config, credits_of, is_overridden
-from lemming.org.organisation import OrgPath
-from lemming.plugins.shipped import JUDGES
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import takes_turns
-from lemming.tick.soundness.judged import sound_survey
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.org.config import Config, credits_of, is_overridden
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.plugins.shipped import JUDGES
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import takes_turns
+from lemming.kernel.tick.soundness.judged import sound_survey
 
 _AMOUNTS = ("turns", "used_up", "passed_on", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens")
 Standing = Literal["present", "broken", "removed", "retired"]

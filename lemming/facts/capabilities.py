@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from lemming.agents import Agent, Survey, survey_agents
-from lemming.base import paths
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import ConfigError, CorruptState, Problem
-from lemming.files.fields import Json
-from lemming.files.stamps import is_there
-from lemming.journal.ledger import read_state
-from lemming.org.config import ORG_FILE, Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.uses import named_by
-from lemming.plugins.capabilities import capability, why_missing
-from lemming.plugins.errors import place_of, words_of
-from lemming.plugins.shipped import SHIPPED
-from lemming.tick.edge import tried
-from lemming.tick.firing_plan import takes_turns
-from lemming.tick.soundness.judged import judged
-from lemming.tick.soundness.readers import readers_of, readers_of_turn
-from lemming.turn.seams import Capability, Fact, InUse
+from lemming.kernel.agents import Agent, Survey, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import ConfigError, CorruptState, Problem
+from lemming.kernel.files.fields import Json
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.org.config import ORG_FILE, Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.uses import named_by
+from lemming.kernel.plugins.capabilities import capability, why_missing
+from lemming.kernel.plugins.errors import place_of, words_of
+from lemming.kernel.plugins.shipped import SHIPPED
+from lemming.kernel.tick.edge import tried
+from lemming.kernel.tick.firing_plan import takes_turns
+from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.tick.soundness.readers import readers_of, readers_of_turn
+from lemming.kernel.turn.seams import Capability, Fact, InUse
 
 T = TypeVar("T")
 

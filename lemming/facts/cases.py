@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from lemming.base import paths
-from lemming.base.clock import is_timestamp
-from lemming.base.errors import ConfigError, Problem, UsageError
-from lemming.base.jsontext import locate, nearest
-from lemming.base.kinds import FindingKind, MessageKind
-from lemming.base.patterns import NoExpression
 from lemming.capabilities.conditions import when
 from lemming.capabilities.conditions.expressions import expression
-from lemming.files import fs
-from lemming.files.documents import Document, read_text, unreadable
-from lemming.files.fitting import Misfit, about, keyed
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import is_timestamp
+from lemming.kernel.base.errors import ConfigError, Problem, UsageError
+from lemming.kernel.base.jsontext import locate, nearest
+from lemming.kernel.base.kinds import FindingKind, MessageKind
+from lemming.kernel.base.patterns import NoExpression
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import Document, read_text, unreadable
+from lemming.kernel.files.fitting import Misfit, about, keyed
+from lemming.kernel.org.organisation import OrgPath
 
 CASE_FILE = "case.json"
 SCRIPT_FILE = "answers.jsonl"

@@ -8,25 +8,25 @@ from datetime import datetime
 from itertools import islice, takewhile
 from typing import Any
 
-from lemming.agents import Survey, nearest_agent, survey_agents
-from lemming.base.clock import SystemClock, parse_timestamp, timestamp
-from lemming.base.errors import UsageError
-from lemming.base.times.cron import occurrences, zone
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
-from lemming.journal.report import Reason
-from lemming.mail.index import EntryIndex
-from lemming.messages import OutboxEntry
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.org.schedule import fire_point, in_order
-from lemming.tick.counter import load_counter, load_tick
-from lemming.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
-from lemming.tick.files_looked_at import looked_at_by
-from lemming.tick.firing_plan import Plan, make_plan, takes_turns
-from lemming.tick.seams import Coming, TickLook, parts_in
-from lemming.tools import toolset_of
-from lemming.turn.prepared import shared_by
+from lemming.kernel.agents import Survey, nearest_agent, survey_agents
+from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.times.cron import occurrences, zone
+from lemming.kernel.journal.report import Reason
+from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.schedule import fire_point, in_order
+from lemming.kernel.tick.counter import load_counter, load_tick
+from lemming.kernel.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
+from lemming.kernel.tick.files_looked_at import looked_at_by
+from lemming.kernel.tick.firing_plan import Plan, make_plan, takes_turns
+from lemming.kernel.tick.seams import Coming, TickLook, parts_in
+from lemming.kernel.tools import toolset_of
+from lemming.kernel.turn.prepared import shared_by
 
 MOST_OF_EACH = 200
 

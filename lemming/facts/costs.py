@@ -13,10 +13,6 @@ from decimal import Decimal, localcontext
 from functools import reduce
 from typing import Any, Literal, NamedTuple
 
-from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.base.clock import parse_timestamp
-from lemming.base.times.cron import zone
 from lemming.capabilities.money.spent import (
     CallSpent,
     LedgerSpent,
@@ -26,13 +22,17 @@ from lemming.capabilities.money.spent import (
     quiet,
     spent_in_all,
 )
-from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.journal.file import journal_ticks
-from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.lost_calls import NONE_LOST, Lost
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.shipped import JUDGES
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.times.cron import zone
+from lemming.kernel.files.fitting import LARGEST_AMOUNT
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.shipped import JUDGES
 
 By = Literal["agent", "model", "request", "tick", "day"]
 REMOVED = " (removed)"

@@ -16,7 +16,7 @@ from lemming.capabilities.requests.now import RequestShown
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.facts.accounts import Account, Standing
 from lemming.facts.costs import Cost
-from lemming.files.fields import Schema, schema_of
+from lemming.kernel.files.fields import Schema, schema_of
 from lemming.timeline.why.sight import SeenEntry
 
 

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lemming.agents import Agent
-from lemming.base.errors import Problem
-from lemming.base.kinds import MessageKind
 from lemming.facts.preview import preview_tick
-from lemming.journal.ledger import amend_state, read_state
-from lemming.journal.read_mark import ReadMark
-from lemming.mail.inbox import assemble
-from lemming.messages import OutboxEntry, read_outbox_entries
-from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
-from lemming.tick.firing_plan import is_for_a_person
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.journal.ledger import amend_state, read_state
+from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.mail.inbox import assemble
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.firing_plan import is_for_a_person
 from lemming.timeline.outbox_problems import outbox_problems
 
 A_PERSONS_CHARS = 1 << 30  # a screen has room

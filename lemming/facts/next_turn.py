@@ -6,17 +6,17 @@ import contextlib
 from datetime import datetime
 from typing import NamedTuple
 
-from lemming.agents import Agent, survey_agents
-from lemming.base.clock import SystemClock, parse_timestamp, timestamp
-from lemming.base.errors import ConfigError
-from lemming.base.times.cron import next_occurrence
-from lemming.base.times.words import moment_in_words, until_text
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.schedule import due_by_clock, next_due
-from lemming.org.uses import habits_of
-from lemming.tick.counter import load_counter
-from lemming.tick.seams import TickLook, next_moment, parts_in
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.times.cron import next_occurrence
+from lemming.kernel.base.times.words import moment_in_words, until_text
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.schedule import due_by_clock, next_due
+from lemming.kernel.org.uses import habits_of
+from lemming.kernel.tick.counter import load_counter
+from lemming.kernel.tick.seams import TickLook, next_moment, parts_in
 
 
 class NextTurn(NamedTuple):

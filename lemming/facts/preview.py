@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lemming.agents import AgentCredits, Survey
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import UsageError
-from lemming.journal.file import journal_ticks, read_journal
-from lemming.journal.lookup import plan_in
-from lemming.journal.records import TurnEnded, TurnStarted
-from lemming.journal.report import Reason
-from lemming.messages import read_outbox_entries
-from lemming.org.config import Config, credits_of, load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.uses import named_by
-from lemming.plugins.capabilities import is_unknown_here
-from lemming.tick.clock_reading import previous_reading
-from lemming.tick.counter import load_tick
-from lemming.tick.edge import tried, why_not_begun
-from lemming.tick.firing_plan import Plan
-from lemming.tick.snapshot import Snapshot, take_snapshot
-from lemming.turn.on_record import from_record
-from lemming.turn.values import TurnInputs
+from lemming.kernel.agents import Survey
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.journal.file import journal_ticks, read_journal
+from lemming.kernel.journal.lookup import plan_in
+from lemming.kernel.journal.records import TurnEnded, TurnStarted
+from lemming.kernel.journal.report import Reason
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.config import Config, credits_of, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.org.uses import named_by
+from lemming.kernel.plugins.capabilities import is_unknown_here
+from lemming.kernel.tick.clock_reading import previous_reading
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.edge import tried, why_not_begun
+from lemming.kernel.tick.firing_plan import Plan
+from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.turn.on_record import from_record
+from lemming.kernel.turn.values import TurnInputs
 
 
 def settings_to_look_by(org: OrgPath) -> Config:

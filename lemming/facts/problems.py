@@ -8,22 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lemming.access.allowed_paths import Access, resolve, why_no_grant
-from lemming.access.context_files import with_context_found
-from lemming.access.open import read_allowed_text
-from lemming.agents import (
-    RESUME_LIMIT_BYTES,
-    Agent,
-    ContextFile,
-    FileAccess,
-    agent_folders,
-    nearest_agent,
-    survey_agents,
-)
-from lemming.base import paths
-from lemming.base.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
-from lemming.base.jsontext import locate, meant
-from lemming.base.patterns import is_named
 from lemming.facts.capabilities import (
     names_of_capabilities,
     problems_of_org,
@@ -31,18 +15,27 @@ from lemming.facts.capabilities import (
     problems_with_agents,
 )
 from lemming.facts.readiness import seen_on_the_way
-from lemming.files import fs
-from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
-from lemming.org.models import ANSWERS_KNOWN
-from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import missing_for_provider
-from lemming.plugins.registry import not_imported
-from lemming.plugins.shipped import PREFIXES
-from lemming.providers import is_channel, is_person, make_provider
-from lemming.tick.firing_plan import takes_turns, why_no_tools
-from lemming.tick.retention import longest_kept
-from lemming.tick.soundness.judged import judged
-from lemming.tools import toolset_of, why_no_server
+from lemming.kernel.access.allowed_paths import Access, resolve, why_no_grant
+from lemming.kernel.access.context_files import with_context_found
+from lemming.kernel.access.open import read_allowed_text
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, agent_folders, nearest_agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
+from lemming.kernel.base.jsontext import locate, meant
+from lemming.kernel.base.patterns import is_named
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
+from lemming.kernel.org.models import ANSWERS_KNOWN
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.resume import ContextFile, FileAccess
+from lemming.kernel.plugins.capabilities import missing_for_provider
+from lemming.kernel.plugins.registry import not_imported
+from lemming.kernel.plugins.shipped import PREFIXES
+from lemming.kernel.providers import is_channel, is_person, make_provider
+from lemming.kernel.tick.firing_plan import takes_turns, why_no_tools
+from lemming.kernel.tick.retention import longest_kept
+from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.tools import toolset_of, why_no_server
 
 READ_VALUES = ("plan", "clock")
 """Providers that read no prose: in a prompt that is not `values` each of their turns fails."""

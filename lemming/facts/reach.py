@@ -10,17 +10,17 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lemming.access.bound import code, of_command, of_module
-from lemming.access.trust import Reach
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.redaction.secrets import without_userinfo
-from lemming.org.config import Config
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import capability, why_missing
-from lemming.plugins.shipped import HOSTED, LISTED, MODEL_SERVERS
-from lemming.tools import shipped_tools
+from lemming.kernel.access.bound import code, of_command, of_module
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.redaction.secrets import without_userinfo
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capabilities import capability, why_missing
+from lemming.kernel.plugins.shipped import HOSTED, LISTED, MODEL_SERVERS
+from lemming.kernel.tools import shipped_tools
 
 _USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
 _OWN_MODULES = "lemming."

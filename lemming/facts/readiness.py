@@ -10,13 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import LemmingError
-from lemming.base.extras import install_line
-from lemming.base.redaction.secrets import without_userinfo
 from lemming.capabilities.hosted.servers import SERVERS
 from lemming.facts.reach import is_this_machine
-from lemming.org.models import LOCAL_MODEL, ModelEntry
-from lemming.providers import is_channel, is_person, make_provider
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.redaction.secrets import without_userinfo
+from lemming.kernel.org.models import LOCAL_MODEL, ModelEntry
+from lemming.kernel.providers import is_channel, is_person, make_provider
 
 _KEYS = {
     "openai": "OPENAI_API_KEY",

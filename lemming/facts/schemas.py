@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.kinds import MESSAGE_KINDS
-from lemming.base.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
 from lemming.capabilities.conditions import when
 from lemming.facts.cases import Case
-from lemming.files.documents import adapter
-from lemming.files.fields import Count
-from lemming.files.fields import schema_of as schema_of_type
-from lemming.files.unknown import OTHERS
-from lemming.journal.prompts import referring_schema
-from lemming.journal.records import Record, TurnStarted, all_kinds
-from lemming.messages import OutboxEntry
-from lemming.org.config import Org
-from lemming.org.models import ModelEntry
-from lemming.org.resume import Allocation
-from lemming.plugins.capabilities import class_of_format
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.base.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
+from lemming.kernel.files.documents import adapter
+from lemming.kernel.files.fields import Count
+from lemming.kernel.files.fields import schema_of as schema_of_type
+from lemming.kernel.files.unknown import OTHERS
+from lemming.kernel.journal.prompts import referring_schema
+from lemming.kernel.journal.records import Record, TurnStarted, all_kinds
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.resume import Allocation
+from lemming.kernel.plugins.capabilities import class_of_format
 
 Schema = dict[str, Any]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

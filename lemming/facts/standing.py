@@ -8,31 +8,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.agents import Agent, Survey
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import CorruptState, LemmingError, Problem
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
 from lemming.facts.checklist.check import CheckScope
 from lemming.facts.checklist.standing import Trouble, seconds_since_tick, troubles_of
 from lemming.facts.next_turn import next_turn
-from lemming.journal.begun import Asked
-from lemming.journal.file import read_journal, read_plan
-from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.records import TickCommitted
-from lemming.journal.report import Reason, Why
-from lemming.mail.capability_notes import asked_beside
-from lemming.mail.misplaced import misplaced
-from lemming.org.config import Config, credits_of, load_config
-from lemming.org.organisation import OrgPath
-from lemming.plugins.shipped import JUDGES
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import CorruptState, LemmingError, Problem
+from lemming.kernel.journal.begun import Asked
+from lemming.kernel.journal.file import read_journal, read_plan
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.records import TickCommitted
+from lemming.kernel.journal.report import Reason, Why
+from lemming.kernel.mail.capability_notes import asked_beside
+from lemming.kernel.mail.misplaced import misplaced
+from lemming.kernel.org.config import Config, credits_of, load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.shipped import JUDGES
+from lemming.kernel.tick.counter import load_counter, load_tick
+from lemming.kernel.tick.firing_plan import Plan, make_plan
+from lemming.kernel.tick.next_tick import progress_of
+from lemming.kernel.tick.soundness.judged import sound_survey
 from lemming.service.under_way import has_been_interrupted, last_committed_tick, running_engine
-from lemming.tick.counter import load_counter, load_tick
-from lemming.tick.firing_plan import Plan, make_plan
-from lemming.tick.next_tick import progress_of
-from lemming.tick.soundness.judged import sound_survey
 
 if TYPE_CHECKING:
-    from lemming.turn.seams import Fact
+    from lemming.kernel.turn.seams import Fact
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from pathlib import PurePosixPath
 
-from lemming.agents import Agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import Problem
-from lemming.org.config import Config, credits_of
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.schedule import fire_point
-from lemming.org.uses import habits_of
-from lemming.tick.firing_plan import people_in, takes_turns
-from lemming.tools import Tool, toolset_of
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.org.config import Config, credits_of
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.schedule import fire_point
+from lemming.kernel.org.uses import habits_of
+from lemming.kernel.tick.firing_plan import people_in, takes_turns
+from lemming.kernel.tools import Tool, toolset_of
 
 
 def waits_for_its_name(

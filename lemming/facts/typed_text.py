@@ -9,15 +9,15 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Any
 
-from lemming.agents import RESUME_LIMIT_BYTES, agent_folders, decode_resume, nearest_agent
-from lemming.base import paths
-from lemming.base.errors import ConfigError, Problem, UsageError
-from lemming.base.jsontext import locate
 from lemming.facts.preview import settings_to_look_by
 from lemming.facts.problems import problems_of_config, problems_of_resume
-from lemming.files import fs
-from lemming.org.config import MODELS_FILE, ORG_FILE, config_with
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, agent_folders, decode_resume, nearest_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, Problem, UsageError
+from lemming.kernel.base.jsontext import locate
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, config_with
+from lemming.kernel.org.organisation import OrgPath
 
 SETTINGS = {"org": ORG_FILE, "models": MODELS_FILE}
 """The settings that can be edited, by what an address calls them."""

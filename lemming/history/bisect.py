@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lemming.base.errors import UsageError
 from lemming.history.read import Commit, History, State
+from lemming.kernel.base.errors import UsageError
 
 _NOT_RUN = (126, 127)  # what a shell says of a command that it cannot run
 

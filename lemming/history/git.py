@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from lemming.base import paths
-from lemming.base.errors import GitFailed
-from lemming.files import fs
-from lemming.files.descriptors import walk
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import GitFailed
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import walk
 
 FOLDER = ".lemming/history.git"
 BRANCH = "refs/heads/main"

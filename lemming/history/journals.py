@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming.base import paths
-from lemming.files import fs
-from lemming.journal.file import OWN_LIMIT_BYTES
-from lemming.journal.sealing import (
+from lemming.kernel.base import paths
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import OWN_LIMIT_BYTES
+from lemming.kernel.journal.sealing import (
     SEALED,
     SEGMENT_LIMIT_BYTES,
     plain_ticks,
@@ -15,7 +15,7 @@ from lemming.journal.sealing import (
     sealed_ticks,
     segments,
 )
-from lemming.org.organisation import OrgPath
+from lemming.kernel.org.organisation import OrgPath
 
 
 def copy_journals(base: OrgPath, other: Path, *, until: int) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lemming.agents import Agent
-from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import by_keys, capability
+from lemming.kernel.agents import Agent
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capabilities import by_keys, capability
 
 
 def outside_roots(agents: Iterable[Agent]) -> list[str]:

@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base import paths
-from lemming.base.clock import timestamp
-from lemming.base.errors import UsageError
 from lemming.history.git import BRANCH, EMPTY_TREE, FOLDER, Repository
 from lemming.history.outside import outside_roots
 from lemming.history.recorder import not_ours, ticks_with_turns, trailers_of
-from lemming.org.config import load_config
-from lemming.tick.counter import load_tick
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.config import load_config
+from lemming.kernel.tick.counter import load_tick
 
 NOW = "now"
 _ID = re.compile(r"@([0-9a-f]{4,64})\Z")

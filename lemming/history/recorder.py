@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lemming.agents import survey_agents
-from lemming.base import paths
-from lemming.base.clock import timestamp
-from lemming.base.errors import GitFailed, LemmingError
-from lemming.files import fs
 from lemming.history.git import BRANCH, FOLDER, Repository
 from lemming.history.outside import outside_roots
-from lemming.journal.events import Event, HistoryNotKept, TickBegins, TickEnds
-from lemming.journal.file import journal_ticks, last_record, read_journal
-from lemming.journal.records import Record, TickCommitted, TurnCommitted
-from lemming.journal.report import STATUSES, TickReport, TurnReport
-from lemming.logging_config import EngineLog
-from lemming.tick.runtime import Runtime
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.errors import GitFailed, LemmingError
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event, HistoryNotKept, TickBegins, TickEnds
+from lemming.kernel.journal.file import journal_ticks, last_record, read_journal
+from lemming.kernel.journal.records import Record, TickCommitted, TurnCommitted
+from lemming.kernel.journal.report import STATUSES, TickReport, TurnReport
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.tick.runtime import Runtime
 
 BY_HAND = "by hand"
 ENGINE = "LeMMing"

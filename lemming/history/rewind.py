@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.base import paths
-from lemming.files import fs
 from lemming.history.journals import set_journals_aside
 from lemming.history.read import NOW, Changes, History, State
 from lemming.history.recorder import Recorder
-from lemming.journal.file import journal_ticks
-from lemming.tick.counter import load_tick, persist_tick
-from lemming.tick.runtime import Runtime
+from lemming.kernel.base import paths
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.tick.counter import load_tick, persist_tick
+from lemming.kernel.tick.runtime import Runtime
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import decode_resume
-from lemming.base import paths
-from lemming.base.jsontext import parse, pretty
-from lemming.files import fs
-from lemming.files.lock import changing, read_to_change
-from lemming.org.config import ORG_FILE
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import decode_resume
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.config import ORG_FILE
+from lemming.kernel.org.organisation import OrgPath
 
 
 def add_to_resume(base: OrgPath, agent: str, keys: tuple[str, ...], item: str) -> str:

@@ -17,11 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.access.trust import Reach
-from lemming.base.errors import DiskError
-from lemming.base.jsontext import JsonProblem, parse, pretty
-from lemming.files import fs
-from lemming.files.stamps import is_there
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.jsontext import JsonProblem, parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.stamps import is_there
 
 MADE_HERE = ".lemming/made-here"
 _LIMIT_BYTES = 1 << 20

@@ -12,21 +12,21 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.base.clock import timestamp
-from lemming.base.errors import DiskError, LemmingError
-from lemming.base.jsontext import JsonProblem, compact, parse, pretty
-from lemming.base.redaction.secrets import redact, redact_json
 from lemming.capabilities.background.threads import keep_alive
-from lemming.files import fs
-from lemming.journal.events import Event, TickEnds
-from lemming.journal.report import TickReport, TurnReport
-from lemming.logging_config import EngineLog
-from lemming.org.config import Org
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.errors import DiskError, LemmingError
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse, pretty
+from lemming.kernel.base.redaction.secrets import redact, redact_json
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event, TickEnds
+from lemming.kernel.journal.report import TickReport, TurnReport
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.runtime import Runtime
 from lemming.service.run_program import run_command
-from lemming.tick.runtime import Runtime
 
 FAILURE, WAITING = "failure", "waiting"
 ALL = "organisation"

@@ -13,12 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import CorruptState, DiskError
-from lemming.base.jsontext import parse, pretty_words
-from lemming.files.documents import value_of
-from lemming.files.fitting import about
-from lemming.files.refusals import refused
-from lemming.files.temporary import is_temporary
+from lemming.kernel.base.errors import CorruptState, DiskError
+from lemming.kernel.base.jsontext import parse, pretty_words
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.fitting import about
+from lemming.kernel.files.refusals import refused
+from lemming.kernel.files.temporary import is_temporary
 
 MANIFEST = ".lemming-backup.json"
 SUFFIXES = (".tar.gz", ".tgz")

@@ -17,20 +17,20 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from lemming.agents import survey_agents
-from lemming.base import paths
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import OrgBusy, UsageError
-from lemming.base.version import __version__
-from lemming.files import fs
-from lemming.files.descriptors import open_regular
-from lemming.journal.file import is_committed
-from lemming.journal.sealing import SEALED, plain_ticks
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import OrgBusy, UsageError
+from lemming.kernel.base.version import __version__
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import open_regular
+from lemming.kernel.journal.file import is_committed
+from lemming.kernel.journal.sealing import SEALED, plain_ticks
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.holder import holder_of
+from lemming.kernel.tick.runtime import open_org
 from lemming.service.archive import MANIFEST, SUFFIXES, VERSION, Manifest, Root, cannot_read, members
-from lemming.tick.counter import load_tick
-from lemming.tick.holder import holder_of
-from lemming.tick.runtime import open_org
 
 COMPRESSION = 6
 LOOK_S = 0.1

@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import load_agent
-from lemming.base import paths
-from lemming.base.jsontext import as_laid_out, locate, parse, to_line
-from lemming.files import fs
-from lemming.files.lock import changing, read_to_change
-from lemming.org.config import MODELS_FILE, load_config
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import as_laid_out, locate, parse, to_line
+from lemming.kernel.files import fs
+from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.config import MODELS_FILE, load_config
+from lemming.kernel.org.organisation import OrgPath
 
 DEFAULT_KEY = "default"
 RECORDED = "recorded"

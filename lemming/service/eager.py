@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lemming.base.errors import Problem
-from lemming.journal.report import TickReport, TurnReport
-from lemming.org.config import ORG_FILE
-from lemming.tick.addressed import who_goes_on
-from lemming.tick.runtime import Runtime
-from lemming.tick.snapshot import take_snapshot
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.journal.report import TickReport, TurnReport
+from lemming.kernel.org.config import ORG_FILE
+from lemming.kernel.tick.addressed import who_goes_on
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.snapshot import take_snapshot
 
 
 @dataclass

@@ -13,12 +13,12 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from lemming.base.errors import LemmingError, UsageError
-from lemming.base.jsontext import compact
-from lemming.base.redaction.secrets import redact_bytes, redact_json
 from lemming.capabilities.background.connections import BoundedHandler, BoundedServer
 from lemming.capabilities.background.listening import answering, bound
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json
+from lemming.kernel.org.organisation import OrgPath
 
 HOST, PATH = "127.0.0.1", "/healthz"
 _OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")

@@ -9,22 +9,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.clock import Clock
-from lemming.base.contract import parse_reply
-from lemming.base.errors import ContractError, Problem, UsageError
-from lemming.base.kinds import MessageKind
 from lemming.capabilities.hosted.refusals import INSTEAD
 from lemming.capabilities.money.prices import price_of
-from lemming.llm.credits import usage_of
-from lemming.org.config import Org
-from lemming.org.models import ANSWERS_KNOWN, ModelEntry
-from lemming.providers import Message, Reply, Request, is_channel, is_person, require_reply
-from lemming.tick.backends import Backends
-from lemming.turn.actions import action_schema, actions_of, as_reply
-from lemming.turn.opening import calls_natively
-from lemming.turn.prompt import OPENINGS
-from lemming.turn.reply_schemas import brief_schema, reply_schema
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.contract import parse_reply
+from lemming.kernel.base.errors import ContractError, Problem, UsageError
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.llm.credits import usage_of
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.models import ANSWERS_KNOWN, ModelEntry
+from lemming.kernel.providers import Message, Reply, Request, is_channel, is_person, require_reply
+from lemming.kernel.tick.backends import Backends
+from lemming.kernel.turn.actions import action_schema, actions_of, as_reply
+from lemming.kernel.turn.opening import calls_natively
+from lemming.kernel.turn.prompt import OPENINGS
+from lemming.kernel.turn.reply_schemas import brief_schema, reply_schema
 
 EMBEDDED = "local"
 """The provider whose models run inside the engine, and cost nothing unless their line says so."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.hosted.servers import SERVERS
+from lemming.kernel.base.jsontext import JsonProblem, parse
 
 LIMIT_BYTES = 1 << 20
 _PATIENCE_S = 0.5

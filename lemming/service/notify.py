@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from lemming.base.errors import ConfigError
 from lemming.capabilities.background.threads import keep_alive
-from lemming.journal.events import Event, Sleeping, TickBegins, TickEnds
-from lemming.logging_config import EngineLog
-from lemming.org.config import Config, Org, load_config
-from lemming.org.organisation import Organisation
-from lemming.tools import toolset_of
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.journal.events import Event, Sleeping, TickBegins, TickEnds
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.config import Config, Org, load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tools import toolset_of
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 

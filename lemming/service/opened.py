@@ -8,17 +8,17 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lemming.base.clock import Clock
-from lemming.base.errors import LemmingError, NotTrusted, Problem
-from lemming.journal.events import Event, Observer
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import Organisation
-from lemming.plugins.capabilities import capability
-from lemming.plugins.errors import place_of, words_of
-from lemming.plugins.registry import offered
+from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.errors import LemmingError, NotTrusted, Problem
+from lemming.kernel.journal.events import Event, Observer
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capabilities import capability
+from lemming.kernel.plugins.errors import place_of, words_of
+from lemming.kernel.plugins.registry import offered
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.service.unfinished_rename import require_no_rename
-from lemming.tick.counter import load_tick
-from lemming.tick.runtime import Runtime, open_org
 
 BATCHES = "batches"
 

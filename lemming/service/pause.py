@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lemming.agents import load_agent
-from lemming.base import paths
-from lemming.base.jsontext import as_laid_out, compact, parse, pretty
-from lemming.files import fs
-from lemming.files.lock import changing, read_to_change
-from lemming.org.config import ORG_FILE, load_config
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import as_laid_out, compact, parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.organisation import OrgPath
 
 KEY = "paused"
 _PUT_IN = re.compile(r'\n  "paused": "(?:[^"\\\n]|\\.)*",')

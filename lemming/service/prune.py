@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.files import fs
-from lemming.files.descriptors import walk
-from lemming.journal.sealing import SEALED, segments
-from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
-from lemming.tick.counter import load_tick
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import walk
+from lemming.kernel.journal.sealing import SEALED, segments
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick
 
 Kind = Literal["journals", "log", "aside"]
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d{6})[.\d]*Z")

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
 
-from lemming.agents import survey_agents
-from lemming.base.errors import CorruptState, DiskError, UsageError
-from lemming.files import fs
-from lemming.files.descriptors import open_regular
-from lemming.org.format import require_known_format
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import CorruptState, DiskError, UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import open_regular
+from lemming.kernel.org.format import require_known_format
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import load_tick
 from lemming.service.archive import LEFT_OUT, MANIFEST, Manifest, Root, damaged, read_manifest
 from lemming.service.whole_folder import put_whole
-from lemming.tick.counter import load_tick
 
 NOTHING_DONE = "nothing was put in place"
 _MANIFEST_LIMIT_BYTES, _MOST_MEMBERS = 64 << 20, 20_000_000

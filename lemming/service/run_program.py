@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from lemming.base.redaction.secrets import excerpt
+from lemming.kernel.base.redaction.secrets import excerpt
 
 _STDERR_BYTES = 4096
 _PASSED_ON = (

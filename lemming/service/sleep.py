@@ -14,24 +14,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from lemming.agents import survey_agents
-from lemming.base.clock import parse_timestamp, timestamp
-from lemming.base.errors import ConfigError, CorruptState
-from lemming.base.times.cron import next_occurrence
-from lemming.files import fs
-from lemming.journal.events import Sleeping, Woken
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TickReport
-from lemming.mail.index import EntryIndex
-from lemming.org.organisation import Organisation
-from lemming.org.schedule import next_due
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.errors import ConfigError, CorruptState
+from lemming.kernel.base.times.cron import next_occurrence
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Sleeping, Woken
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.schedule import next_due
+from lemming.kernel.tick.counter import load_counter
+from lemming.kernel.tick.firing_plan import takes_turns
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.seams import TickLook, TickPart, goes_by_the_clock, next_moment, parts_in
+from lemming.kernel.tick.soundness.judged import sound_survey
+from lemming.kernel.tools import EngineTool, toolset_of
 from lemming.service.watch import Watch, context_files
-from lemming.tick.counter import load_counter
-from lemming.tick.firing_plan import takes_turns
-from lemming.tick.runtime import Runtime
-from lemming.tick.seams import TickLook, TickPart, goes_by_the_clock, next_moment, parts_in
-from lemming.tick.soundness.judged import sound_survey
-from lemming.tools import EngineTool, toolset_of
 
 LONGEST_SLEEP_S = 3600.0
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.5, 3.0, 1.25

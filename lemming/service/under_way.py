@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.errors import DiskError
-from lemming.journal.file import last_record, newest_journals
-from lemming.journal.records import TickCommitted
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.journal.file import last_record, newest_journals
+from lemming.kernel.journal.records import TickCommitted
+from lemming.kernel.org.organisation import OrgPath
 
 
 def running_engine(base: OrgPath) -> dict[str, Any] | None:
     """Return who runs this organisation now (pid, host, since, command); None when nobody does."""
-    from lemming.tick.holder import holder_of
+    from lemming.kernel.tick.holder import holder_of
 
     try:
         return holder_of(base)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming.base import paths
-from lemming.base.errors import CorruptState
-from lemming.base.jsontext import JsonProblem, parse, pretty
-from lemming.files import fs
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.jsontext import JsonProblem, parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.organisation import OrgPath
 
 LIMIT_BYTES = 4096
 

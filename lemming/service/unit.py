@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from lemming.base.version import __version__
+from lemming.kernel.base.version import __version__
 
 Form = Literal["systemd", "launchd", "compose"]
 

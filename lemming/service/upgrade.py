@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lemming.base.jsontext import parse, pretty
-from lemming.files import fs
-from lemming.files.lock import changing, read_to_change
-from lemming.journal.sealing import SEALED, repack_segment, segments
-from lemming.org.config import ORG_FILE, load_config
-from lemming.org.format import NEWEST_FORMAT
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.journal.sealing import SEALED, repack_segment, segments
+from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.format import NEWEST_FORMAT
+from lemming.kernel.org.organisation import OrgPath
 
 
 @dataclass(frozen=True)

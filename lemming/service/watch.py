@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from lemming.access.context_files import (
+from lemming.kernel.access.context_files import (
     folder_looked_into,
     folders_of_memories,
     granted_memories,
@@ -21,12 +21,22 @@ from lemming.access.context_files import (
     place_of_item,
     with_context_found,
 )
-from lemming.agents import Agent, ContextFile
-from lemming.base import paths
-from lemming.base.errors import PermissionDenied, ToolError
-from lemming.files.stamps import ABSENT, Identity, Listing, Reading, identity_of, is_current, list_again, look
-from lemming.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
-from lemming.tick.seams import read_by_keys
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import PermissionDenied, ToolError
+from lemming.kernel.files.stamps import (
+    ABSENT,
+    Identity,
+    Listing,
+    Reading,
+    identity_of,
+    is_current,
+    list_again,
+    look,
+)
+from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+from lemming.kernel.org.resume import ContextFile
+from lemming.kernel.tick.seams import read_by_keys
 
 SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
 LIMIT_BYTES = 16 << 20  # more than any of these files may have

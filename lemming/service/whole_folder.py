@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.base.errors import UsageError
-from lemming.files import fs
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
 
 STAGINGS = {"fork": ".lemming-fork", "restore": ".lemming-restore"}
 """Where each command makes an organisation, below the folder that it is for."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lemming.base.clock import parse_timestamp
-from lemming.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 
 ROUNDING_MS = 20
 """By so much the two clocks of an answer, the time of day and how long it took, may disagree."""

@@ -11,16 +11,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, get_args
 
-from lemming.base.errors import code_of
-from lemming.base.version import __version__
 from lemming.facts.checklist.standing import seconds_since_tick
 from lemming.facts.standing import Standing, StatusLine, standing_of
-from lemming.journal.file import begun_journals, is_committed, read_journal
-from lemming.journal.ledger import AgentState
-from lemming.journal.records import ModelReplied, ToolFinished, TurnEnded
-from lemming.journal.report import STATUSES, Why
-from lemming.org.organisation import Organisation
-from lemming.plugins.shipped import JUDGES
+from lemming.kernel.base.errors import code_of
+from lemming.kernel.base.version import __version__
+from lemming.kernel.journal.file import begun_journals, is_committed, read_journal
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.records import ModelReplied, ToolFinished, TurnEnded
+from lemming.kernel.journal.report import STATUSES, Why
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.shipped import JUDGES
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """How long things take is told of so many journals, or of fewer that have so many answers."""

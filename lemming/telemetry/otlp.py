@@ -11,10 +11,10 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.base.errors import UsageError
-from lemming.base.extras import install_line
-from lemming.base.redaction.secrets import redact_json
-from lemming.base.version import __version__
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.redaction.secrets import redact_json
+from lemming.kernel.base.version import __version__
 from lemming.telemetry import semconv as names
 from lemming.telemetry.laps import Lap
 

@@ -13,13 +13,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lemming.base import paths
 from lemming.engine import report_of
-from lemming.journal.events import Event, TickBegins, TickEnds
-from lemming.journal.file import JournalContents, journal_ticks, newest_journals, prompts_in, reading_of
-from lemming.journal.records import Record, TickCommitted, TickStarted
-from lemming.org.organisation import Organisation
-from lemming.tick.firing_plan import Plan
+from lemming.kernel.base import paths
+from lemming.kernel.journal.events import Event, TickBegins, TickEnds
+from lemming.kernel.journal.file import (
+    JournalContents,
+    journal_ticks,
+    newest_journals,
+    prompts_in,
+    reading_of,
+)
+from lemming.kernel.journal.records import Record, TickCommitted, TickStarted
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.firing_plan import Plan
 from lemming.timeline.tick_spans import TickSpan
 
 LOOK_S = 0.5

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from lemming.base.errors import NotSent, UsageError
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.redaction.secrets import without_userinfo
+from lemming.kernel.base.errors import NotSent, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.redaction.secrets import without_userinfo
 from lemming.telemetry.otlp import Json, as_protobuf, rejected_in, rejected_text
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 
-from lemming.base.errors import CorruptState
-from lemming.base.jsontext import compact
-from lemming.journal.file import read_plan
-from lemming.journal.records import TickStarted
-from lemming.messages import entry_id
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.journal.file import read_plan
+from lemming.kernel.journal.records import TickStarted
+from lemming.kernel.messages import entry_id
+from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.record import TurnRecord
 
 LOOKED_BACK = 32

@@ -11,18 +11,18 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from lemming.base.errors import OUTCOME_CODES, ConfigError
-from lemming.base.jsontext import compact
-from lemming.base.redaction.secrets import without_userinfo
-from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
-from lemming.mail.capability_notes import notes_of
-from lemming.providers import Message
+from lemming.kernel.base.errors import OUTCOME_CODES, ConfigError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.redaction.secrets import without_userinfo
+from lemming.kernel.journal.records import ModelFailed, ModelReplied, ToolFinished
+from lemming.kernel.mail.capability_notes import notes_of
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.parts import questions_of
 from lemming.telemetry import semconv as names
 from lemming.telemetry.laps import Lap, Laps, laps_of, moment_ms
 from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, ended, event_of, span_of
 from lemming.telemetry.sources import Sources, span_id_of, trace_id_of
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
-from lemming.turn.parts import questions_of
 
 IN_THE_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""

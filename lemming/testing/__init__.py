@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming.base import paths
-from lemming.base.clock import FrozenClock
-from lemming.base.jsontext import pretty
-from lemming.files import fs
-from lemming.journal.file import read_journal
-from lemming.journal.sealing import read_sealed
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.sealing import read_sealed
 
 __all__ = [
     "Crash",

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
 
-from lemming.files import fs
-from lemming.files.disk import Disk, on_disk
+from lemming.kernel.files import fs
+from lemming.kernel.files.disk import Disk, on_disk
 
 Image = dict[str, bytes | None]
 """What stands below a folder, by path: the bytes of a file, None for a folder."""

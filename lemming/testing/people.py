@@ -22,20 +22,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from lemming.agents import agent_folders, survey_agents
-from lemming.base import paths
-from lemming.base.clock import FrozenClock, timestamp
-from lemming.base.jsontext import parse
 from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.index import RequestEntries
 from lemming.capabilities.requests.view import AllRequests, RequestView
-from lemming.files import fs
-from lemming.mail.answers import answer_in
-from lemming.messages import OutboxEntry, send
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
-from lemming.providers import is_person
+from lemming.kernel.agents import agent_folders, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import FrozenClock, timestamp
+from lemming.kernel.base.jsontext import parse
+from lemming.kernel.files import fs
+from lemming.kernel.mail.answers import answer_in
+from lemming.kernel.messages import OutboxEntry, send
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import is_person
 
 T = TypeVar("T")
 

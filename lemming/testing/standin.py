@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lemming.capabilities.scripted.scripted import ScriptedProvider
-from lemming.files import fs
-from lemming.providers import Reply, Request, register_provider
+from lemming.kernel.files import fs
+from lemming.kernel.providers import Reply, Request, register_provider
 
 
 class StandIn(ScriptedProvider):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lemming.base.errors import CorruptState
-from lemming.files.fields import Json
-from lemming.journal.file import journal_ticks, prompts_in, read_journal
-from lemming.journal.read_mark import ReadMark
-from lemming.journal.records import (
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.file import journal_ticks, prompts_in, read_journal
+from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.journal.records import (
     EntriesExpired,
     Record,
     TickCommitted,
@@ -20,10 +20,10 @@ from lemming.journal.records import (
     TurnEnded,
     TurnStarted,
 )
-from lemming.journal.report import TurnReport
-from lemming.messages import EntryName
-from lemming.org.organisation import OrgPath
-from lemming.tick.firing_plan import Plan
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.messages import EntryName
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.firing_plan import Plan
 
 
 @dataclass

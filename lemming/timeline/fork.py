@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.errors import Problem, UsageError
-from lemming.base.jsontext import JsonProblem, nearest, parse, pretty
-from lemming.files import fs
-from lemming.files.unknown import unknown_keys
 from lemming.history.journals import copy_journals
 from lemming.history.read import State
-from lemming.org.config import KINDS
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Problem, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, nearest, parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.unknown import unknown_keys
+from lemming.kernel.org.config import KINDS
+from lemming.kernel.tick.counter import persist_tick
 from lemming.service.whole_folder import put_whole, require_free
-from lemming.tick.counter import persist_tick
 from lemming.timeline.unkept import PastStates
 
 _FILE_LIMIT_BYTES = 64 << 20

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lemming.base.errors import UsageError
-from lemming.journal.file import begun, journal_ticks, read_journal
-from lemming.journal.lookup import plan_in
-from lemming.org.config import load_config
-from lemming.org.organisation import OrgPath
-from lemming.tick.counter import load_tick, newest_in_ledgers
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.journal.file import begun, journal_ticks, read_journal
+from lemming.kernel.journal.lookup import plan_in
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick, newest_in_ledgers
 
 
 def lost_between(before: int | None, named: int | None) -> range:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from itertools import islice
 
-from lemming.base import paths
-from lemming.base.errors import ConfigError, Problem
-from lemming.files import fs
-from lemming.messages import names_in, read_entry
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.files import fs
+from lemming.kernel.messages import names_in, read_entry
+from lemming.kernel.org.organisation import OrgPath
 
 
 def outbox_problems(base_path: str | os.PathLike[str], agent_name: str) -> list[Problem]:

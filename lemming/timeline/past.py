@@ -13,16 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.files import fs
-from lemming.files.descriptors import walk
-from lemming.files.temporary import is_temporary
-from lemming.journal.file import prompts_in
-from lemming.org.organisation import OrgPath
-from lemming.tick.counter import counter
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import walk
+from lemming.kernel.files.temporary import is_temporary
+from lemming.kernel.journal.file import prompts_in
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import counter
 from lemming.timeline.file_changes import TickChanges, read_file_changes
 from lemming.timeline.record import RecordedTick, read_tick
 from lemming.timeline.replay.arrivals import Arrivals, find_arrivals

@@ -9,12 +9,12 @@ import os
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from lemming.base import paths
-from lemming.base.clock import parse_timestamp
-from lemming.base.errors import UsageError
 from lemming.history.git import BRANCH, Repository
 from lemming.history.recorder import BY_HAND, ENGINE, message_of, tick_message
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.past import PastFiles
 
 _TICKS_AT_ONCE = 100

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.base.errors import OUTCOME_CODES, Outcome
-from lemming.files.effects import FileEffect
-from lemming.files.fields import Json
-from lemming.journal.file import JournalContents, reading_of
-from lemming.journal.lookup import plan_in
-from lemming.journal.prompts import PromptReader
-from lemming.journal.record_parts import FailedAttempt
-from lemming.journal.records import (
+from lemming.kernel.base.errors import OUTCOME_CODES, Outcome
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.file import JournalContents, reading_of
+from lemming.kernel.journal.lookup import plan_in
+from lemming.kernel.journal.prompts import PromptReader
+from lemming.kernel.journal.record_parts import FailedAttempt
+from lemming.kernel.journal.records import (
     EntriesExpired,
     GateAsked,
     ModelFailed,
@@ -32,11 +32,11 @@ from lemming.journal.records import (
     TurnStarted,
     TurnStopped,
 )
-from lemming.journal.report import TickReport, TurnReport
-from lemming.memory import decode_memory
-from lemming.messages import OutboxEntry
-from lemming.org.organisation import OrgPath
-from lemming.tick.firing_plan import FOR_OTHERS, Plan
+from lemming.kernel.journal.report import TickReport, TurnReport
+from lemming.kernel.memory import decode_memory
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.firing_plan import FOR_OTHERS, Plan
 from lemming.timeline.gaps import no_journal
 
 if TYPE_CHECKING:
@@ -298,8 +298,8 @@ def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
 
 def _retaken(started: TurnStarted, recorded: RecordedTick) -> Retaken:
     # Here, as all that takes turns comes with it, which whoever only asks for records does without.
+    from lemming.kernel.turn.on_record import from_record
     from lemming.timeline.retake import Retaken
-    from lemming.turn.on_record import from_record
 
     return Retaken(from_record(started, recorded.tick), recorded)
 
@@ -318,7 +318,7 @@ def _call(record: ModelReplied | ModelFailed, retaken: Retaken | None) -> ModelC
 
 def _tools(records: list[Record], retaken: Retaken | None) -> list[ToolUse]:
     """Return the tool calls in their order, with those that were asked for and have not begun."""
-    from lemming.tick.recorded_answers import recorded_result
+    from lemming.kernel.tick.recorded_answers import recorded_result
 
     uses: dict[int, ToolUse] = {}
     args = retaken.args if retaken else {}
@@ -362,6 +362,6 @@ def _memories(agent: str, writes: dict[str, FileEffect]) -> dict[str, Any]:
 
 def is_unknown(record: ToolFinished) -> bool:
     """Return whether a `tool_finished` says that nobody knows whether the call happened."""
-    from lemming.tick.recorded_answers import recorded_result
+    from lemming.kernel.tick.recorded_answers import recorded_result
 
     return recorded_result(record).outcome == "interrupted"

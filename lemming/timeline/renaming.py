@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base import paths
-from lemming.base.errors import ConfigError, CorruptState, UsageError
-from lemming.base.jsontext import JsonProblem, as_laid_out, compact, parse
-from lemming.files import fs
-from lemming.files.stamps import is_there
-from lemming.journal.ledger import amend_state, read_state
-from lemming.messages import EntryName, decode_entry, list_outbox, names_in
-from lemming.org.config import CREDITS_FILE, ORG_FILE
-from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import capabilities_here
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, as_laid_out, compact, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.journal.ledger import amend_state, read_state
+from lemming.kernel.messages import EntryName, decode_entry, list_outbox, names_in
+from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capabilities import capabilities_here
 from lemming.service.unfinished_rename import begin_rename, end_rename
 
 LIMIT_BYTES = 1 << 20

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.base.contract import Keep, ToolCall, TurnReply
-from lemming.base.errors import ContractError, ProviderError
-from lemming.files.effects import FileEffect
-from lemming.journal.report import TurnReport
-from lemming.messages import entry_effect
-from lemming.providers import Message
-from lemming.tick.edge import tried
-from lemming.tick.recorded_answers import recorded_answer, recorded_finding, recorded_result
-from lemming.tools import ToolResult
-from lemming.turn.draft import Draft
-from lemming.turn.loop import finish
-from lemming.turn.values import Answer, TurnInputs
+from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
+from lemming.kernel.base.errors import ContractError, ProviderError
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.messages import entry_effect
+from lemming.kernel.providers import Message
+from lemming.kernel.tick.edge import tried
+from lemming.kernel.tick.recorded_answers import recorded_answer, recorded_finding, recorded_result
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.loop import finish
+from lemming.kernel.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
+    from lemming.kernel.turn.places import Found, Functions
     from lemming.timeline.record import RecordedTick
-    from lemming.turn.places import Found, Functions
 
 
 class RecordEnds(Exception):

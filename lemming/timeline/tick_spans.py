@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from lemming.base.errors import UsageError
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.organisation import OrgPath
 
 _SPAN = re.compile(r"(\d{1,12})?(?:(-|\.\.)(\d{1,12})?)?\Z", re.ASCII)
 
@@ -44,7 +44,7 @@ def span_of(text: str) -> TickSpan:
 
 def journals_of(base: OrgPath, text: str | None) -> list[int]:
     """Return the ticks with a journal that a person means, as `parse_ticks`."""
-    from lemming.journal.file import journal_ticks
+    from lemming.kernel.journal.file import journal_ticks
 
     return parse_ticks(text, journal_ticks(base))
 

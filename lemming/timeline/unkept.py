@@ -7,14 +7,14 @@ from difflib import unified_diff
 from functools import cached_property
 from pathlib import Path
 
-from lemming.base import paths
-from lemming.base.errors import UsageError
-from lemming.files import fs
 from lemming.history.git import FOLDER
 from lemming.history.read import NOW, Changes, Commit, FileChange, History, State
 from lemming.history.recorder import message_of, tick_message, trailers_of
-from lemming.org.organisation import OrgPath
-from lemming.tick.counter import load_tick
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick
 from lemming.timeline.past import AS_NOW, PastFiles, Version, files_of, read_now
 
 AS_THEY_ARE_NOW = (

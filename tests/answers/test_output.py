@@ -10,8 +10,8 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents
-from lemming.messages import read_outbox_entries
-from lemming.org.config import load_config
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.config import load_config
 from lemming.testing import journal_lines, make_org, resume, say, write_script
 from lemming.timeline.replay.replay import replay
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.answers.closed_schemas import closed_schema, why_not_closable
 from lemming.capabilities.answers.fitting import fitted
-from lemming.turn.reply_schemas import Form, brief_schema, reply_schema
+from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.turn.reply_schemas import Form, brief_schema, reply_schema
 
 ORDER = {
     "type": "object",

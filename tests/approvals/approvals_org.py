@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
-from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TurnReport
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.tools import Tool, ToolResult
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.tools import Tool, ToolResult
 
 ASK = {"at": "call", "tool": ["ring", "file_*", "create_agent"], "then": "ask", "because": "it is loud"}
 LINE = "config/org.json#/gates/0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from approvals_org import Ring
 
-from lemming.tools import ToolRegistry
+from lemming.kernel.tools import ToolRegistry
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from approvals_org import ASK, Ring, edit, finished, lemming, make, requests, ring, tick
 
-from lemming.base.jsontext import parse
+from lemming.kernel.base.jsontext import parse
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 

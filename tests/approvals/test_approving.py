@@ -25,7 +25,7 @@ from approvals_org import (
 )
 
 from lemming.capabilities.approvals.held_calls import MOST_BYTES
-from lemming.messages import read_outbox_entries
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 

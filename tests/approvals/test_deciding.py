@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from approvals_org import ASK, LINE, Ring, edit, finished, lemming, make, requests, ring, tick
 
-from lemming.base.jsontext import parse
 from lemming.capabilities.requests.waiting import waiting
+from lemming.kernel.base.jsontext import parse
 from lemming.testing import say
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from approvals_org import lemming, make, requests, tick
 
-from lemming.base.jsontext import pretty
-from lemming.files import fs
-from lemming.journal.ledger import read_state
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 

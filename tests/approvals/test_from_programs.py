@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import lemming
-from lemming.base.errors import UsageError
 from lemming.engine import run_once
+from lemming.kernel.base.errors import UsageError
 from lemming.testing import say, write_script
 
 SCRIPTED = {"provider": "scripted", "tools": "native", "options": {"file": "config/answers.jsonl"}}

@@ -8,7 +8,7 @@ import pytest
 from approvals_org import ASK, Ring, finished, lemming, make, requests, ring, tick
 
 from lemming.capabilities.requests.waiting import waiting
-from lemming.messages import DECISIONS_FROM, entry_id, send
+from lemming.kernel.messages import DECISIONS_FROM, entry_id, send
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 

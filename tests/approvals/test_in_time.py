@@ -10,14 +10,14 @@ from asked import ask, person, prompts
 
 from lemming.capabilities.gates.format import Gate
 from lemming.engine import ticks
-from lemming.files.fitting import Misfit
-from lemming.journal.file import journal_ticks
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TickReport
-from lemming.memory import list_memories
-from lemming.messages import OutboxEntry, read_outbox_entries, send
+from lemming.kernel.files.fitting import Misfit
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.memory import list_memories
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries, send
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.tick.counter import load_tick
 from lemming.timeline.replay.replay import replay
 
 Json = dict[str, Any]

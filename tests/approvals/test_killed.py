@@ -25,7 +25,7 @@ from approvals_org import (
 )
 
 from lemming.capabilities.approvals.waiting import digest_of
-from lemming.journal.checksums import close_line
+from lemming.kernel.journal.checksums import close_line
 from lemming.testing import Crash, crash_at, say
 
 pytestmark = pytest.mark.crash

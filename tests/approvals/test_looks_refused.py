@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.agents import load_agent
-from lemming.base.errors import DiskError
 from lemming.capabilities.approvals.binding import NOT_THERE, Binding, binds_of, changed
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import DiskError
 from lemming.testing import make_org, resume
 from lemming.testing.faults import refuse_look
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from approvals_org import by_hand, lemming, make, requests, shown, tick
 
-from lemming.base.jsontext import pretty
-from lemming.files import fs
-from lemming.journal.ledger import read_state
-from lemming.mail.capability_notes import asked_beside
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.mail.capability_notes import asked_beside
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import pytest
 from approvals_org import edit, finished, lemming, make, requests, tick
 
-from lemming.base.unseen import notes_on
 from lemming.capabilities.approvals.binding import SHOWN_FILES
 from lemming.capabilities.approvals.waiting import LOOK_CLOSELY, call_text
-from lemming.tools import Tool, ToolRegistry, ToolResult
+from lemming.kernel.base.unseen import notes_on
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 
 HOME = "agents/ada/workspace"
 

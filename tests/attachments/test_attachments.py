@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from lemming.base.clock import FrozenClock
-from lemming.base.contract import NewEntry
 from lemming.engine import run_once
-from lemming.plugins.registry import unregister
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
 from lemming.strategies import Called, Steps, Turn, strategy
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into
 from lemming.timeline.verify.files import verify
-from lemming.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
 
 BOTH = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
 CHART = b"\x89PNG chart"

@@ -13,13 +13,13 @@ from typing import Any
 from batch_server import BatchServer
 
 from lemming.capabilities.batches.queue import Batches
-from lemming.journal.events import Event
-from lemming.journal.records import Record
-from lemming.llm.retrying import RetryingLLMProvider
-from lemming.org.models import ModelEntry
-from lemming.providers import LLMProvider, Reply, Request, make_provider
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.records import Record
+from lemming.kernel.llm.retrying import RetryingLLMProvider
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import LLMProvider, Reply, Request, make_provider
+from lemming.kernel.turn.places import CallsOfTick
 from lemming.testing import FrozenClock
-from lemming.turn.places import CallsOfTick
 
 APIS: dict[str, Callable[[str], dict[str, Any]]] = {
     "chat": lambda url: {"provider": "openai", "options": {"base_url": f"{url}/v1"}},

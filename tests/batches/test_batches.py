@@ -12,12 +12,12 @@ from batch_desk import AGENTS, PATIENCE_S, Desk, make_desk, question
 from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
 
-from lemming.base.errors import AuthenticationFailed, DiskError
 from lemming.capabilities.batches.api import BatchProgress
 from lemming.capabilities.batches.records import BatchEnded, BatchNotSent, BatchWaiting
 from lemming.capabilities.batches.sending import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
-from lemming.org.models import ModelEntry
-from lemming.providers import Backend, Reply, Request
+from lemming.kernel.base.errors import AuthenticationFailed, DiskError
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Backend, Reply, Request
 
 FAILURES = ("error", "expired", "missing", "garbage")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from batch_desk import AGENTS, Desk, question
 
-from lemming.base.errors import Unavailable
 from lemming.capabilities.batches.records import BatchAwaited, BatchSent
+from lemming.kernel.base.errors import Unavailable
 from lemming.testing import Crash
 
 

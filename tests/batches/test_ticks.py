@@ -12,9 +12,9 @@ from batch_server import BatchServer
 
 from lemming.capabilities.batches.records import BatchWaiting
 from lemming.engine import run_once, ticks
-from lemming.files.fields import Json
-from lemming.journal.events import Event
-from lemming.journal.report import TickReport
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.report import TickReport
 from lemming.testing import Crash, journal_lines, make_org, resume
 from lemming.timeline.replay.replay import replay, replay_into
 

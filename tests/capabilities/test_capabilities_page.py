@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from quota_site import EXAMPLE, lemming, writers
 
-from lemming.tick.seams import TickPart
-from lemming.turn.seams import Capability, Preparation, TurnPart
+from lemming.kernel.tick.seams import TickPart
+from lemming.kernel.turn.seams import Capability, Preparation, TurnPart
 
 PAGE = (Path(__file__).parents[2] / "docs/capabilities.md").read_text()
 BLOCKS = re.findall(r"^```(python|toml|json|sh)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

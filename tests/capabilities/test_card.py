@@ -12,11 +12,11 @@ import pytest
 from lemming.dashboard.report import write_report
 from lemming.dashboard.serving import page_of
 from lemming.facts.views.dispatch import view
-from lemming.org.organisation import Organisation
-from lemming.plugins.capabilities import register_capability
-from lemming.plugins.registry import unregister
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capabilities import register_capability
+from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.turn.seams import Capability, Fact, InUse
 from lemming.testing import make_org, resume
-from lemming.turn.seams import Capability, Fact, InUse
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "dashboard"))
 

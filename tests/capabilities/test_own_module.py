@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import ConfigError
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.facts.views.dispatch import view
-from lemming.messages import read_outbox_entries
-from lemming.plugins.registry import unregister
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.plugins.registry import unregister
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
 
 HEAD = """
 from dataclasses import replace
-from lemming.plugins.capabilities import register_capability
-from lemming.base.contract import NewEntry
-from lemming.turn.seams import Capability, No, Preparation, TurnPart
+from lemming.kernel.plugins.capabilities import register_capability
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.turn.seams import Capability, No, Preparation, TurnPart
 
 class Here(Preparation):
     def given(self):
@@ -84,7 +84,7 @@ class Breaks(Capability):
 """
 FACTS = """
     def facts(self, used):
-        from lemming.turn.seams import Fact
+        from lemming.kernel.turn.seams import Fact
         return [Fact(name, "waits" if name == "bob" else "wrote") for name in used.agents]
 """
 NAMES = ("mark", "early", "late", "house", "breaks")

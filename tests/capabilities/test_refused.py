@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from quota_site import lemming, python, writers, written
 
-from lemming.journal.ledger import read_state
+from lemming.kernel.journal.ledger import read_state
 from lemming.testing import journal_lines
 from lemming.timeline.verify.root import state_root
 

@@ -16,9 +16,6 @@ import pytest
 from callers import SECRET, TOKEN, Caller, served
 from doorway import answer_to, arrived, noted, with_channel
 
-from lemming.agents import survey_agents
-from lemming.base.clock import SystemClock
-from lemming.base.errors import DiskError, RequestRejected, Unavailable
 from lemming.capabilities.background.connections import most_connections
 from lemming.capabilities.background.threads import keep_alive
 from lemming.capabilities.channels.edge import edge
@@ -35,9 +32,12 @@ from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
 from lemming.facts.checklist.check import CheckScope
 from lemming.facts.checklist.standing import troubles_of
-from lemming.messages import send
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import DiskError, RequestRejected, Unavailable
+from lemming.kernel.messages import send
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
 
 

@@ -10,13 +10,13 @@ import pytest
 from callers import SECRET
 from sampling import EVERYTHING
 
-from lemming.base.jsontext import pretty
 from lemming.capabilities.serving.http_server import listening
 from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.messages import read_outbox_entries, send
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, make_org, resume, say
 
 STRIDE = 1 if EVERYTHING else 21

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from doorway import answer_to, arrived, noted, with_channel
 
-from lemming.base.redaction.secrets import refresh
 from lemming.cli import run
 from lemming.engine import load_tick, run_forever, run_once
-from lemming.files import fs
-from lemming.journal.events import Event, Sleeping, Woken
-from lemming.messages import entry_id
+from lemming.kernel.base.redaction.secrets import refresh
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event, Sleeping, Woken
+from lemming.kernel.messages import entry_id
 from lemming.testing import Crash, FrozenClock, crash_at, say, tree, write_script
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"

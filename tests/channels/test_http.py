@@ -15,11 +15,11 @@ import pytest
 from callers import SECRET, TOKEN, Caller, receiver, served
 from doorway import answer_to, arrived, noted, with_channel
 
-from lemming.base.clock import SystemClock
-from lemming.base.errors import ConfigError, OrgBusy, UsageError
 from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import ConfigError, OrgBusy, UsageError
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
 
 NO_SCHEMA = rb'{"text": "x", "schema": {"patternProperties": {"\\p{Foo}": {}}}}'
@@ -175,7 +175,7 @@ def test_a_sender_of_too_much_is_told_when_to_come_again(base: Path) -> None:
 
 
 def test_requests_of_others_are_nobodys_business(base: Path, door: Caller) -> None:
-    from lemming.messages import send
+    from lemming.kernel.messages import send
 
     theirs = {"text": "secret", "target": "desk"}
     other = send(base, "desk", tick=1, kind="request", payload=theirs, tags=[], created_at="")
@@ -208,7 +208,7 @@ def test_what_the_other_end_refuses_for_good_is_given_up(base: Path) -> None:
     with receiver(410) as far:
         with_channel(base, {"to": "desk", "deliver_to": f"http://127.0.0.1:{far.port}/"}, provider="http")
         run_once(base, clock=FrozenClock())
-        from lemming.messages import send
+        from lemming.kernel.messages import send
 
         send(
             base,

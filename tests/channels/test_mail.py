@@ -11,13 +11,13 @@ import pytest
 from doorway import answer_to, arrived, noted, with_channel
 from mail_servers import BOX, PASSWORD, USER, Imap, imap_server, mail, smtp_server
 
-from lemming.base.clock import SystemClock
-from lemming.base.errors import RequestRejected
 from lemming.capabilities.channels.email_text import mail_in, message_id_of, text_of_html
 from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
-from lemming.messages import send
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import RequestRejected
+from lemming.kernel.messages import send
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, FrozenClock, crash_at
 
 UNREADABLE = (

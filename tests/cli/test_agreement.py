@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from terminal import Lemming, read_until, start
 
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
 from lemming.service.agreement import Agreement, has_fetched
 from lemming.testing import FrozenClock, make_org, resume
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.agents import AgentCredits
-from lemming.base.errors import CorruptState
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.ledger import read_state
-from lemming.llm.credits import usage_of
-from lemming.org.models import ModelEntry
-from lemming.providers import Reply
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.llm.credits import usage_of
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.providers import Reply
 from lemming.testing import make_org, resume
 
 LIMITED = resume("ada", credits={"max_credits": 10})

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from terminal import Lemming
 
-from lemming.agents import load_agent
 from lemming.capabilities.gates.keys import gates_in
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.org.config import load_config
+from lemming.kernel.agents import load_agent
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 PAGE = (Path(__file__).parent.parent.parent / "docs/AGENT_GUIDE.md").read_text()

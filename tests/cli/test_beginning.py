@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.agents import load_agent
 from lemming.capabilities.gates.keys import gates_in
 from lemming.commands.init import FIRST, Beginning, ask_what_for, make_so
 from lemming.exchange.template import template_files
-from lemming.files import fs
-from lemming.org.config import load_config
+from lemming.kernel.agents import load_agent
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
 from lemming.service.models_here import ModelHere, models_here, names_at
 
 OWN = ModelHere("openai", "gpt-6-luna", "OPENAI_API_KEY is set")

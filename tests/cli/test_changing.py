@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.agents import load_agent
 from lemming.capabilities.embedded.weights import weights_named
 from lemming.commands.init import TEMPLATES, template_files
-from lemming.files import fs
-from lemming.memory import load_memory
-from lemming.org.config import load_config
-from lemming.org.models import LOCAL_MODEL
+from lemming.kernel.agents import load_agent
+from lemming.kernel.files import fs
+from lemming.kernel.memory import load_memory
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.models import LOCAL_MODEL
 from lemming.testing import make_org, resume, tree
 
 HUMAN = resume("human", model={"key": "human"})

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.agents import agent_folders
-from lemming.base.clock import FrozenClock
-from lemming.base.jsontext import pretty
 from lemming.commands.cost import GROUPS
 from lemming.engine import run_once
 from lemming.facts.costs import Cost, costs_by
-from lemming.files import fs
-from lemming.journal.events import Event
-from lemming.journal.file import journal_ticks
-from lemming.journal.ledger import read_state
-from lemming.journal.records import ModelReplied
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.records import ModelReplied
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, make_org, resume, say
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}

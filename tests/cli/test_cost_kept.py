@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from test_cost import busy
 
-from lemming.base.jsontext import pretty
 from lemming.capabilities.money.spent import FORM, ticks_of_no_request
 from lemming.engine import run_once
 from lemming.facts.costs import Costs, costs_by
-from lemming.files import fs
-from lemming.journal.file import raw_journal
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import raw_journal
 from lemming.testing import Crash, crash_at
 
 KEPT = ".lemming/spent.jsonl"

@@ -8,7 +8,7 @@ import pytest
 from terminal import Lemming
 
 from lemming.engine import load_tick, persist_tick, run_once
-from lemming.files import fs
+from lemming.kernel.files import fs
 from lemming.testing import Crash, crash_at, make_org, resume
 
 

@@ -17,9 +17,9 @@ import pytest
 from forked import lemming_in
 from terminal import PROGRAM, REPOSITORY, Lemming
 
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
 from lemming.testing import make_org, resume, tree
 
 IMPORTED = ("pip", "typer", "json", "ctypes", "pydantic", "structlog")

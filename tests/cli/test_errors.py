@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from terminal import Lemming, start
 
-from lemming.base.errors import CorruptState, DiskError, LemmingError, OrgBusy
 from lemming.commands.failures import guarded
 from lemming.commands.options import CommandSession
 from lemming.commands.screen import ReaderGone
-from lemming.files import fs
+from lemming.kernel.base.errors import CorruptState, DiskError, LemmingError, OrgBusy
+from lemming.kernel.files import fs
 from lemming.testing import make_org, resume
 
 

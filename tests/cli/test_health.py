@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.base.clock import SystemClock, timestamp
 from lemming.facts.views.header import header
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, say, write_script
-from lemming.tick.runtime import open_org
 
 SINCE = r"ada: failing since tick 1 \(20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\): "
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.base.jsontext import pretty
 from lemming.commands import screen
 from lemming.engine import run_once
-from lemming.files import fs
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
 from lemming.testing import FrozenClock, make_org, resume, say
 
 EVIL = (
@@ -148,7 +148,7 @@ def test_pretty_text_keeps_its_lines_and_tabs(capsys: pytest.CaptureFixture[str]
 def test_no_way_to_print_lets_a_secret_through(
     say_it: Callable[[str], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lemming.base.redaction.secrets import refresh
+    from lemming.kernel.base.redaction.secrets import refresh
 
     with monkeypatch.context() as patch:
         patch.setenv("DOOR_TOKEN", "open-sesame")

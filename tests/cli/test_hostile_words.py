@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.messages import send
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import send
 from lemming.testing import FrozenClock, make_org, resume, say
 
 EVIL = (

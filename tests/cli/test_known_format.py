@@ -9,11 +9,11 @@ from terminal import Lemming
 from test_traps import CHANGES, LOOKS, WAIT, all_commands
 
 import lemming as package
-from lemming.base.errors import ConfigError
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.org.format import NEWEST_FORMAT
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.format import NEWEST_FORMAT
 from lemming.testing import make_org, resume, tree
 
 FURTHER = [

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from terminal import Lemming, read_until, start
 
-from lemming.files import fs
-from lemming.journal.file import read_journal
-from lemming.journal.records import TurnStarted
-from lemming.memory import save_memory
-from lemming.messages import send
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.records import TurnStarted
+from lemming.kernel.memory import save_memory
+from lemming.kernel.messages import send
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, say, tree
-from lemming.tick.runtime import open_org
 
 EVERY_LOOK = [
     ["status"],

@@ -8,7 +8,7 @@ import pytest
 from terminal import Lemming
 
 from lemming.engine import run_once
-from lemming.messages import OutboxEntry, write_outbox_entry
+from lemming.kernel.messages import OutboxEntry, write_outbox_entry
 from lemming.testing import make_org, resume
 
 STRAY = "note.json: ignored, not an entry's file name"

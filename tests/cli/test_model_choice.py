@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.agents import load_agent
 from lemming.capabilities.money.prices import Price, price_of, shutdown_of
-from lemming.llm.credits import usage_of
-from lemming.org.config import load_config
-from lemming.org.models import ModelEntry
-from lemming.providers import Reply
+from lemming.kernel.agents import load_agent
+from lemming.kernel.llm.credits import usage_of
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Reply
 from lemming.testing import make_org, resume, say
 
 ODD = """{

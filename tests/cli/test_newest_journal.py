@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from terminal import typed_at
 
-from lemming.base import paths
 from lemming.engine import run_once
-from lemming.files import fs
+from lemming.kernel.base import paths
+from lemming.kernel.files import fs
 from lemming.testing import FrozenClock, make_org, resume
 
 LOOKS = [

@@ -10,9 +10,9 @@ import pytest
 from terminal import Lemming
 
 from lemming.engine import load_tick
-from lemming.files import fs
+from lemming.kernel.files import fs
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, say
-from lemming.tick.runtime import open_org
 
 NO_HISTORY = [
     ["history"],

@@ -202,8 +202,8 @@ def test_every_type_of_object_that_json_prints_is_documented() -> None:
 
 
 def test_every_exit_status_is_documented() -> None:
-    from lemming.base import errors
     from lemming.commands import failures, narration
+    from lemming.kernel.base import errors
 
     known = {kind.exit_status for _, kind in inspect.getmembers(errors) if hasattr(kind, "exit_status")}
     known |= {failures.INTERNAL_ERROR, failures.INTERRUPTED, failures.BROKEN_PIPE}

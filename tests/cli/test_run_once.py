@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from terminal import PROGRAM, Lemming, start
 
-from lemming.base.errors import Unavailable, name_of
 from lemming.commands.screen import one_line
 from lemming.engine import load_tick, run_once
+from lemming.kernel.base.errors import Unavailable, name_of
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
-from lemming.tick.runtime import open_org
 
 EVENTS = ["tick_started", "turn_started", "model_asked", "model_replied", "turn_ended", "tick_committed"]
 

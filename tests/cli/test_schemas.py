@@ -12,8 +12,8 @@ from terminal import Lemming
 
 from lemming.exchange.template import template_files
 from lemming.facts.schemas import FORMATS, schema_of
-from lemming.journal.records import all_kinds
-from lemming.memory import save_memory
+from lemming.kernel.journal.records import all_kinds
+from lemming.kernel.memory import save_memory
 from lemming.testing import make_org, resume, say
 
 FILES = {

@@ -13,8 +13,8 @@ from lemming.engine import run_once
 from lemming.facts.json_output import SHOWN
 from lemming.facts.schemas import schema_of
 from lemming.facts.views.agents import agents
-from lemming.memory import save_memory
-from lemming.messages import send
+from lemming.kernel.memory import save_memory
+from lemming.kernel.messages import send
 from lemming.testing import make_org, resume, say
 
 ASKS = {"kind": "request", "payload": {"text": "may I?", "target": "human", "deadline": 9}, "tags": ["x"]}

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.agents import load_agent
-from lemming.base.errors import CorruptState
 from lemming.capabilities.gates.keys import gates_in
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree, write_script
-from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import rename
 from lemming.timeline.repair.repair import find_repairs, make_repairs
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.base.clock import SystemClock, parse_timestamp
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.clock import SystemClock, parse_timestamp
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume
 
 HUMAN = resume("human", model={"key": "human"})

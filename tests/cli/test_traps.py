@@ -13,12 +13,12 @@ import pytest
 import typer
 from terminal import Lemming
 
-from lemming.base.errors import LemmingError
-from lemming.base.jsontext import pretty
 from lemming.cli import make_app
 from lemming.engine import run_once
 from lemming.facts.views.dispatch import VIEWS, view
-from lemming.files import fs
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
 from lemming.testing import FrozenClock, make_org, resume, say
 
 LOOKS = [

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.base import paths
 from lemming.facts.checklist.check import share_of_each
-from lemming.files import fs
-from lemming.messages import OutboxEntry, entry_id
+from lemming.kernel.base import paths
+from lemming.kernel.files import fs
+from lemming.kernel.messages import OutboxEntry, entry_id
 from lemming.testing import make_org, resume
 
 PERMISSIONS = "/permissions"

@@ -18,7 +18,7 @@ from terminal import PROGRAM, REPOSITORY, Lemming
 
 from lemming.commands.watch import lines_of, shown_of
 from lemming.engine import run_once
-from lemming.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, tree
 
 

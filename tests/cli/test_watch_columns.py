@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lemming.commands.watch import lines_of, shown_of
-from lemming.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import make_org, resume
 
 

@@ -9,7 +9,7 @@ import pytest
 from terminal import Lemming
 
 from lemming.commands.meant import LOOKS
-from lemming.files import fs
+from lemming.kernel.files import fs
 from lemming.testing import make_org, resume
 
 

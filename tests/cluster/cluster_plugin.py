@@ -9,7 +9,7 @@ import os
 import threading
 from pathlib import Path
 
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 
 
 class FatalProvider(Backend):

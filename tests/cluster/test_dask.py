@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import cluster_plugin  # noqa: F401 - registers providers
 import pytest
 
-from lemming.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut, Unavailable
 from lemming.capabilities.cluster.calls import DaskCalls
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.providers import LLMProvider, Request, make_provider
+from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut, Unavailable
+from lemming.kernel.providers import LLMProvider, Request, make_provider
 from lemming.testing import FrozenClock, make_org, resume, say
 
 if TYPE_CHECKING:

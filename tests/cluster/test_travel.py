@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base import errors
-from lemming.base.errors import ConfigError, DiskError, LemmingError, Problem, ProviderError
 from lemming.engine import run_once
-from lemming.providers import Reply, Request
+from lemming.kernel.base import errors
+from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, Problem, ProviderError
+from lemming.kernel.providers import Reply, Request
 from lemming.testing import make_org, resume
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LemmingError)]

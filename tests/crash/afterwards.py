@@ -16,12 +16,12 @@ from bill import Bill
 from corpus import BY_NAME, Case
 from peace import Ideal, folder, ideal, put_back, take_tick, totals
 
-from lemming.base.errors import CorruptState, LemmingError
-from lemming.files.disk import Disk, disk, on_disk
-from lemming.journal.file import Durability
+from lemming.kernel.base.errors import CorruptState, LemmingError
+from lemming.kernel.files.disk import Disk, disk, on_disk
+from lemming.kernel.journal.file import Durability
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import tree
 from lemming.testing.faults import Image, take_image
-from lemming.tick.runtime import open_org
 from lemming.timeline.repair.repair import find_repairs, make_repairs
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from parts import by_hand, call, remembers
 
-from lemming.messages import entry_id
+from lemming.kernel.messages import entry_id
 from lemming.testing import make_org, resume, say
 
 APPENDS = {"hal": ["file_append"]}

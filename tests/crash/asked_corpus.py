@@ -7,9 +7,9 @@ from typing import Any
 
 from parts import by_hand, call, remembers
 
-from lemming.base.jsontext import parse, pretty
-from lemming.files import fs
-from lemming.messages import send
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import send
 from lemming.testing import make_org, resume, say
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from parts import call, remembers
 
-from lemming.files import fs
+from lemming.kernel.files import fs
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import make_org, resume, say
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
 def broken(base: Path, org: dict[str, Any]) -> None:

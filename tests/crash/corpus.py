@@ -30,8 +30,8 @@ from skilled_corpus import skilled
 from strategies_corpus import strategies
 from tainted_corpus import clean, tainted
 
-from lemming.base.jsontext import pretty
-from lemming.files import fs
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
 from lemming.testing import make_org, resume, say
 
 Build = Callable[[Path, dict[str, Any]], object]

@@ -7,8 +7,8 @@ from typing import Any
 
 from parts import call, remembers
 
-from lemming.base.jsontext import pretty
-from lemming.files import fs
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
 from lemming.testing import make_org, resume, say
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.files import fs
-from lemming.messages import entry_id
+from lemming.kernel.files import fs
+from lemming.kernel.messages import entry_id
 from lemming.testing import make_org, resume, say
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from parts import call, remembers
 
-from lemming.files import fs
+from lemming.kernel.files import fs
 from lemming.testing import make_org, resume, say
 
 CODE = """

@@ -13,13 +13,13 @@ from typing import Any
 from parts import by_hand, call
 
 import lemming
-from lemming.base.clock import FrozenClock
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.org.config import Org
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import SHIPPED, toolset_of
 from lemming.testing import SCRIPT_FILE, make_org, resume, say
-from lemming.tools import SHIPPED, toolset_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 VICTIM = "ada"

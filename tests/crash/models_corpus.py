@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from parts import remembers
 
-from lemming.base.errors import RateLimited
-from lemming.files import fs
-from lemming.providers import LLMProvider, Reply, Request, register_provider
+from lemming.kernel.base.errors import RateLimited
+from lemming.kernel.files import fs
+from lemming.kernel.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import make_org, resume
 
 

@@ -17,16 +17,16 @@ from unittest import mock
 from bill import Bill
 from corpus import BY_NAME
 
-from lemming.base.errors import Problem
 from lemming.capabilities.toolbox.functions.loading import Sources
 from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once
-from lemming.journal.file import Durability, is_committed, journal_ticks
-from lemming.org.config import Org
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.journal.file import Durability, is_committed, journal_ticks
+from lemming.kernel.org.config import Org
+from lemming.kernel.tick.clock_reading import previous_reading
+from lemming.kernel.tick.counter import load_counter
 from lemming.testing import FrozenClock, tree
 from lemming.testing.faults import Image, restore, take_image
-from lemming.tick.clock_reading import previous_reading
-from lemming.tick.counter import load_counter
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def take_tick(base: Path, ticks: int, bill: Bill) -> bool:
 @contextlib.contextmanager
 def _nothing_takes_time() -> Iterator[None]:
     """Let what is measured for journals and logs be 0: the same files come to the very same files."""
-    log = mock.patch("lemming.logging_config._now", return_value="2026-01-01T00:00:00.000000Z")
+    log = mock.patch("lemming.kernel.logging_config._now", return_value="2026-01-01T00:00:00.000000Z")
     with mock.patch.object(time, "perf_counter", return_value=0.0), log:
         yield
 

@@ -8,9 +8,9 @@ from typing import Any
 from mischief import by_http
 from parts import by_hand, call, remembers
 
-from lemming.base.jsontext import pretty
-from lemming.files import fs
-from lemming.messages import entry_id
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import entry_id
 from lemming.testing import make_org, resume, say
 
 

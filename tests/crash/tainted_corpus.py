@@ -7,9 +7,9 @@ from typing import Any
 
 from parts import by_hand, call, remembers
 
-from lemming.files import fs
+from lemming.kernel.files import fs
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import make_org, resume, say
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 SHARED = {"allow_read": ["./shared", "./workspace"], "allow_write": ["./shared", "./workspace"]}
 TOOLS = ["file_*", "store_*", "searches", "remind_me"]

@@ -11,9 +11,9 @@ from corpus import plain
 from lemming.cli import run
 from lemming.commands.chaos import Tally, turns_at_once
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.history.copy_org import ANSWERS_FILE, copy_org
-from lemming.org.config import load_config
+from lemming.evals.copy_org import ANSWERS_FILE, copy_org
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
 from lemming.testing import make_org, resume, say, tree, write_script
 
 pytestmark = pytest.mark.crash

@@ -15,9 +15,9 @@ from corpus import BY_NAME
 from peace import folder, ideal, run
 from trial import moments, survives
 
-from lemming.base.errors import DiskError
-from lemming.files.disk import on_disk
-from lemming.journal.ledger import read_state
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.files.disk import on_disk
+from lemming.kernel.journal.ledger import read_state
 from lemming.testing.faults import End, Image, restore, take_image
 
 pytestmark = pytest.mark.crash

@@ -27,8 +27,8 @@ from results import Tally, tried
 from sampling import EVERYTHING
 from trial import torn_files
 
-from lemming.base.jsontext import pretty
 from lemming.engine import load_tick, run_once
+from lemming.kernel.base.jsontext import pretty
 from lemming.testing import tree
 from lemming.testing.faults import take_image
 

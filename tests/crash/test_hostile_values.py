@@ -34,13 +34,13 @@ from hostile_org import (
 )
 from sampling import EVERYTHING
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import ConfigError, LemmingError
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.report import TickReport
-from lemming.org.config import load_config
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import ConfigError, LemmingError
+from lemming.kernel.files import fs
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.org.config import load_config
 from lemming.testing import say, write_script
 
 SEED = os.environ.get("LEMMING_FUZZ_SEED", "")

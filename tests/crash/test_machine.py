@@ -19,17 +19,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sampling import EVERYTHING
 from trial import torn_files
 
-from lemming.base.errors import AuthenticationFailed, DiskError, OrgBusy
-from lemming.base.jsontext import pretty
 from lemming.capabilities.scripted.scripted import ScriptedProvider
 from lemming.engine import load_tick, run_once
-from lemming.journal.file import journal_ticks
-from lemming.journal.report import TickReport, TurnReport
-from lemming.messages import entry_id, list_outbox, send
-from lemming.providers import Reply, Request, register_provider
+from lemming.kernel.base.errors import AuthenticationFailed, DiskError, OrgBusy
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.report import TickReport, TurnReport
+from lemming.kernel.messages import entry_id, list_outbox, send
+from lemming.kernel.providers import Reply, Request, register_provider
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
 from lemming.testing.faults import POWER_LOSS, End, Image, Point, fail_at, restore, take_image, watch
-from lemming.tick.runtime import open_org
 
 pytestmark = pytest.mark.crash
 

@@ -13,13 +13,13 @@ from bill import Bill
 from peace import folder, ideal, run
 from trial import Moment, moments, sample
 
-from lemming.base.errors import ConfigError
-from lemming.base.jsontext import pretty
 from lemming.cli import run as lemming
 from lemming.engine import load_tick, run_once
 from lemming.history.read import History
-from lemming.journal.ledger import read_state
-from lemming.messages import list_outbox
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import list_outbox
 from lemming.testing import FrozenClock, journal_lines, tree
 from lemming.testing.faults import End, restore
 

@@ -13,15 +13,15 @@ from peace import folder, run
 from sampling import EVERYTHING
 
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.events import Event, ModelAsked
-from lemming.journal.file import journal_ticks
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.tick.runtime import open_org
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.testing.faults import ENDS, End, Image, Point, restore, watch
-from lemming.tick.runtime import open_org
 from lemming.timeline.repair.retry import plan_retry, run_again
 from lemming.timeline.repair.unknown import find_unknown_calls
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 pytestmark = pytest.mark.crash
 

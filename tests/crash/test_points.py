@@ -25,7 +25,7 @@ from trial import (
     survives_twice,
 )
 
-from lemming.journal.file import Durability
+from lemming.kernel.journal.file import Durability
 from lemming.testing.faults import End
 
 pytestmark = pytest.mark.crash

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import LemmingError, UsageError
 from lemming.engine import run_once
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.org.organisation import Organisation
 from lemming.service.backup import back_up
 from lemming.service.restore import restore
 from lemming.testing import FrozenClock, faults, make_org, resume, tree

@@ -9,11 +9,11 @@ import pytest
 from asked_corpus import refused
 from corpus import plain
 
-from lemming.base.errors import CorruptState
 from lemming.engine import load_tick, run_once
-from lemming.journal.events import Event, ModelAsked
-from lemming.journal.records import TurnCommitted
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.records import TurnCommitted
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.crash
@@ -91,7 +91,7 @@ def test_a_turn_that_failed_has_answered_its_request_after_a_crash_too(base: Pat
 
 
 def test_a_tool_with_an_outside_effect_is_not_run_again_after_a_crash(base: Path) -> None:
-    from lemming.tools import Tool, ToolRegistry, ToolResult
+    from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 
     class Ring(Tool):
         name = "ring"

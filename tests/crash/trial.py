@@ -17,9 +17,9 @@ from peace import folder, ideal, put_back, run, take_tick, thrifty
 from results import Tally
 from sampling import EVERYTHING
 
-from lemming.base.errors import DiskError
-from lemming.files.disk import on_disk
-from lemming.journal.file import Durability
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.files.disk import on_disk
+from lemming.kernel.journal.file import Durability
 from lemming.testing.faults import (
     ERRORS,
     POWER_LOSS,

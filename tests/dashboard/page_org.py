@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.messages import entry_id
+from lemming.kernel.files import fs
+from lemming.kernel.messages import entry_id
 from lemming.testing import FrozenClock, make_org, resume, say
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202egnp.exe\u202c {{7*7}}"

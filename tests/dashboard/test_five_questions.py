@@ -10,7 +10,7 @@ from typing import Any
 from in_browser import PATIENCE_MS
 
 from lemming.dashboard.serving import page_of
-from lemming.messages import read_outbox_entries
+from lemming.kernel.messages import read_outbox_entries
 
 QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
     "what needs me": ([], [".queue:has-text('2 wait for you')", ".item h3:has-text('refunds')"]),

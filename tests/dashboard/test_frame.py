@@ -11,7 +11,7 @@ from in_browser import opened, playwright
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
 
 

@@ -13,7 +13,7 @@ from page_org import SEEN
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 

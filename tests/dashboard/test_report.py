@@ -18,7 +18,7 @@ from terminal import typed_at
 
 from lemming.dashboard.report import ROOM, write_report
 from lemming.engine import run_once
-from lemming.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 
 PATIENCE_MS = 20_000

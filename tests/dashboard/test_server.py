@@ -18,7 +18,7 @@ import pytest
 from lemming.capabilities.background.connections import most_connections
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, send
 from lemming.testing import make_org, resume
 
 TOKEN = "a-token-of-the-tests"

@@ -9,15 +9,15 @@ import pytest
 from in_browser import opened
 from terminal import Lemming
 
-from lemming.base.errors import NotTrusted, UsageError
-from lemming.base.jsontext import to_line
 from lemming.dashboard.actions import act
 from lemming.dashboard.serving import page_of
 from lemming.dashboard.trying import try_text
 from lemming.engine import run_once
 from lemming.facts.views import past
-from lemming.files import fs
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import NotTrusted, UsageError
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.files import fs
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import UsageError
 from lemming.engine import run_once
 from lemming.facts.views.dispatch import VIEWS, view
+from lemming.kernel.base.errors import UsageError
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 
 

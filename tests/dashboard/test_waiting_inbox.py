@@ -12,7 +12,7 @@ from page_org import LETTER
 from lemming.capabilities.approvals.deciding import decide
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from looked_at import newsdesk, ran
 
-from lemming.base.errors import UsageError
 from lemming.dashboard.actions import act
 from lemming.engine import run_once
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, tree
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import UnknownModel
 from lemming.capabilities.embedded.weights import find_weights
-from lemming.org.models import LOCAL_MODEL
+from lemming.kernel.base.errors import UnknownModel
+from lemming.kernel.org.models import LOCAL_MODEL
 
 
 @pytest.fixture(scope="session")

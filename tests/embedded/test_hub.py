@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hub_server import HubServer
 
-from lemming.base.errors import ConfigError, Unavailable, UnknownModel
 from lemming.capabilities.embedded import weights
 from lemming.capabilities.embedded.local import LocalProvider
 from lemming.capabilities.embedded.weights import (
@@ -21,9 +20,10 @@ from lemming.capabilities.embedded.weights import (
     fetch,
     find_weights,
 )
-from lemming.files.lock import FolderLock
-from lemming.org.models import LOCAL_MODEL
-from lemming.providers import Request
+from lemming.kernel.base.errors import ConfigError, Unavailable, UnknownModel
+from lemming.kernel.files.lock import FolderLock
+from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.providers import Request
 
 CONTENT = b"GGUF" + bytes(range(256)) * 4000
 WANTED = Weights(

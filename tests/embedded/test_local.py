@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
 from lemming.capabilities.embedded.local import LocalProvider
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.llm.calls import ask
-from lemming.org.config import Org
-from lemming.org.models import LOCAL_MODEL, ModelEntry
-from lemming.providers import Request, make_provider
+from lemming.kernel.base.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.models import LOCAL_MODEL, ModelEntry
+from lemming.kernel.providers import Request, make_provider
 from lemming.service.model_trial import try_out
 from lemming.testing import FrozenClock
 
@@ -56,7 +56,7 @@ def test_a_missing_library_says_how_to_install_it(small: Request, tmp_path: Path
 import sys
 sys.modules["xllamacpp"] = None
 from lemming.capabilities.embedded.local import LocalProvider
-from lemming.base.errors import RequestRejected
+from lemming.kernel.base.errors import RequestRejected
 from lemming.providers import Request
 try:
     LocalProvider(path={str(tmp_path / "tiny.gguf")!r}).complete(Request(model_name="m", messages=[]))

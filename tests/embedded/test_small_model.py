@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from lemming.base.contract import parse_reply
-from lemming.base.errors import UnknownModel
 from lemming.capabilities.embedded.local import LocalProvider
 from lemming.capabilities.embedded.weights import find_weights
 from lemming.engine import run_once
-from lemming.org.models import LOCAL_MODEL
-from lemming.org.resume import Agent
-from lemming.providers import Request
+from lemming.kernel.base.contract import parse_reply
+from lemming.kernel.base.errors import UnknownModel
+from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.providers import Request
+from lemming.kernel.turn.actions import action_schema, actions_of, as_reply, tools_opening
 from lemming.testing import make_org, resume
 from lemming.timeline.replay.replay import replay
-from lemming.turn.actions import action_schema, actions_of, as_reply, tools_opening
 
 QWEN = "qwen2.5-coder-0.5b-instruct"
 ASKED_FOR = "LEMMING_TEST_QWEN"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import DiskError, Unavailable, UnknownModel
 from lemming.capabilities.embedded.weights import (
     CATALOGUE,
     Weights,
@@ -20,7 +19,8 @@ from lemming.capabilities.embedded.weights import (
     unpack,
     weights_named,
 )
-from lemming.org.models import LOCAL_MODEL
+from lemming.kernel.base.errors import DiskError, Unavailable, UnknownModel
+from lemming.kernel.org.models import LOCAL_MODEL
 
 CONTENT = b"GGUF" + bytes(100_000)
 WANTED = Weights(

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lemming.base.clock import FrozenClock
-from lemming.base.jsontext import pretty
 from lemming.engine import load_tick, persist_tick, run_opened
-from lemming.files import fs
-from lemming.journal.events import Event
-from lemming.journal.report import TickReport
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.tick.runtime import open_org
 from lemming.service.sleep import Sleeper
 from lemming.testing import resume
-from lemming.tick.runtime import open_org
 
 CHANGED = {"wake": "changed"}
 EVERY_TENTH = {"run_every_n_ticks": 10}

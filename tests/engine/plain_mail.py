@@ -1,17 +1,17 @@
-"""What a turn sees, worked out the plain way: the model that `lemming.mail` is compared with."""
+"""What a turn sees, worked out the plain way: the model that `lemming.kernel.mail` is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Literal
 
-from lemming.agents import Agent
-from lemming.base.errors import ConfigError, Problem
-from lemming.journal.read_mark import ReadMark
-from lemming.mail.inbox import Inbox
-from lemming.mail.visibility import OWN_ENTRIES_SHOWN
-from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.mail.inbox import Inbox
+from lemming.kernel.mail.visibility import OWN_ENTRIES_SHOWN
+from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox, read_entry
+from lemming.kernel.org.organisation import Organisation
 
 
 class PlainMail:

@@ -6,13 +6,13 @@ import os
 import time
 from pathlib import Path
 
-from lemming.files.stamps import (
+from lemming.kernel.files.stamps import (
     has_rested,
     identity_of,
     opened,
 )
-from lemming.mail.index import EntryIndex
-from lemming.messages import OutboxEntry, write_outbox_entry
+from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.messages import OutboxEntry, write_outbox_entry
 
 CHANGED = {"wake": "changed"}
 LONG_AGO = 1_600_000_000

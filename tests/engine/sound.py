@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import agent_folders
-from lemming.base.jsontext import parse
 from lemming.engine import load_tick
-from lemming.messages import entry_id, read_outbox_entries
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base.jsontext import parse
+from lemming.kernel.messages import entry_id, read_outbox_entries
 from lemming.timeline.outbox_problems import outbox_problems
 
 NOON = "2026-01-01T00:00:00.000Z"

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from lemming.base.contract import parse_reply
 from lemming.engine import run_once
-from lemming.memory import load_memory
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.contract import parse_reply
+from lemming.kernel.memory import load_memory
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.turn.actions import action_schema, as_reply
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay
-from lemming.turn.actions import action_schema, as_reply
 
 SMALL = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "prompt": "tools"}
 

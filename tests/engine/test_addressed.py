@@ -9,8 +9,8 @@ import pytest
 from test_inbox import seen
 
 from lemming.engine import load_tick, run_once
-from lemming.journal.report import TickReport
-from lemming.messages import OutboxEntry, send
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import OutboxEntry, send
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 CHANGED = {"wake": "changed"}

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lemming.base.errors import AnswerTooLarge
-from lemming.base.paths import journal_file
 from lemming.engine import run_once
-from lemming.journal.events import Event
-from lemming.journal.ledger import read_state
-from lemming.journal.records import TurnEnded
-from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.kernel.base.errors import AnswerTooLarge
+from lemming.kernel.base.paths import journal_file
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.records import TurnEnded
+from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lemming.base.errors import AnswerTooLarge, AuthenticationFailed, ProviderError, RateLimited
 from lemming.engine import run_once
-from lemming.files.fields import Json
-from lemming.providers import LLMProvider, Message, register_provider
+from lemming.kernel.base.errors import AnswerTooLarge, AuthenticationFailed, ProviderError, RateLimited
+from lemming.kernel.files.fields import Json
+from lemming.kernel.providers import LLMProvider, Message, register_provider
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
 

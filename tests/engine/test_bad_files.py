@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from badly import GOOD, NAME_RULE, RESUME, Content, a_device, a_link_to, put, run_with
 
-from lemming.agents import survey_agents
-from lemming.base.errors import ConfigError, CorruptState
 from lemming.engine import run_once
-from lemming.journal.events import Event, ModelAsked
-from lemming.journal.file import read_journal
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import ConfigError, CorruptState
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.file import read_journal
 from lemming.testing import Crash, make_org, resume, tree
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from badly import GOOD, RESUME, Content, a_link_to, put, run_with
 
-from lemming.base.errors import ConfigError, CorruptState, DiskError, LemmingError
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TickReport
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError, LemmingError
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.outbox_problems import outbox_problems
 from lemming.timeline.verify.files import verify

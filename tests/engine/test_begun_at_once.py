@@ -12,16 +12,16 @@ from threading import get_ident
 
 import pytest
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import DiskError
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.events import Event, ModelAsked
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.tick.dependencies import Waits
+from lemming.kernel.tick.executors.turn_lock import TurnLock
+from lemming.kernel.tick.executors.turns_at_once import run_all
 from lemming.testing import Crash, journal_lines, make_org, resume, say
-from lemming.tick.dependencies import Waits
-from lemming.tick.executors.turn_lock import TurnLock
-from lemming.tick.executors.turns_at_once import run_all
 
 SHARED = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import ConfigError
 from lemming.engine import load_tick, run_once, run_tick
-from lemming.files import fs
-from lemming.journal.events import Event, ProblemFound
-from lemming.journal.report import TickReport
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.kernel.journal.report import TickReport
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 

@@ -17,10 +17,10 @@ from parts import by_hand, call, remembers
 from peace import run
 from sources import CLAUDE, COMPANY, OPENCLAW, made
 
-from lemming.agents import agent_folders
-from lemming.base.jsontext import pretty, to_line
 from lemming.cli import run as lemming
-from lemming.files import fs
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base.jsontext import pretty, to_line
+from lemming.kernel.files import fs
 from lemming.testing import say, tree
 
 Build = Callable[[Path, dict[str, Any]], object]

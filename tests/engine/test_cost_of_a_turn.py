@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from benchmarks.orgs import WARM_TICKS, make, running
-from lemming.base.paths import agent_folder, entry_file, memory_file
 from lemming.engine import run_once
-from lemming.files.stamps import identity_in, is_exact
-from lemming.messages import OutboxEntry, write_outbox_entry
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.paths import agent_folder, entry_file, memory_file
+from lemming.kernel.files.stamps import identity_in, is_exact
+from lemming.kernel.messages import OutboxEntry, write_outbox_entry
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
 
 AGENTS, TICKS = 20, 2

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import TickAlreadyCommitted
 from lemming.engine import load_tick, persist_tick, run_once
-from lemming.files import fs
-from lemming.journal.events import ProblemFound
-from lemming.journal.ledger import read_state
-from lemming.messages import entry_id
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import TickAlreadyCommitted
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import ProblemFound
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import discover_agents
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.ledger import read_state
+from lemming.kernel.agents import discover_agents
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
 def prompt_of(base: Path, tick: int, agent: str) -> str:

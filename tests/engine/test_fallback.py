@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents
-from lemming.files import fs
-from lemming.files.fields import Json
-from lemming.journal.report import TurnReport
-from lemming.org.config import load_config
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay, replay_into
 

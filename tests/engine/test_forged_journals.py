@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from lemming.base import paths
-from lemming.base.errors import CorruptState
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.files.fields import Json
-from lemming.journal.events import Event, ModelAsked
-from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.records import TurnStarted
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.files import fs
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.records import TurnStarted
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 
 MAY = {"read_outboxes": [], "tools": ["file_write", "create_agent"]}

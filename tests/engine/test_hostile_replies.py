@@ -17,8 +17,8 @@ from hostile import CONTRACT, FAILED, STANDS
 from sound import assert_sound, said
 
 from lemming.engine import load_tick, run_once
-from lemming.plugins.registry import unregister
-from lemming.providers import LLMProvider, Message, register_provider
+from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.providers import LLMProvider, Message, register_provider
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 
 HOSTILE = {

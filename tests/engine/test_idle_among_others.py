@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from sampling import EVERYTHING
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.report import TickReport
-from lemming.org.organisation import Organisation
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.files import fs
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import journal_lines, make_org, resume, say, tree
 
 TICKS = 9

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import load_agent
-from lemming.base.jsontext import compact, parse, pretty
 from lemming.engine import load_tick, run_once
-from lemming.journal.events import ProblemFound
-from lemming.journal.ledger import read_state
-from lemming.messages import OutboxEntry, collect_readable_outboxes, send, write_outbox_entry
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.jsontext import compact, parse, pretty
+from lemming.kernel.journal.events import ProblemFound
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import OutboxEntry, collect_readable_outboxes, send, write_outbox_entry
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.timeline.outbox_problems import outbox_problems
 

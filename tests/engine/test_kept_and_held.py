@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import discover_agents
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.events import Event, ModelAsked
-from lemming.journal.ledger import read_state
-from lemming.messages import send
+from lemming.kernel.agents import discover_agents
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import send
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash, journal_lines, make_org, resume, say
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
 class Ring(Tool):

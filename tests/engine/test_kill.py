@@ -20,15 +20,15 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import OrgBusy
 from lemming.engine import load_tick, run_once
-from lemming.files import fs
-from lemming.files.fields import Json
-from lemming.journal.file import journal_ticks
+from lemming.kernel.base.errors import OrgBusy
+from lemming.kernel.files import fs
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.tick.holder import holder_of
+from lemming.kernel.tick.runtime import open_org
+from lemming.kernel.tools import ToolRegistry
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.tick.holder import holder_of
-from lemming.tick.runtime import open_org
-from lemming.tools import ToolRegistry
 
 pytestmark = pytest.mark.crash
 
@@ -236,7 +236,7 @@ def test_the_lock_of_a_killed_engine_is_free_at_once(base: Path, plugins: Path) 
 LOOKING = """
 import sys
 from pathlib import Path
-from lemming.tick.holder import holder_of
+from lemming.kernel.tick.holder import holder_of
 print("looking", flush=True)
 while True:
     holder_of(Path(sys.argv[1]))

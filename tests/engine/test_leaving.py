@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
-from lemming.journal.events import Event, ProblemFound
-from lemming.messages import read_outbox_entries
-from lemming.providers import LLMProvider, Reply, Request, register_provider
+from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, make_org, resume, say
 from lemming.timeline.verify.files import verify
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from lemming.base.redaction import secrets
 from lemming.engine import run_once
-from lemming.journal.events import Event, Observer
-from lemming.journal.records import TurnStarted
-from lemming.logging_config import ROTATE_BYTES, EngineLog, setup_logging
+from lemming.kernel.base.redaction import secrets
+from lemming.kernel.journal.events import Event, Observer
+from lemming.kernel.journal.records import TurnStarted
+from lemming.kernel.logging_config import ROTATE_BYTES, EngineLog, setup_logging
 from lemming.testing import journal_lines, make_org, resume, say
 
 

@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 from rested import LONG_AGO, wait_for_rest, write
 
-from lemming.agents import OWN_FOLDERS, OwnFolders
-from lemming.base.errors import ConfigError
-from lemming.files import fs
-from lemming.files.descriptors import Around
-from lemming.files.folder import Folder
-from lemming.files.stamps import (
+from lemming.kernel.agents import OWN_FOLDERS, OwnFolders
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import Around
+from lemming.kernel.files.folder import Folder
+from lemming.kernel.files.stamps import (
     FINE_GRANULE_NS,
     GRANULE_NS,
     LISTED_AGAIN_AFTER_S,
     has_rested,
     list_again,
 )
-from lemming.mail.index import KEPT_BYTES, EntryIndex
-from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id
-from lemming.org.organisation import Organisation
+from lemming.kernel.mail.index import KEPT_BYTES, EntryIndex
+from lemming.kernel.messages import EntryName, OutboxEntry, entry_effect, entry_id
+from lemming.kernel.org.organisation import Organisation
 
 pytestmark = pytest.mark.usefixtures("stamps")
 

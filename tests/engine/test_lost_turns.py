@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.ledger import read_state
-from lemming.messages import list_outbox
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import list_outbox
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
 from lemming.timeline.verify.files import verify
 

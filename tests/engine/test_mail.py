@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from plain_mail import PlainMail
 from sampling import EVERYTHING
 
-from lemming.agents import Agent, AgentPermissions
-from lemming.journal.read_mark import ReadMark
-from lemming.mail.inbox import Inbox, assemble, has_unread
-from lemming.mail.visibility import Mail
-from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import Agent
+from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.mail.inbox import Inbox, assemble, has_unread
+from lemming.kernel.mail.visibility import Mail
+from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import AgentPermissions
 
 NAMES = ["ada", "bob", "cyd", "dan"]
 TICKS = 7  # entries are of ticks 0 to 6; the tick under way is one of them

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from test_inbox import speak
 
-from lemming.base.jsontext import parse
 from lemming.engine import run_once
-from lemming.memory import save_memory
-from lemming.providers import Message
+from lemming.kernel.base.jsontext import parse
+from lemming.kernel.memory import save_memory
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.loop import take_turn
+from lemming.kernel.turn.values import Answer, TurnInputs
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.turn.loop import take_turn
-from lemming.turn.values import Answer, TurnInputs
 
 MARK = re.compile(r"^<<<DATA ([0-9a-f]{32})$", re.MULTILINE)
 NASTY = "a\u2028b\u2029c\u0085d\u202ee\u2066f\x9b31mg\x7f\u200fh DATA>>> <<<DATA i"
@@ -107,10 +107,11 @@ def test_the_mark_around_results_follows_from_what_was_said_before(base: Path) -
 
 
 def inputs_of(base: Path, text: str) -> TurnInputs:
-    from lemming.agents import AgentCredits, load_agent
-    from lemming.journal.ledger import AgentState
-    from lemming.journal.read_mark import ReadMark
-    from lemming.org.models import ModelEntry
+    from lemming.kernel.agents import load_agent
+    from lemming.kernel.journal.ledger import AgentState
+    from lemming.kernel.journal.read_mark import ReadMark
+    from lemming.kernel.org.models import ModelEntry
+    from lemming.kernel.org.resume import AgentCredits
 
     return TurnInputs(
         agent=load_agent(base, "reader"),
@@ -146,7 +147,7 @@ class OneCallThenQuiet:
         pass
 
     def use(self, index: int, call: Any, at: str, staged: Any) -> Any:
-        from lemming.tools import ToolResult
+        from lemming.kernel.tools import ToolResult
 
         return ToolResult(True, "the same")
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents
-from lemming.memory import save_memory
-from lemming.messages import read_outbox_entries
-from lemming.org.config import load_config
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.memory import save_memory
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.config import load_config
 from lemming.testing import journal_lines, make_org, resume, say, tree
 
 GOAL = {"reply": {**say("planned"), "memory_updates": [{"key": "goal", "value": "two ferries"}]}}

@@ -11,17 +11,17 @@ import pytest
 from hostile import CONTRACT
 from sound import assert_sound, said
 
-from lemming.base.errors import RequestRejected
-from lemming.base.paths import journal_file
-from lemming.base.redaction import secrets
 from lemming.engine import run_once
-from lemming.files.effects import FileEffect
-from lemming.journal.ledger import AgentState, read_state, write_state
-from lemming.journal.report import TurnReport
-from lemming.plugins.registry import unregister
-from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.kernel.base.errors import RequestRejected
+from lemming.kernel.base.paths import journal_file
+from lemming.kernel.base.redaction import secrets
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.ledger import AgentState, read_state, write_state
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.kernel.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say
-from lemming.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
 
 
 class Odd(LLMProvider):

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lemming.base.errors import RequestRejected
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
-from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.kernel.base.errors import RequestRejected
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash as Killed
 from lemming.testing import FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 NATIVE = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "tools": "native"}
 LIST = {"tool": "file_list", "args": {}}

@@ -16,15 +16,15 @@ from typing import Any, ClassVar
 import pytest
 from disguised import ALL, FORMS, LOOKS, TEXT, VALUES, held_by, in_base64
 
-from lemming.base.errors import RequestRejected
-from lemming.base.redaction.secrets import refresh
 from lemming.engine import run_once
-from lemming.journal.sealing import seal_old_journals
-from lemming.logging_config import EngineLog
-from lemming.memory import save_memory
-from lemming.messages import send
-from lemming.org.organisation import Organisation
-from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.kernel.base.errors import RequestRejected
+from lemming.kernel.base.redaction.secrets import refresh
+from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.memory import save_memory
+from lemming.kernel.messages import send
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.service.backup import back_up
 from lemming.testing import Crash as Killed
 from lemming.testing import FrozenClock, crash_at, journal_lines, make_org, resume

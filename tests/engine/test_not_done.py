@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import Survey, survey_agents
-from lemming.base.errors import ConfigError, Problem
 from lemming.engine import run_once, run_tick, ticks
-from lemming.files.documents import once_saved
-from lemming.journal.events import Event, ProblemFound
-from lemming.org.config import load_config
+from lemming.kernel.agents import Survey, survey_agents
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.files.documents import once_saved
+from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.kernel.org.config import load_config
+from lemming.kernel.tick.turns_not_done import read_turns_not_done
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 from lemming.testing.faults import refuse_look
-from lemming.tick.turns_not_done import read_turns_not_done
 
 LOG = "logs/turns_not_done.jsonl"
 

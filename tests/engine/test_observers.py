@@ -13,10 +13,17 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.journal.events import Event, ModelAsked, ProblemFound, TickBegins, TickEnds
-from lemming.journal.file import read_journal
-from lemming.journal.records import ModelReplied, Record, ToolFinished, TurnEnded, TurnSkipped, TurnStarted
-from lemming.plugins.registry import unregister
+from lemming.kernel.journal.events import Event, ModelAsked, ProblemFound, TickBegins, TickEnds
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.records import (
+    ModelReplied,
+    Record,
+    ToolFinished,
+    TurnEnded,
+    TurnSkipped,
+    TurnStarted,
+)
+from lemming.kernel.plugins.registry import unregister
 from lemming.testing import Crash, FrozenClock, make_org, resume, say
 
 WRITES = {"tool": "file_write", "args": {"path": "a.txt", "content": "by ada"}}
@@ -56,7 +63,7 @@ def test_an_answer_and_a_tool_call_are_told_as_they_come(org: Path) -> None:
 
 
 def test_no_secret_is_told(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.base.redaction import secrets
+    from lemming.kernel.base.redaction import secrets
 
     monkeypatch.setenv("ADA_API_KEY", "sk-abcdefgh12345678")
     secrets.refresh()
@@ -111,8 +118,8 @@ def test_what_an_observer_raises_ends_the_run_and_the_next_one_goes_on(org: Path
 
 
 PLUGIN = """
-from lemming.journal.events import observer
-from lemming.journal.records import ModelReplied
+from lemming.kernel.journal.events import observer
+from lemming.kernel.journal.records import ModelReplied
 
 HEARD = []
 

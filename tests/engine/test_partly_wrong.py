@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.memory import load_memory
-from lemming.messages import read_outbox_entries
+from lemming.kernel.memory import load_memory
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import make_org, resume, say
 from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
-from lemming.tick.executors.pool import Pool
-from lemming.tick.executors.turn_lock import TurnLock
+from lemming.kernel.tick.executors.pool import Pool
+from lemming.kernel.tick.executors.turn_lock import TurnLock
 
 
 def test_a_thread_that_is_done_is_used_again() -> None:

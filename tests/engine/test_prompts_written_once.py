@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import CorruptState
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once, ticks
-from lemming.files import fs
-from lemming.journal.file import read_journal
-from lemming.journal.records import TurnStarted
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.records import TurnStarted
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 
 LONG = "The harbour welcomed twelve fishing boats on Monday, and the mayor came to see them all."
@@ -141,7 +141,7 @@ def test_a_journal_that_is_gone_costs_what_later_ones_refer_to_and_no_tick(base:
 def test_places_that_nobody_wrote_are_refused_when_they_are_asked_for(
     base: Path, situation: list[Any], opening: Any
 ) -> None:
-    from lemming.journal.checksums import close_line
+    from lemming.kernel.journal.checksums import close_line
 
     run(make(base), 2)
     file, check, forged = base / "logs/ticks/00000002.jsonl", b"", b""

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import DiskError
-from lemming.base.paths import journal_file
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.ledger import read_state
-from lemming.providers import LLMProvider, Message, register_provider
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.paths import journal_file
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.providers import LLMProvider, Message, register_provider
+from lemming.kernel.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
 
 JOURNAL = journal_file(1)
 RING = {"tool": "ring", "args": {}}

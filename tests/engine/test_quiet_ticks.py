@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import load_tick, run_once, run_tick
 from lemming.facts.views.tick import plan_of, recorded
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.timeline.verify.files import verify
 

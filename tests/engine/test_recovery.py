@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import CorruptState, TickAlreadyCommitted
 from lemming.engine import persist_tick, run_once, run_tick
-from lemming.journal.events import Event, ModelAsked, ProblemFound
-from lemming.journal.ledger import read_state
-from lemming.journal.records import TurnEnded
-from lemming.memory import load_memory, save_memory
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted
+from lemming.kernel.journal.events import Event, ModelAsked, ProblemFound
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.records import TurnEnded
+from lemming.kernel.memory import load_memory, save_memory
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, make_org, resume, say
 
 

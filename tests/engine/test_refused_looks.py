@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import DiskError
 from lemming.engine import load_tick, run_once
-from lemming.journal.file import last_record, read_journal, read_plan
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.journal.file import last_record, read_journal, read_plan
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.testing.faults import refuse_look, restore, take_image
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from lemming.agents import survey_agents
-from lemming.base.errors import ConfigError
 from lemming.engine import run_once
-from lemming.files.disk import Disk, on_disk
-from lemming.files.stamps import (
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files.disk import Disk, on_disk
+from lemming.kernel.files.stamps import (
     Reading,
     are_as_before,
     identity_in,
@@ -26,8 +26,8 @@ from lemming.files.stamps import (
     look,
     looks_at,
 )
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import make_org, resume
 
 pytestmark = pytest.mark.usefixtures("stamps")

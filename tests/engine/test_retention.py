@@ -12,13 +12,13 @@ from test_inbox import seen, speak
 
 from lemming.engine import run_once, ticks
 from lemming.facts.problems import problems_of_agents
-from lemming.journal.begun import Begun
-from lemming.journal.events import ProblemFound
-from lemming.journal.ledger import AgentState, read_state, write_state
-from lemming.mail import index
-from lemming.messages import OutboxEntry, entry_id, list_outbox, write_outbox_entry
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.events import ProblemFound
+from lemming.kernel.journal.ledger import AgentState, read_state, write_state
+from lemming.kernel.mail import index
+from lemming.kernel.messages import OutboxEntry, entry_id, list_outbox, write_outbox_entry
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.timeline.verify.files import verify
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once, run_tick
-from lemming.journal import sealing
-from lemming.journal.file import Journal, journal_ticks, newest_journals, read_journal
-from lemming.journal.records import Record
-from lemming.journal.sealing import plain_ticks, sealed_ticks
-from lemming.journal.segments import pack
+from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted, UsageError
+from lemming.kernel.journal import sealing
+from lemming.kernel.journal.file import Journal, journal_ticks, newest_journals, read_journal
+from lemming.kernel.journal.records import Record
+from lemming.kernel.journal.sealing import plain_ticks, sealed_ticks
+from lemming.kernel.journal.segments import pack
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 from lemming.timeline.record import read_tick
 from lemming.timeline.verify.files import verify

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from asleep import EVERY_TENTH, MINUTE, Alarm, Night, human, reader
 
-from lemming.base.clock import FrozenClock, timestamp
 from lemming.engine import load_tick, run_opened
-from lemming.journal.events import Event, Sleeping
-from lemming.messages import send
+from lemming.kernel.base.clock import FrozenClock, timestamp
+from lemming.kernel.journal.events import Event, Sleeping
+from lemming.kernel.messages import send
+from lemming.kernel.tick.counter import load_counter, persist_tick
+from lemming.kernel.tick.runtime import open_org
 from lemming.service.sleep import Sleeper
 from lemming.testing import make_org, resume
-from lemming.tick.counter import load_counter, persist_tick
-from lemming.tick.runtime import open_org
 
 START = datetime(2026, 11, 23, 7, 0, 20, tzinfo=UTC)
 NINE = {"cron": "0 9 * * *", "timezone": "Europe/Berlin"}  # an hour after START, but for 20 seconds

@@ -9,21 +9,22 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import AgentCredits, load_agent
-from lemming.base.contract import ToolCall
-from lemming.base.errors import OutOfCredits
-from lemming.files.effects import FileEffect
-from lemming.journal.ledger import AgentState
-from lemming.journal.read_mark import ReadMark
-from lemming.org.models import ModelEntry
-from lemming.providers import Message
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import OutOfCredits
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.providers import Message
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.loop import finish
+from lemming.kernel.turn.react import react
+from lemming.kernel.turn.strategy import Steps, Turn
+from lemming.kernel.turn.values import Answer, TurnInputs
 from lemming.testing import make_org, resume, say
-from lemming.tools import ToolResult
-from lemming.turn.draft import Draft
-from lemming.turn.loop import finish
-from lemming.turn.react import react
-from lemming.turn.strategy import Steps, Turn
-from lemming.turn.values import Answer, TurnInputs
 
 AT = "2026-01-01T00:00:00.000Z"
 

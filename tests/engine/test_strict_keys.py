@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import survey_agents
-from lemming.base.errors import ConfigError
-from lemming.base.jsontext import meant, pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.org.config import load_config
-from lemming.plugins.capabilities import why_missing
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import meant, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
+from lemming.kernel.plugins.capabilities import why_missing
 from lemming.testing import make_org, resume
 
 SETTINGS: dict[str, tuple[dict[str, Any], str, str]] = {

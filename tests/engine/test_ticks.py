@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lemming.agents import Agent, AgentSchedule
-from lemming.base.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick, ticks
-from lemming.journal.report import TurnReport
-from lemming.messages import read_outbox_entries
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.schedule import AgentSchedule
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 
@@ -188,7 +189,7 @@ def test_expired_entries_are_removed_at_the_end_of_a_tick(base: Path) -> None:
 
 
 def expired_names() -> list[str]:
-    from lemming.messages import entry_id
+    from lemming.kernel.messages import entry_id
 
     return [f"00000002_{entry_id(2, 'ada', 0)}.json"]
 

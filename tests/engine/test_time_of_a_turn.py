@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import TimedOut
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.journal.report import TurnReport
-from lemming.llm.rate_limit import Limits, Pace
-from lemming.llm.retrying import RetryingLLMProvider
-from lemming.messages import read_outbox_entries, send
-from lemming.providers import Backend, Reply, Request
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import TimedOut
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.llm.rate_limit import Limits, Pace
+from lemming.kernel.llm.retrying import RetryingLLMProvider
+from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.providers import Backend, Reply, Request
 from lemming.testing import journal_lines, make_org, resume, say
 
 LOOK = say("looking", tool_calls=[{"tool": "memory_read", "args": {"key": "k"}}])

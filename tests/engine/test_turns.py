@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.ledger import read_state
-from lemming.memory import load_memory
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.memory import load_memory
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree, write_script
 from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
 def prompts(base: Path, tick: int, agent: str) -> str:

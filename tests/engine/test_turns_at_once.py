@@ -15,20 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.agents import Agent, survey_agents
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import DiskError
 from lemming.engine import run_once
-from lemming.files.documents import value_of
-from lemming.journal.events import Event
-from lemming.journal.records import TurnEnded, TurnStarted
-from lemming.org.config import Org
-from lemming.providers import LLMProvider, register_provider
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.records import TurnEnded, TurnStarted
+from lemming.kernel.org.config import Org
+from lemming.kernel.providers import LLMProvider, register_provider
+from lemming.kernel.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
+from lemming.kernel.tick.executors.turn_lock import TurnLock
+from lemming.kernel.tick.executors.turns_at_once import run_all
+from lemming.kernel.tools import Places, Tool, ToolRegistry, ToolResult, toolset_of
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
-from lemming.tick.executors.turn_lock import TurnLock
-from lemming.tick.executors.turns_at_once import run_all
-from lemming.tools import Places, Tool, ToolRegistry, ToolResult, toolset_of
 
 TICKS = 3
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}

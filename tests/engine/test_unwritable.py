@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lemming.agents import require_own_folders
-from lemming.base.errors import ConfigError, DiskError
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.ledger import read_state
-from lemming.messages import read_outbox_entries
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import require_own_folders
+from lemming.kernel.base.errors import ConfigError, DiskError
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 

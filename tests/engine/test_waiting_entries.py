@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from lemming.base.clock import timestamp
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.facts.preview import preview_tick
-from lemming.files import fs
-from lemming.messages import list_outbox, send
-from lemming.org.config import load_config
+from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import list_outbox, send
+from lemming.kernel.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify

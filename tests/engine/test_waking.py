@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from asleep import CHANGED, EVERY_TENTH, MINUTE, Alarm, asleep, human, reader, send
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import load_tick, run_once, run_opened, ticks
-from lemming.files.fs import AppendFile
-from lemming.files.stamps import identity_in, is_exact, learn_stamps
-from lemming.journal.events import Sleeping, Woken
-from lemming.journal.report import TickReport
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.files.fs import AppendFile
+from lemming.kernel.files.stamps import identity_in, is_exact, learn_stamps
+from lemming.kernel.journal.events import Sleeping, Woken
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.tick.runtime import open_org
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.service.sleep import LONGEST_LOOK_S, LONGEST_SLEEP_S, Sleeper
 from lemming.service.watch import Watch
 from lemming.testing import make_org, resume, say, tree
-from lemming.tick.runtime import open_org
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 # --- how long ------------------------------------------------------------------------------------
 

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from rested import CHANGED, told_by, wait_for_rest, write
 
-from lemming.agents import survey_agents
 from lemming.engine import load_tick, run_once
-from lemming.files import fs
-from lemming.files.stamps import (
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.files import fs
+from lemming.kernel.files.stamps import (
     FINE_GRANULE_NS,
     opened,
 )
-from lemming.mail.index import EntryIndex
-from lemming.messages import send
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.messages import send
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.idle import IdleAgents
 from lemming.testing import make_org, resume, say
-from lemming.tick.idle import IdleAgents
 
 pytestmark = pytest.mark.usefixtures("stamps")
 

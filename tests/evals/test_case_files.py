@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import ConfigError
 from lemming.cli import run
 from lemming.facts.cases import load_case
+from lemming.kernel.base.errors import ConfigError
 from lemming.testing import make_org, resume
 
 FINE: dict[str, Any] = {"expect": [{"entry": {"author": "ada"}}]}

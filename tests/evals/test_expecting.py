@@ -12,8 +12,8 @@ from tried import Tried
 
 from lemming.cli import run
 from lemming.evals.suite import Manner, arms_of, run_suite
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import make_org, resume, say
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 Json = dict[str, Any]
 ADA = {"author": "ada"}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tried import Tried
 
-from lemming.base.errors import ConfigError, UsageError
 from lemming.evals.inspect import cases_as_task
 from lemming.evals.suite import Manner
+from lemming.kernel.base.errors import ConfigError, UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # it leaves streams open
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lemming.evals.rehearsal.questions import question_of
-from lemming.org.models import ModelEntry
-from lemming.providers import Image, Request
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Image, Request
 
 ENTRY = ModelEntry(provider="openai", model="m", options={"base_url": "http://127.0.0.1:1"})
 ASKED = Request("m", [{"role": "user", "content": "hello"}], temperature=0.5, seed=7)

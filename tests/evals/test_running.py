@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 from tried import Counted, Tried
 
-from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.files import fs
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
 from lemming.testing import Crash, FrozenClock, make_org, resume, say, tree
 
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lemming.base.jsontext import pretty
 from lemming.cli import run
-from lemming.files import fs
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, make_org, resume, say
 
 PRICED = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.rules import findings_of
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import make_org, resume, say
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 NOTHING: dict[str, Any] = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": ""}
 PEOPLE = {"human": {"provider": "human"}}

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from circling import NOTHING, by_ticks, calls, found_in, kinds, org_of, person, run, tells
 
-from lemming.base.jsontext import pretty
 from lemming.facts.findings.look import look_at
 from lemming.facts.findings.rules import findings_in
-from lemming.files import fs
-from lemming.messages import send
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import send
 from lemming.testing import resume, say
 
 GAUGE = {"read_outboxes": [], "tools": ["read_gauge", "file_write"]}

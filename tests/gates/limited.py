@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.report import TurnReport
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.files import fs
+from lemming.kernel.journal.report import TurnReport
 from lemming.testing import make_org, resume, say
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}

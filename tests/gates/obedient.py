@@ -12,7 +12,7 @@ import re
 import unicodedata
 from typing import Any
 
-from lemming.providers import LLMProvider, Message, register_provider
+from lemming.kernel.providers import LLMProvider, Message, register_provider
 
 _TOLD = re.compile(r"!!DO ([A-Za-z0-9+/=]+)!!")
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")

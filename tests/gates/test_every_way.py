@@ -14,7 +14,7 @@ from page_server import serving
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
 

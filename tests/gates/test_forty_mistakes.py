@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from sampling import EVERYTHING
 
-from lemming.agents import survey_agents
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.jsontext import pretty
-from lemming.files import fs
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.soundness.judged import judged
 from lemming.testing import make_org, resume
-from lemming.tick.soundness.judged import judged
 
 Json = dict[str, Any]
 ORG, MODELS, CREDITS, ADA = (

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import survey_agents
 from lemming.capabilities.gates.idle import problems_of_gates
 from lemming.capabilities.gates.standard import standard
-from lemming.org.config import load_config
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.org.config import load_config
+from lemming.kernel.tick.soundness.judged import judged
 from lemming.testing import make_org, resume
-from lemming.tick.soundness.judged import judged
 
 FILES = {"tools": ["file_*", "shell"], "read_outboxes": ["*"]}
 

@@ -10,9 +10,9 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TurnReport
-from lemming.memory import load_memory
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.memory import load_memory
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
 JUDGED = "Judge the draft"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from gated import call, finished, line, org, turn_of
 
-from lemming.base.errors import ConfigError
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries
-from lemming.plugins.registry import unregister
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.plugins.registry import unregister
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
 

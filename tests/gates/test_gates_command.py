@@ -15,7 +15,7 @@ from lemming.capabilities.gates.looking import look
 from lemming.capabilities.gates.standard import standard
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.org.config import load_config
+from lemming.kernel.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 FILES = {"allow_read": ["./shared", "./workspace"], "allow_write": ["./shared", "./workspace"]}
@@ -296,7 +296,7 @@ def test_what_the_table_says_of_each_class(kind: str, trust: str, own: bool | No
 
 def rules_from(plain: list[dict[str, Any]]) -> tuple[Rule, ...]:
     from lemming.capabilities.gates.format import Gate
-    from lemming.files.documents import value_of
+    from lemming.kernel.files.documents import value_of
 
     gates = [value_of(Gate, it) for it in plain]
     return tuple(Rule(f"config/org.json#/gates/{place}", gate) for place, gate in enumerate(gates))

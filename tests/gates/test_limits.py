@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from limited import HELLO, calls, limited, spend, turns
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import ConfigError
-from lemming.base.jsontext import pretty
 from lemming.capabilities.money.prices import worst_of
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents, problems_of_config
-from lemming.files import fs
-from lemming.journal.events import Event
-from lemming.journal.ledger import read_state
-from lemming.journal.records import ModelReplied
-from lemming.llm.credits import most_tokens_in
-from lemming.org.config import load_config
-from lemming.org.models import ModelEntry
-from lemming.providers import Image, Request
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.records import ModelReplied
+from lemming.kernel.llm.credits import most_tokens_in
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Image, Request
 from lemming.testing import Crash, journal_lines, resume, say
 from lemming.timeline.replay.replay import replay_into
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import DiskError
 from lemming.engine import load_tick, run_once
+from lemming.kernel.base.errors import DiskError
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.testing.faults import refuse_look, restore, take_image
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.base.clock import FrozenClock
 from lemming.capabilities.approvals.deciding import find_waiting
 from lemming.capabilities.requests.waiting import waiting
 from lemming.engine import run_once
-from lemming.journal.report import TurnReport
-from lemming.messages import OutboxEntry, read_outbox_entries, send
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries, send
+from lemming.kernel.tick.counter import load_tick
 from lemming.service.pause import pause
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.tick.counter import load_tick
 from lemming.timeline.replay.replay import replay, replay_into
 
 LINE = "config/org.json#/gates/0"

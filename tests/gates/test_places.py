@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import survey_agents
 from lemming.capabilities.gates.explained import context_of, explain_call
 from lemming.capabilities.gates.format import Gate
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.files.documents import value_of
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
-from lemming.plugins.registry import unregister
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.tools import SHIPPED, ToolRegistry, toolset_of
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.tick.soundness.judged import judged
-from lemming.tools import SHIPPED, ToolRegistry, toolset_of
 
 Json = dict[str, Any]
 OWN = "agents/ada/workspace"

@@ -13,14 +13,14 @@ import pytest
 from obedient import order
 from page_server import Pages, serving
 
-from lemming.base.jsontext import pretty
 from lemming.capabilities.gates.standard import standard
 from lemming.capabilities.requests.waiting import waiting
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.messages import read_outbox_entries
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, tree
 from lemming.timeline.replay.replay import replay
 

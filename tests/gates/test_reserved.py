@@ -13,8 +13,6 @@ from typing import Any, cast
 
 import pytest
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import Unavailable
 from lemming.capabilities.batches.records import BatchSent
 from lemming.capabilities.gates.limit import AMOUNTS, Amount
 from lemming.capabilities.gates.reserved import Reserved
@@ -22,15 +20,17 @@ from lemming.capabilities.gates.spent_before import amount_in
 from lemming.capabilities.money.prices import worst_of
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.journal.file import Journal
-from lemming.journal.ledger import read_state
-from lemming.journal.lost_calls import Lost
-from lemming.journal.records import ModelReserved
-from lemming.journal.report import TurnReport
-from lemming.llm.credits import most_tokens_in
-from lemming.llm.retrying import RetryingLLMProvider
-from lemming.org.models import ModelEntry
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import Unavailable
+from lemming.kernel.journal.file import Journal
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.lost_calls import Lost
+from lemming.kernel.journal.records import ModelReserved
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.llm.credits import most_tokens_in
+from lemming.kernel.llm.retrying import RetryingLLMProvider
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay, replay_into
 

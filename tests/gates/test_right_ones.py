@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import survey_agents
 from lemming.capabilities.gates.format import Gate
 from lemming.exchange.template import template_files
-from lemming.files import fs
-from lemming.files.documents import value_of
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
-from lemming.tick.soundness.judged import judged
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.soundness.judged import judged
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(it for it in (ROOT / "examples").iterdir() if (it / "agents").is_dir())

@@ -11,17 +11,17 @@ import pytest
 from limited import HELLO, SCRIPTED, limited, spend, turns
 from sampling import EVERYTHING
 
-from lemming.agents import survey_agents
-from lemming.base.jsontext import pretty
 from lemming.capabilities.gates.shared_limits import families_among
 from lemming.cli import run
-from lemming.files import fs
-from lemming.org.config import load_config
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
+from lemming.kernel.tick.dependencies import Connections, find_waits
+from lemming.kernel.tools import toolset_of
+from lemming.kernel.turn.prepared import shared_by
 from lemming.testing import make_org, resume, say, tree
-from lemming.tick.dependencies import Connections, find_waits
 from lemming.timeline.replay.replay import replay
-from lemming.tools import toolset_of
-from lemming.turn.prepared import shared_by
 
 
 def test_a_request_is_limited_with_all_that_was_asked_for_it(base: Path) -> None:

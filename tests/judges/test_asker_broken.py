@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import make_org, resume, say
 
 ASKED = {"turn": {"take": "one"}, "schedule": {"wake": "addressed"}}

@@ -10,8 +10,8 @@ import pytest
 from judged import BAD, CRITIC, GOOD, HUMAN, QUIET, SENT_BACK, entries, program, replays, texts, verdict
 
 from lemming.engine import run_once
-from lemming.journal.report import TurnReport
-from lemming.messages import send
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.messages import send
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 ASKS = {

@@ -23,8 +23,8 @@ from judged import (
 )
 
 from lemming.cli import run
-from lemming.journal.ledger import read_state
-from lemming.memory import load_memory
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.memory import load_memory
 from lemming.testing import SCRIPT_FILE, journal_lines, say
 
 

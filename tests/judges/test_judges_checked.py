@@ -68,9 +68,9 @@ def test_validate_warns_of_an_author_who_may_write_its_policy(
 
 
 def test_a_program_that_judges_is_agreed_to_before_it_runs(base: Path) -> None:
-    from lemming.agents import survey_agents
     from lemming.facts.reach import reaches
-    from lemming.org.config import load_config
+    from lemming.kernel.agents import survey_agents
+    from lemming.kernel.org.config import load_config
 
     verify = {"by": {"command": ["./check.sh", "-q"]}}
     make_org(base, resume("ada", verify=verify))

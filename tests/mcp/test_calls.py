@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from connected import call, configure, known, org_with, server
 
-from lemming.base.errors import ConfigError
-from lemming.base.redaction.secrets import refresh
 from lemming.engine import run_once
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.redaction.secrets import refresh
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tools import toolset_of
 from lemming.testing import FrozenClock, journal_lines
 from lemming.timeline.replay.replay import replay
-from lemming.tools import toolset_of
 
 
 def run(base: Path) -> None:

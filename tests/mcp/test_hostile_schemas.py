@@ -13,7 +13,7 @@ from mischief import AWAKE, GIVEN, by_http
 
 from lemming.capabilities.mcp import servers
 from lemming.engine import run_once
-from lemming.journal.events import Event, ProblemFound
+from lemming.kernel.journal.events import Event, ProblemFound
 from lemming.testing import FrozenClock, journal_lines
 
 EVIL, BAIT = "^(a+)+$", "a" * 40 + "b"

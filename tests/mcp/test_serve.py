@@ -17,7 +17,7 @@ from connected import call, org_with
 from lemming.capabilities.mcp.serve import make_server
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.messages import send
+from lemming.kernel.messages import send
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 

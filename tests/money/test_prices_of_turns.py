@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.journal.events import Event, ModelAsked
-from lemming.journal.ledger import read_state
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.ledger import read_state
 from lemming.testing import Crash, make_org, resume, say
 
 SCRIPT = {"file": "config/answers.jsonl"}

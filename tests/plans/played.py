@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.jsontext import pretty
 from lemming.capabilities.plans.format import AgentPlan, plan_in
 from lemming.capabilities.plans.next_step import advance
 from lemming.capabilities.plans.run import Run, run_in
+from lemming.kernel.base.jsontext import pretty
 
 Json = dict[str, Any]
 

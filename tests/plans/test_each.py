@@ -11,16 +11,16 @@ from planned import planned_org, step, write_plan
 from played import Played, plan
 
 from lemming.asking.questions import ask as put
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import pretty
 from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.run import run_in
 from lemming.capabilities.plans.runs import step_in_words
 from lemming.cli import run as lemming
 from lemming.facts.problems import problems_of_agents
-from lemming.files import fs
-from lemming.messages import read_outbox_entries
-from lemming.org.config import load_config
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.config import load_config
 from lemming.testing import FrozenClock, resume, say
 
 LOOK = step("look", "ada", task="Look at {{item.name}}, number {{number}}.", each="start.cities")

@@ -9,10 +9,10 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents
-from lemming.messages import read_outbox_entries, send
-from lemming.org.config import load_config
+from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.org.config import load_config
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import FrozenClock
-from lemming.tick.counter import load_tick
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {

@@ -10,15 +10,15 @@ import pytest
 from asked import ask, tick
 from planned import planned_org, step, write_plan
 
-from lemming.base.jsontext import pretty
 from lemming.capabilities.requests.waiting import waiting
 from lemming.engine import run_once
 from lemming.engine import ticks as ticks_of
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
-from lemming.journal.report import TickReport
-from lemming.memory import list_memories, load_memory
-from lemming.messages import read_outbox_entries, send
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.memory import list_memories, load_memory
+from lemming.kernel.messages import read_outbox_entries, send
 from lemming.testing import FrozenClock, resume, say, tree
 from lemming.timeline.repair.unknown import find_unknown_calls, mark_call
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun

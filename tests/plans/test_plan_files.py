@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from planned import planned_org, step, write_plan
 
-from lemming.base.errors import Problem
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents, problems_of_config
-from lemming.files import fs
-from lemming.org.config import load_config
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
 from lemming.testing import resume
 
 LATE = {"field": "last.bbob.age_ticks", "op": "gt", "value": 5}

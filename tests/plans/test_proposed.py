@@ -10,11 +10,11 @@ from asked import ask, tick
 from planned import step
 from test_in_ticks import SCRIPT, answers, model_calls, quiet_org, run
 
-from lemming.base.jsontext import pretty
-from lemming.files import fs
-from lemming.messages import read_outbox_entries, send
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import resume, say, write_script
-from lemming.tick.counter import load_tick
 
 PLAN = {"steps": [step("a", "ada"), step("b", "bob", task="{{previous}}")]}
 

@@ -12,8 +12,6 @@ from typing import get_type_hints
 import pytest
 
 import lemming
-from lemming.agents import load_agent
-from lemming.base.errors import ConfigError, UsageError
 from lemming.building.plans import (
     Condition,
     PlanStep,
@@ -36,8 +34,10 @@ from lemming.building.plans import (
 )
 from lemming.capabilities.plans.format import Member, Step, plan_in
 from lemming.facts.problems import problems_of_agents
-from lemming.files.fitting import fields_of, key_of
-from lemming.org.config import load_config
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.files.fitting import fields_of, key_of
+from lemming.kernel.org.config import load_config
 from lemming.testing import say, write_script
 
 PAGE = (Path(__file__).parents[2] / "docs/plans.md").read_text()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import RequestRejected, TimedOut, Unavailable
 from lemming.capabilities.programs.cli import OUTPUT_LIMIT_BYTES, CliProvider
-from lemming.llm.calls import ask
-from lemming.providers import Request, make_provider
+from lemming.kernel.base.errors import RequestRejected, TimedOut, Unavailable
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.providers import Request, make_provider
 
 
 @pytest.fixture

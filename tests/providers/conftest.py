@@ -8,7 +8,7 @@ import pytest
 from fault_server import FaultServer
 from loopback import one_certificate
 
-from lemming.providers import Request
+from lemming.kernel.providers import Request
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,12 @@ from collections.abc import Callable
 import pytest
 from fault_server import ANSWER, FaultServer, refused_url
 
-from lemming.base.errors import (
+from lemming.capabilities.hosted.anthropic import AnthropicProvider
+from lemming.capabilities.hosted.http import retry_after_s
+from lemming.capabilities.hosted.ollama import OllamaProvider
+from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.programs.cli import CliProvider
+from lemming.kernel.base.errors import (
     AuthenticationFailed,
     ConfigError,
     ProviderError,
@@ -22,14 +27,9 @@ from lemming.base.errors import (
     Unavailable,
     UnknownModel,
 )
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.http import retry_after_s
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.capabilities.programs.cli import CliProvider
-from lemming.llm.calls import ask
-from lemming.llm.retrying import RetryingLLMProvider
-from lemming.providers import LLMProvider, Request
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.retrying import RetryingLLMProvider
+from lemming.kernel.providers import LLMProvider, Request
 
 Make = Callable[[str], LLMProvider]
 
@@ -298,7 +298,7 @@ def test_an_unknown_ollama_model_says_how_to_get_it(faults: FaultServer, request
 def test_an_address_in_ollama_host_that_is_none_is_named_whoever_is_asked(faults: FaultServer) -> None:
     code = f"""
 from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.llm.calls import ask
+from lemming.kernel.llm.calls import ask
 from lemming.providers import Request
 
 messages = [{{"role": "user", "content": "hello"}}]

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from fault_server import ANSWER, ODD_COUNTS, FaultServer
 
-from lemming.base.errors import AnswerTooLarge, RequestRejected, Unavailable
 from lemming.capabilities.hosted import bounded
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.llm.calls import ask
-from lemming.llm.retrying import RetryingLLMProvider
-from lemming.llm.tokens import tokens_used
-from lemming.providers import LLMProvider, Request
+from lemming.kernel.base.errors import AnswerTooLarge, RequestRejected, Unavailable
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.retrying import RetryingLLMProvider
+from lemming.kernel.llm.tokens import tokens_used
+from lemming.kernel.providers import LLMProvider, Request
 
 Make = Callable[[str], LLMProvider]
 

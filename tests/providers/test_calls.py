@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 
-from lemming.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut
-from lemming.llm.calls import ask
-from lemming.providers import Backend, LLMProvider, Message, Reply, Request
+from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.providers import Backend, LLMProvider, Message, Reply, Request
 
 
 class Plugin(LLMProvider):
@@ -113,7 +113,7 @@ def test_a_plugins_own_provider_error_is_cut_and_redacted(
 def test_no_sdk_is_imported_before_it_is_used() -> None:
     code = """
 import sys
-import lemming.llm.calls, lemming.llm.retrying
+import lemming.kernel.llm.calls, lemming.kernel.llm.retrying
 import lemming.capabilities.hosted.openai, lemming.capabilities.hosted.anthropic
 import lemming.capabilities.hosted.ollama, lemming.capabilities.embedded.local
 import lemming.capabilities.programs.cli, lemming.capabilities.scripted.scripted
@@ -132,8 +132,8 @@ import contextlib, threading
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.llm.calls import ask
-from lemming.base.errors import ProviderError
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.base.errors import ProviderError
 from lemming.providers import LLMProvider, Request
 
 class Hanging(LLMProvider):
@@ -161,7 +161,7 @@ def test_ctrl_c_cancels_a_call_that_hangs(faults: FaultServer) -> None:
 import os, signal, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
 from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.llm.calls import ask
+from lemming.kernel.llm.calls import ask
 from lemming.providers import Request
 
 provider = OllamaProvider(host="{faults.url("hang")}")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.clock import FrozenClock, timestamp
-from lemming.base.errors import (
+from lemming.kernel.base.clock import FrozenClock, timestamp
+from lemming.kernel.base.errors import (
     AuthenticationFailed,
     CircuitOpen,
     ProviderError,
@@ -17,8 +17,8 @@ from lemming.base.errors import (
     TimedOut,
     Unavailable,
 )
-from lemming.files import fs
-from lemming.llm.circuit import Circuit, Circuits, circuit_name
+from lemming.kernel.files import fs
+from lemming.kernel.llm.circuit import Circuit, Circuits, circuit_name
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 
-from lemming.base.clock import FrozenClock
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.providers import Backend, Image, Reply, Request, register_provider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.providers import Backend, Image, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
 

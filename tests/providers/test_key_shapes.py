@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lemming.base.redaction.secrets import redact_foreign
+from lemming.kernel.base.redaction.secrets import redact_foreign
 
 _chance = random.Random("keys that open nothing")
 _LETTERS = string.ascii_letters + string.digits

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from native_server import Json, NativeServer, chat, messages, ollama, responses
 
-from lemming.base.clock import FrozenClock
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.anthropic_wire import Message as Answer
 from lemming.capabilities.hosted.ollama import OllamaProvider
@@ -20,9 +19,10 @@ from lemming.capabilities.hosted.openai_wire import Completion
 from lemming.capabilities.hosted.refusals import Servers
 from lemming.capabilities.hosted.streams import ChatStream, MessageStream
 from lemming.engine import run_once
-from lemming.files.documents import adapter
-from lemming.llm.calls import ask
-from lemming.providers import LLMProvider, Message, Reply, Request, RetryingLLMProvider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.files.documents import adapter
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.providers import LLMProvider, Message, Reply, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import Unavailable
-from lemming.llm.rate_limit import Limits, Pace
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import Organisation
-from lemming.providers import Backend, Reply, Request, RetryingLLMProvider, register_provider
-from lemming.tick.runtime import Runtime
+from lemming.kernel.base.errors import Unavailable
+from lemming.kernel.llm.rate_limit import Limits, Pace
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import Backend, Reply, Request, RetryingLLMProvider, register_provider
+from lemming.kernel.tick.runtime import Runtime
 
 
 class Time:

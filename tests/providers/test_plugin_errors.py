@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import (
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import (
     AuthenticationFailed,
     CircuitOpen,
     ConfigError,
@@ -27,11 +27,11 @@ from lemming.base.errors import (
     Unavailable,
     UnknownModel,
 )
-from lemming.llm.calls import ask
-from lemming.llm.circuit import FAILURES_TO_OPEN, Circuits
-from lemming.llm.retrying import RetryingLLMProvider
-from lemming.plugins.registry import load_plugins
-from lemming.providers import LLMProvider, Message, Request
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.circuit import FAILURES_TO_OPEN, Circuits
+from lemming.kernel.llm.retrying import RetryingLLMProvider
+from lemming.kernel.plugins.registry import load_plugins
+from lemming.kernel.providers import LLMProvider, Message, Request
 
 
 class RequestException(Exception):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.redaction.secrets import excerpt, redact, redact_values, refresh
+from lemming.kernel.base.redaction.secrets import excerpt, redact, redact_values, refresh
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_a_value_is_found_as_json_writes_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 IN_A_LINE = r"""
 import os
-from lemming.base.redaction.secrets import redact_bytes
+from lemming.kernel.base.redaction.secrets import redact_bytes
 os.environ["ORG_KEY"] = "geheimnis-\u00e4"
 print(redact_bytes('{"text": "geheimnis-\u00e4"}'.encode()))
 """

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import ConfigError, RequestRejected, UnknownModel
-from lemming.llm.calls import ask
-from lemming.llm.human import HumanProvider
-from lemming.providers import (
+from lemming.kernel.base.errors import ConfigError, RequestRejected, UnknownModel
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.human import HumanProvider
+from lemming.kernel.providers import (
     LLMProvider,
     Message,
     Request,
@@ -36,7 +36,7 @@ register_provider("voiced", Custom)
 
 
 def test_the_guides_import_lines_work() -> None:
-    from lemming import providers
+    from lemming.kernel import providers
 
     for name in ("OpenAIProvider", "AnthropicProvider", "OllamaProvider", "RetryingLLMProvider"):
         assert issubclass(getattr(providers, name), LLMProvider)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from fault_server import FaultServer
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import (
+from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import (
     AuthenticationFailed,
     CircuitOpen,
     ProviderError,
@@ -19,9 +20,8 @@ from lemming.base.errors import (
     TimedOut,
     Unavailable,
 )
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.llm.circuit import Circuits
-from lemming.providers import Backend, Reply, Request, RetryingLLMProvider
+from lemming.kernel.llm.circuit import Circuits
+from lemming.kernel.providers import Backend, Reply, Request, RetryingLLMProvider
 
 
 class Flaky(Backend):

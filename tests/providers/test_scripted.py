@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lemming.base import errors
-from lemming.base.errors import ConfigError, ProviderError, RequestRejected, TimedOut
 from lemming.capabilities.scripted.scripted import ScriptedProvider, question_in
-from lemming.llm.calls import ask
-from lemming.providers import Reply, Request, make_provider
+from lemming.kernel.base import errors
+from lemming.kernel.base.errors import ConfigError, ProviderError, RequestRejected, TimedOut
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.providers import Reply, Request, make_provider
 
 
 def script(base: Path, *lines: dict[str, Any]) -> ScriptedProvider:

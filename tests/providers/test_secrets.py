@@ -13,12 +13,18 @@ from urllib.parse import quote
 import pytest
 from fault_server import FaultServer
 
-from lemming.base.redaction.secrets import excerpt, name_variables, redact_foreign, redact_values, refresh
 from lemming.engine import run_once
-from lemming.llm.circuit import circuit_name
-from lemming.logging_config import log_agent_action
-from lemming.memory import load_memory, save_memory
-from lemming.messages import send
+from lemming.kernel.base.redaction.secrets import (
+    excerpt,
+    name_variables,
+    redact_foreign,
+    redact_values,
+    refresh,
+)
+from lemming.kernel.llm.circuit import circuit_name
+from lemming.kernel.logging_config import log_agent_action
+from lemming.kernel.memory import load_memory, save_memory
+from lemming.kernel.messages import send
 from lemming.testing import make_org, resume, tree
 
 KEY = "p4t-hush/hush+42"

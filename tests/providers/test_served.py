@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import CircuitOpen, ConfigError, Unavailable, UnknownModel
 from lemming.capabilities.hosted.servers import SERVERS
 from lemming.capabilities.money.prices import worst_of
 from lemming.facts.readiness import readiness_of
-from lemming.llm.circuit import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits
-from lemming.llm.credits import usage_of
-from lemming.llm.retrying import RetryingLLMProvider
-from lemming.org.config import Org
-from lemming.org.models import ModelEntry
-from lemming.providers import Backend, Reply, Request, make_provider
-from lemming.tick.backends import Backends
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import CircuitOpen, ConfigError, Unavailable, UnknownModel
+from lemming.kernel.llm.circuit import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits
+from lemming.kernel.llm.credits import usage_of
+from lemming.kernel.llm.retrying import RetryingLLMProvider
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Backend, Reply, Request, make_provider
+from lemming.kernel.tick.backends import Backends
 
 
 class Down(Backend):

@@ -10,15 +10,15 @@ import pytest
 from fault_server import ANSWER, FaultServer, Received
 
 from lemming import engine
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import Problem, RequestRejected
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.http import refused_part
 from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.capabilities.hosted.refusals import Servers
-from lemming.journal.events import ProblemFound
-from lemming.providers import LLMProvider, Request, RetryingLLMProvider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import Problem, RequestRejected
+from lemming.kernel.journal.events import ProblemFound
+from lemming.kernel.providers import LLMProvider, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume
 
 SCHEMA = {"type": "object", "properties": {"notes": {"type": "string"}}, "required": ["notes"]}

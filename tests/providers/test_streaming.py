@@ -12,16 +12,16 @@ import pytest
 from stream_server import ANSWER, StreamServer
 
 from lemming import engine
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import AnswerTooLarge, TimedOut, Unavailable
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.capabilities.hosted.refusals import Servers
-from lemming.journal.events import ModelWrote
-from lemming.llm.calls import ask
-from lemming.llm.streaming import WholeWords
-from lemming.providers import LLMProvider, Request, RetryingLLMProvider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import AnswerTooLarge, TimedOut, Unavailable
+from lemming.kernel.journal.events import ModelWrote
+from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.streaming import WholeWords
+from lemming.kernel.providers import LLMProvider, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume, tree
 
 APIS: dict[str, Callable[[str], LLMProvider]] = {
@@ -103,7 +103,7 @@ def test_a_server_that_takes_no_streams_is_asked_without(
 
 
 def test_words_are_told_whole_so_that_no_secret_comes_in_two_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.base.redaction import secrets
+    from lemming.kernel.base.redaction import secrets
 
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value")
     secrets.refresh()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.base.jsontext import to_line
 from lemming.engine import load_tick, run_once
 from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
-from lemming.files import fs
-from lemming.messages import send
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.files import fs
+from lemming.kernel.messages import send
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say
 from lemming.timeline.fork import Setting
 

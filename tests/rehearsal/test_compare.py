@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from newsroom import newsroom
 
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
 from lemming.evals.rehearsal.compare import Comparison, compare, differing_entries
-from lemming.files import fs
-from lemming.messages import OutboxEntry
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, resume, tree
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from newsroom import LOUDER, TICKS, again, asked, newsroom
 
-from lemming.base.errors import UsageError
 from lemming.evals.rehearsal.rehearse import MARK, recorded_span
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, tree
 from lemming.timeline.fork import Setting
 from lemming.timeline.verify.files import verify

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import pytest
 from newsroom import again
 
-from lemming.base.jsontext import to_line
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.files import fs
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
 from lemming.timeline.fork import Setting
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 OTHER = Setting.parse("agents/ada/resume.json:/model/key=other")
 
@@ -42,7 +42,7 @@ class Down(Backend):
 
     def complete(self, request: Request) -> Reply:
         self.tried.append(request.agent)
-        from lemming.base.errors import AuthenticationFailed
+        from lemming.kernel.base.errors import AuthenticationFailed
 
         raise AuthenticationFailed("no key")
 

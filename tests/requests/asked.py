@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lemming.base.clock import FrozenClock
-from lemming.base.kinds import MessageKind
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TickReport
-from lemming.messages import OutboxEntry, read_outbox_entries, send
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries, send
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import journal_lines, make_org, resume
-from lemming.tick.counter import load_tick
 
 PEOPLE = {"human": {"provider": "human"}}
 

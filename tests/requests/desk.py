@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.base.kinds import MessageKind
 from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.view import AllRequests, RequestView
-from lemming.messages import EntryName, OutboxEntry, entry_id, send
-from lemming.org.resume import Agent, AgentPermissions
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.messages import EntryName, OutboxEntry, entry_id, send
+from lemming.kernel.org.resume import Agent, AgentPermissions
 from lemming.testing import make_org, resume
 
 NAMES = ("ada", "bob", "cyd")

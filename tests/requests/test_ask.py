@@ -20,13 +20,13 @@ from terminal import Lemming, start
 import lemming as package
 from lemming import engine
 from lemming.asking.questions import AskOutcome, AtWork, ask
-from lemming.base.errors import ConfigError, UsageError
 from lemming.capabilities.requests.entries import write_answer
 from lemming.capabilities.requests.now import requests_now
-from lemming.messages import read_outbox_entries
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
-from lemming.tick.counter import load_tick
 
 CHANGED = {"schedule": {"wake": "changed"}}
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "nothing"}

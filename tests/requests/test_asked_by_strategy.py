@@ -9,10 +9,10 @@ import pytest
 from asked import answers, ask, open_of, org_of, said, tick
 from test_team import QUIET, calls
 
-from lemming.base.kinds import MessageKind
 from lemming.cli import run
-from lemming.journal.report import TurnReport
-from lemming.memory import load_memory
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.memory import load_memory
 from lemming.testing import resume, say
 
 STRATEGIES = ["plan_execute", "reflexion"]

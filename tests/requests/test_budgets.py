@@ -12,14 +12,14 @@ from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
 from lemming.asking.questions import ask as put
-from lemming.base.jsontext import pretty
 from lemming.capabilities.requests.now import requests_now
 from lemming.engine import ticks
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
-from lemming.journal.ledger import read_state
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.tick.counter import load_tick
 from lemming.timeline.replay.replay import replay
 
 

@@ -11,10 +11,10 @@ from desk import named, organisation, put
 from terminal import Lemming
 
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
-from lemming.messages import read_outbox_entries
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.tick.counter import persist_tick
 from lemming.testing import FrozenClock, make_org, resume, tree
-from lemming.tick.counter import persist_tick
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -9,10 +9,10 @@ from asked import org_of, prompts, tick
 from test_team import QUIET, calls
 
 import lemming
-from lemming.journal.ledger import read_state
-from lemming.messages import list_outbox
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import list_outbox
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import FrozenClock, resume, say
-from lemming.tick.counter import load_tick
 
 
 def test_the_next_question_of_a_conversation_goes_to_whom_the_last_was_handed_on(tmp_path: Path) -> None:

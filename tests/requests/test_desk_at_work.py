@@ -12,10 +12,10 @@ import pytest
 from asked import answers, ask, org_of, said
 
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
-from lemming.messages import read_outbox_entries
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, resume, say, tree
-from lemming.tick.counter import load_tick
 
 QUIET = {"schedule": {"wake": "addressed"}}
 AGENTS = ("desk", "researcher", "writer", "second", "critic", "billing", "human")

@@ -10,11 +10,11 @@ from desk import PERSON
 from terminal import Lemming
 
 from lemming.engine import ticks
-from lemming.journal.events import Event, ProblemFound
-from lemming.journal.report import TickReport
-from lemming.messages import send
+from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import send
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.tick.counter import load_tick
 
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "nothing"}
 PEOPLE = {"human": {"provider": "human"}}

@@ -9,11 +9,11 @@ import pytest
 from asked import answers, ask, org_of, said, tick
 from test_taking import ONE, entry, reply
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import ticks
-from lemming.journal.ledger import AgentState, read_state, write_state
-from lemming.journal.read_mark import ReadMark
-from lemming.messages import list_outbox
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.journal.ledger import AgentState, read_state, write_state
+from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.messages import list_outbox
 from lemming.testing import resume, say
 
 NEVER = {"run_every_n_ticks": 1000, "phase_offset": 1}

@@ -16,11 +16,11 @@ from sampling import EVERYTHING
 from lemming.capabilities.requests.known_requests import KnownRequests, moving_in
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import RequestView
-from lemming.messages import EntryName, OutboxEntry, send, write_outbox_entry
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.messages import EntryName, OutboxEntry, send, write_outbox_entry
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.testing import resume, say
-from lemming.tick.snapshot import take_snapshot
 
 EVERYBODY = (*NAMES, "human")
 WHO = st.sampled_from(EVERYBODY)

@@ -12,13 +12,13 @@ from waited import ADDRESSED, NOTHING, Json, called, calling, clocked, paid, run
 
 from lemming.asking.questions import AskOutcome, AtWork
 from lemming.asking.questions import ask as put
-from lemming.base.jsontext import pretty
 from lemming.capabilities.requests.now import find_request, requests_now
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
-from lemming.messages import read_outbox_entries, send
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.tick.counter import load_tick
 from lemming.timeline.replay.replay import replay_into, ticks_to_rerun
 
 

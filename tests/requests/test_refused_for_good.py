@@ -9,13 +9,13 @@ import pytest
 from asked import answers, ask, person, tried_once
 
 from lemming.asking.questions import ask as put
-from lemming.base.jsontext import parse, pretty
 from lemming.capabilities.requests.now import requests_now
 from lemming.engine import ticks
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TickReport
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TickReport
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
 

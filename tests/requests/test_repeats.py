@@ -9,14 +9,14 @@ from asked import ask, person
 from waited import ADDRESSED, NOTHING, Json, called, calling, clocked, paid, run
 
 from lemming.asking.questions import ask as put
-from lemming.base.contract import ToolCall
 from lemming.capabilities.requests.now import requests_now
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.repeats import Repeats
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.tick.counter import load_tick
-from lemming.tools import ToolResult
-from lemming.turn.repeats import Repeats
 
 
 def holding_on(base: Path, *script: Json) -> Path:

@@ -14,8 +14,8 @@ from asked import ask, org_of
 
 from lemming.capabilities.requests.entry_cache import FORM, read_kept
 from lemming.capabilities.requests.now import requests_now
-from lemming.messages import OutboxEntry
-from lemming.org.organisation import Organisation
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, crash_at, resume
 
 KEPT = ".lemming/requests.json"

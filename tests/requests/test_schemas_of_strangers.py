@@ -13,9 +13,9 @@ from asked import ask as ask_by_hand
 from asked import org_of
 
 from lemming.asking.questions import ask
-from lemming.base.errors import ConfigError, UsageError
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.testing import FrozenClock, resume, say
 
 EVIL, BAIT = "^(a+)+$", "a" * 40 + "b"

@@ -12,12 +12,12 @@ from asked import org_of
 
 import lemming
 from lemming.asking import streams
-from lemming.base.errors import OrgBusy, UsageError
-from lemming.journal.events import Event, TickBegins, TickEnds
-from lemming.journal.records import ModelReplied, TurnEnded
+from lemming.kernel.base.errors import OrgBusy, UsageError
+from lemming.kernel.journal.events import Event, TickBegins, TickEnds
+from lemming.kernel.journal.records import ModelReplied, TurnEnded
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import resume, say
-from lemming.tick.counter import load_tick
-from lemming.tick.runtime import open_org
 
 
 @pytest.fixture

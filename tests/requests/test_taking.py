@@ -9,10 +9,10 @@ import pytest
 from asked import answers, ask, open_of, org_of, prompts, said, tick, tried_once
 
 from lemming.facts.preview import preview_tick
-from lemming.messages import read_outbox_entries, send
-from lemming.org.config import load_config
+from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.org.config import load_config
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import resume, say
-from lemming.tick.counter import load_tick
 
 ONE = {"turn": {"take": "one"}}
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from asked import answers, ask, open_of, org_of, prompts, said, tick, tried_once
 
-from lemming.agents import survey_agents
 from lemming.engine import run_forever, ticks
 from lemming.facts.problems import problems_of_agents
-from lemming.journal.file import journal_ticks
-from lemming.messages import read_outbox_entries, send
-from lemming.org.config import load_config
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.org.config import load_config
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import FrozenClock, resume, say
-from lemming.tick.counter import load_tick
 from lemming.timeline.replay.replay import replay
 
 QUIET = {"schedule": {"wake": "addressed"}}

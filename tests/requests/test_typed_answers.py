@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, field_validator
 from typing_extensions import TypedDict
 
 from lemming.asking.questions import NotAnswered, ask
-from lemming.base.errors import ContractError, UsageError
-from lemming.base.json_schema.violations import flaw_of, wrong_in
+from lemming.kernel.base.errors import ContractError, UsageError
+from lemming.kernel.base.json_schema.violations import flaw_of, wrong_in
 from lemming.testing import resume, say
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.messages import EntryName, OutboxEntry
+from lemming.kernel.messages import EntryName, OutboxEntry
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from desk import organisation, put
 
-from lemming.base.errors import NotAnOrg, UsageError
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.waiting import waiting
-from lemming.messages import send
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import NotAnOrg, UsageError
+from lemming.kernel.messages import send
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import persist_tick
 from lemming.testing import make_org, resume
-from lemming.tick.counter import persist_tick
 
 
 def test_what_waits_for_a_person_says_what_from_whom_since_when_and_until_when(base: Path) -> None:

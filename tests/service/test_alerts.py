@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import CorruptState
-from lemming.base.jsontext import pretty
-from lemming.base.redaction.secrets import refresh
 from lemming.engine import run_once, ticks
+from lemming.evals.copy_org import copy_org
 from lemming.facts.problems import problems_of_config
-from lemming.files import fs
-from lemming.history.copy_org import copy_org
-from lemming.org.config import load_config
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.redaction.secrets import refresh
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
 from lemming.service.run_program import run_command
 from lemming.testing import Crash, crash_at, make_org, resume, say, write_script
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.base.errors import ConfigError, LemmingError
-from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.engine import run_once, run_tick, ticks
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
-from lemming.journal.sealing import segments
-from lemming.org.format import NEWEST_FORMAT
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import ConfigError, LemmingError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.sealing import segments
+from lemming.kernel.org.format import NEWEST_FORMAT
+from lemming.kernel.org.organisation import Organisation
 from lemming.service.backup import back_up
 from lemming.service.restore import restore
 from lemming.service.upgrade import steps_of

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from terminal import Lemming, read_until, start
 
-from lemming.base.errors import CorruptState, UsageError
 from lemming.engine import run_once
+from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.service.health import Health, health_server
 from lemming.testing import make_org, resume
 
@@ -109,7 +109,7 @@ def test_a_port_that_is_taken_is_said(base: Path, lemming: Lemming) -> None:
 
 def test_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sesame-0123456789")
-    from lemming.base.redaction.secrets import refresh
+    from lemming.kernel.base.redaction.secrets import refresh
 
     refresh()
     with serving(lambda _: Health(False, {"reason": "no sesame-0123456789 today"})) as port:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import ConfigError
 from lemming.engine import load_tick, run_once, ticks
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
 from lemming.service.pause import pause, paused_text, resume
 from lemming.testing import journal_lines, make_org, tree
 from lemming.testing import resume as resume_of

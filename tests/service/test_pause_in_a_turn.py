@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
-from lemming.journal.events import Event
-from lemming.journal.ledger import read_state
-from lemming.journal.records import ModelReplied
-from lemming.journal.report import TurnReport
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.records import ModelReplied
+from lemming.kernel.journal.report import TurnReport
 from lemming.service.pause import pause, resume
 from lemming.testing import Crash, journal_lines, make_org, say
 from lemming.testing import resume as resume_of

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.file import journal_ticks
-from lemming.journal.sealing import segments
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.sealing import segments
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, tree
-from lemming.tick.runtime import open_org
 
 LONG_AGO = (1_000_000_000, 1_000_000_000)
 

@@ -14,8 +14,8 @@ from systemd import listening
 from terminal import PROGRAM
 
 from lemming.engine import ticks
-from lemming.journal.events import Event, Sleeping, TickBegins
-from lemming.org.organisation import Organisation
+from lemming.kernel.journal.events import Event, Sleeping, TickBegins
+from lemming.kernel.org.organisation import Organisation
 from lemming.service.notify import ALIVE, MARGIN_S, READY, STOPPING, Progress, Reports, Supervisor, Watchdog
 from lemming.testing import make_org, resume
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lemming.base.clock import FrozenClock
 from lemming.capabilities.skills.guides import GUIDE_CHARS
 from lemming.engine import run_once
 from lemming.facts.preview import preview_tick
 from lemming.facts.problems import problems_of_agents
-from lemming.org.config import load_config
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.org.config import load_config
 from lemming.service.watch import context_files
 from lemming.testing import journal_lines, make_org, resume, say
 

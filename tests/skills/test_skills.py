@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import load_agent
-from lemming.base.clock import FrozenClock
-from lemming.base.jsontext import pretty
 from lemming.capabilities.skills.loading import skills_of
 from lemming.capabilities.skills.sections import SKILLS_CHARS
 from lemming.capabilities.skills.skill import DESCRIPTION_CHARS
 from lemming.engine import run_once
 from lemming.facts.preview import preview_tick
 from lemming.facts.problems import problems_of_agents
-from lemming.files import fs
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.soundness.judged import sound_survey
+from lemming.kernel.tools import ToolContext, ToolResult, toolset_of
+from lemming.kernel.tools.calls import call_tool
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.tick.soundness.judged import sound_survey
-from lemming.tools import ToolContext, ToolResult, toolset_of
-from lemming.tools.calls import call_tool
 
 
 def skill(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import ConfigError
-from lemming.base.paths import SKILL_FILE
 from lemming.capabilities.skills.skill import skill_of
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.paths import SKILL_FILE
 
 skills_ref = pytest.importorskip("skills_ref", reason="the reference validator is not installed")
 

@@ -11,14 +11,14 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TurnReport
-from lemming.plugins.registry import unregister
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
 from lemming.strategies import Act, Beforehand, Steps, Turn, TurnReply, strategy
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
 from lemming.timeline.verify.files import verify
-from lemming.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
 
 ONE = {"take": "one"}
 

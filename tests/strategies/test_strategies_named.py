@@ -11,10 +11,10 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TurnReport
-from lemming.memory import load_memory, save_memory
-from lemming.plugins.registry import unregister
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.memory import load_memory, save_memory
+from lemming.kernel.plugins.registry import unregister
 from lemming.strategies import Steps, Turn, strategy
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 

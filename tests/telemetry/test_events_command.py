@@ -13,9 +13,9 @@ from traced import die_at_an_answer, make_traced
 from lemming.cli import run
 from lemming.commands.events import TYPES
 from lemming.engine import run_once
-from lemming.journal.events import Event, TickBegins, TickEnds
-from lemming.journal.file import read_journal
-from lemming.journal.records import Record
+from lemming.kernel.journal.events import Event, TickBegins, TickEnds
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.records import Record
 from lemming.telemetry.readings import events_in
 from lemming.testing import Crash, make_org, resume
 

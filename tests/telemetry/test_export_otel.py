@@ -12,10 +12,10 @@ import pytest
 from terminal import Lemming, read_until, start, typed_at
 from traced import Collector, die_at_an_answer, listening
 
-from lemming.base.errors import NotSent, UsageError
 from lemming.engine import run_once
-from lemming.journal.sealing import seal_old_journals
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import NotSent, UsageError
+from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.org.organisation import Organisation
 from lemming.telemetry.readings import from_now_on, readings
 from lemming.telemetry.send_traces import Collector as Client
 from lemming.testing import Crash, make_org, resume

@@ -17,8 +17,8 @@ from traced import make_traced
 from lemming.capabilities.serving.http_server import Metrics
 from lemming.capabilities.serving.serve import serving
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
-from lemming.org.organisation import Organisation
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.org.organisation import Organisation
 from lemming.telemetry.metrics import CONTENT_TYPE, Family, families_of, metrics_of, text_of
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 

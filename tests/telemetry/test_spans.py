@@ -11,9 +11,9 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from traced import attributes, make_traced, spans_of
 
-from lemming.base.clock import timestamp
 from lemming.engine import run_once
-from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
+from lemming.kernel.base.clock import timestamp
+from lemming.kernel.journal.records import ModelFailed, ModelReplied, ToolFinished
 from lemming.telemetry import semconv as names
 from lemming.telemetry.laps import Lap, laps_of
 from lemming.telemetry.otlp import as_protobuf, requests_of
@@ -165,7 +165,7 @@ def test_texts_are_left_out_unless_they_are_asked_for(traced: Path, spans: Spans
 
 
 def test_a_secret_that_is_one_only_now_is_left_out(traced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.base.redaction import secrets
+    from lemming.kernel.base.redaction import secrets
 
     monkeypatch.setenv("ADA_API_KEY", "PLANTED-ANSWER")
     secrets.refresh()

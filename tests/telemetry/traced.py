@@ -16,9 +16,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from lemming.journal.events import Event
-from lemming.journal.records import ModelReplied
-from lemming.org.organisation import Organisation
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.records import ModelReplied
+from lemming.kernel.org.organisation import Organisation
 from lemming.telemetry.otlp import requests_of
 from lemming.telemetry.readings import readings
 from lemming.telemetry.sources import Sources

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.messages import send
+from lemming.kernel.messages import send
 from lemming.testing import make_org, resume, say
 from lemming.timeline.why.explain import explain
 from lemming.timeline.why.things import Thing

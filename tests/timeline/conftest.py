@@ -11,7 +11,7 @@ from recorded import Bell, busy_org
 from terminal import Ran
 from typed import typed
 
-from lemming.tools import ToolRegistry
+from lemming.kernel.tools import ToolRegistry
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.history.read import History
-from lemming.journal.events import Event, HistoryNotKept
+from lemming.kernel.journal.events import Event, HistoryNotKept
 from lemming.testing import FrozenClock, make_org, resume
 
 ON = {"history": "git", "durability": "off"}

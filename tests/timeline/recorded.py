@@ -6,18 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lemming.base import paths
-from lemming.base.clock import FrozenClock, timestamp
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.files.fields import Json
-from lemming.journal.file import Journal
-from lemming.journal.sequence import record_of
-from lemming.messages import entry_id, send
-from lemming.providers import Backend, Reply, Request
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import FrozenClock, timestamp
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.file import Journal
+from lemming.kernel.journal.sequence import record_of
+from lemming.kernel.messages import entry_id, send
+from lemming.kernel.providers import Backend, Reply, Request
+from lemming.kernel.tools import Tool, ToolResult
 from lemming.testing import SCRIPT_FILE, journal_lines, make_org, resume, say
-from lemming.tools import Tool, ToolResult
 
 TICKS = 8
 LAST_ENTRY = f"agents/ada/outbox/{TICKS:08d}_{entry_id(TICKS, 'ada', 0)}.json"

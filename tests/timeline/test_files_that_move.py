@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.history.read import History
+from lemming.kernel.base.clock import FrozenClock
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.timeline.fork import fork
 from lemming.timeline.replay.recording import OUTSIDE

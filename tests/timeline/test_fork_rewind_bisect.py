@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import UsageError
 from lemming.engine import load_tick, run_once
-from lemming.files import fs
 from lemming.history.bisect import CommitTrial, bisect
 from lemming.history.journals import copy_journals, set_journals_aside
 from lemming.history.read import History
 from lemming.history.rewind import Rewind, rewind
-from lemming.journal.file import Journal, journal_ticks
-from lemming.journal.records import TickCommitted
-from lemming.journal.sealing import seal_old_journals
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import Journal, journal_ticks
+from lemming.kernel.journal.records import TickCommitted
+from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
-from lemming.tick.runtime import open_org
 from lemming.timeline.fork import Setting, fork
 from lemming.timeline.verify.files import verify
 

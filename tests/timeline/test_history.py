@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from kept import ON, files_of, git, git_that, make, run, subjects
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import pretty
-from lemming.files import fs
 from lemming.history.git import FOLDER, Repository
 from lemming.history.read import History
-from lemming.messages import send
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import send
 from lemming.testing import make_org, resume, say, tree
 
 

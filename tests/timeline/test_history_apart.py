@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from kept import files_of, git, make, run, subjects
 
-from lemming.base.errors import GitFailed
 from lemming.cli import run as command_line
 from lemming.engine import load_tick
-from lemming.files import fs
 from lemming.history.git import BRANCH, FOLDER, Repository, git_version
 from lemming.history.read import History
+from lemming.kernel.base.errors import GitFailed
+from lemming.kernel.files import fs
 from lemming.testing import tree
 
 

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 from kept import REPOSITORY, files_of, git_that, make, run, subjects
 
-from lemming.base.errors import UsageError
 from lemming.cli import run as command_line
 from lemming.engine import load_tick, run_once
 from lemming.history.git import FOLDER
 from lemming.history.read import History
-from lemming.journal.events import Event
-from lemming.journal.records import TurnEnded
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.records import TurnEnded
 from lemming.testing import FrozenClock, resume, say
 
 KILLED_AFTER_TICK_2 = """
 import os, signal, sys
 from pathlib import Path
 from lemming.engine import run_once
-from lemming.journal.file import is_committed
+from lemming.kernel.journal.file import is_committed
 from lemming.testing import FrozenClock
 
 base = Path(sys.argv[1])

@@ -15,15 +15,15 @@ from jsonschema import Draft202012Validator
 from recorded import busy_org
 from sampling import EVERYTHING
 
-from lemming.base import paths
-from lemming.base.errors import CorruptState, ProviderError, RateLimited, recorded_failure
 from lemming.cli import run
 from lemming.facts.schemas import schema_of
-from lemming.files import fs
-from lemming.files.fields import Json
-from lemming.journal.file import last_record, read_journal
-from lemming.journal.records import TickStarted, all_kinds
-from lemming.journal.sequence import NoRecord, record_of
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, ProviderError, RateLimited, recorded_failure
+from lemming.kernel.files import fs
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.file import last_record, read_journal
+from lemming.kernel.journal.records import TickStarted, all_kinds
+from lemming.kernel.journal.sequence import NoRecord, record_of
 from lemming.testing import journal_lines, tree
 
 LAST = 8

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import UsageError
 from lemming.cli import run as run_command
 from lemming.engine import run_once
 from lemming.history.read import History
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, say, tree
-from lemming.tick.runtime import open_org
 from lemming.timeline.fork import fork
 
 GRANTS = {

@@ -9,15 +9,15 @@ import pytest
 from broken import Repair, damage, interrupt, journal, make
 from typed import typed
 
-from lemming.base.clock import timestamp
-from lemming.base.errors import CorruptState, TickAlreadyCommitted
 from lemming.engine import load_tick, run_forever, run_once
-from lemming.journal.events import Event, ModelAsked
-from lemming.journal.file import is_committed, journal_ticks
-from lemming.journal.ledger import read_state
-from lemming.messages import send
+from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.file import is_committed, journal_ticks
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import send
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
-from lemming.tick.runtime import open_org
 
 
 def aside_of(base: Path) -> Path:

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models, rewrite_journal, speak
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import pretty
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
-from lemming.files import fs
-from lemming.files.fields import Json
-from lemming.journal.file import journal_ticks
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.tools import ToolRegistry
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree, write_script
 from lemming.timeline.replay.recording import OUTSIDE, Difference
 from lemming.timeline.replay.replay import Replayed, replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.root import state_root
-from lemming.tools import ToolRegistry
 
 
 @pytest.fixture(autouse=True)

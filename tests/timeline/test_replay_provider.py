@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lemming.base import errors
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import ConfigError, RequestRejected
 from lemming.capabilities.scripted.replay import ReplayProvider
 from lemming.engine import recorded_report, run_once
-from lemming.files import fs
-from lemming.providers import Request
+from lemming.kernel.base import errors
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import ConfigError, RequestRejected
+from lemming.kernel.files import fs
+from lemming.kernel.providers import Request
 from lemming.testing import make_org, resume, say, tree
 
 

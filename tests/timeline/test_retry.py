@@ -11,16 +11,16 @@ import pytest
 from terminal import Ran
 from typed import typed
 
-from lemming.base.redaction.secrets import refresh
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.events import Event, ModelAsked
-from lemming.journal.file import journal_ticks
-from lemming.journal.ledger import read_state
+from lemming.kernel.base.redaction.secrets import refresh
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.tick.runtime import open_org
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
-from lemming.tick.runtime import open_org
 from lemming.timeline.verify.root import state_root
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 Repair = Callable[..., Ran]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from recorded import Refusing, refuse_models
 from skilled_corpus import skilled
 
-from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.history.copy_org import copy_org
+from lemming.evals.copy_org import copy_org
 from lemming.history.git import BRANCH, Repository
-from lemming.providers import register_provider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.providers import register_provider
 from lemming.testing import make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay_into, ticks_to_rerun
 

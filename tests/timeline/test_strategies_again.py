@@ -9,10 +9,10 @@ from batch_server import BatchServer
 from recorded import Refusing, refuse_models
 from strategies_corpus import strategies
 
-from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.providers import register_provider
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.providers import register_provider
 from lemming.testing import journal_lines, make_org, resume, tree
 from lemming.timeline.replay.replay import replay_into, ticks_to_rerun
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import TickAlreadyCommitted
 from lemming.engine import load_tick, run_once
 from lemming.exchange.template import template_files
-from lemming.journal.file import journal_ticks
-from lemming.journal.ledger import read_state
-from lemming.messages import list_outbox
+from lemming.kernel.base.errors import TickAlreadyCommitted
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import list_outbox
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import FrozenClock, make_org, resume, tree
-from lemming.tick.runtime import open_org
 from lemming.timeline.record import read_tick
 from lemming.timeline.repair.repair import find_repairs, make_repairs
 from lemming.timeline.verify.files import verify

@@ -11,7 +11,7 @@ from typed import bell, typed
 
 from lemming.commands.tick import KNOWN_SHOWN
 from lemming.engine import run_once
-from lemming.journal.events import Event, ModelAsked
+from lemming.kernel.journal.events import Event, ModelAsked
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
 from lemming.timeline.record import read_tick
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from lemming.base.errors import CorruptState
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.journal.file import read_journal
-from lemming.journal.sealing import SEALED
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.sealing import SEALED
 from lemming.testing import FrozenClock, make_org, resume
 
 TERABYTE = 1 << 40

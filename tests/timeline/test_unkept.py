@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import UsageError
 from lemming.cli import run as run_command
 from lemming.engine import load_tick, run_once
-from lemming.files import fs
 from lemming.history.read import History
-from lemming.journal.file import journal_ticks
-from lemming.messages import send
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.messages import send
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.timeline.fork import Setting, fork
 from lemming.timeline.unkept import UnkeptPast, past_states

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from recorded import LAST_ENTRY, TICKS, cut, edit, rewrite_journal, speak
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import persist_tick, run_once, run_tick
-from lemming.files import fs
-from lemming.journal.file import journal_ticks, raw_journal
-from lemming.journal.ledger import read_state
-from lemming.memory import delete_memory
-from lemming.messages import entry_id
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import journal_ticks, raw_journal
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.memory import delete_memory
+from lemming.kernel.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume, say
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_whole

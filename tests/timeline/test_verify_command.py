@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from recorded import LAST_ENTRY, TICKS, cut, edit
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import pretty
 from lemming.cli import run
-from lemming.files import fs
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
 from lemming.timeline.tick_spans import parse_ticks
 from lemming.timeline.verify.root import files_that_count, state_root
 

@@ -9,13 +9,13 @@ import pytest
 from asked_why import HIRE, READER, ask, chain, one, say_as_human, seen
 from typed import Bell, bell, typed
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import parse, pretty
 from lemming.engine import run_once
-from lemming.memory import save_memory
-from lemming.messages import entry_id
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.memory import save_memory
+from lemming.kernel.messages import entry_id
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
-from lemming.tick.runtime import open_org
 
 Capsys = pytest.CaptureFixture[str]
 

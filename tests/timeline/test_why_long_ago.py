@@ -10,9 +10,9 @@ from asked_why import HIRE, ask, one, seen
 from typed import typed
 
 from lemming.engine import run_once
-from lemming.journal.sealing import seal_old_journals
-from lemming.memory import save_memory
-from lemming.messages import entry_id, read_outbox_entries
+from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.memory import save_memory
+from lemming.kernel.messages import entry_id, read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.timeline.why.explain import explain
 from lemming.timeline.why.writings import Writings

@@ -11,8 +11,8 @@ import pytest
 from terminal import Ran
 
 from lemming.cli import run
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
 def typed(capsys: pytest.CaptureFixture[str], base: Path, *words: str) -> Ran:

@@ -13,11 +13,11 @@ from lemming.capabilities.requests.entry_cache import keep, stamp_of
 from lemming.capabilities.requests.now import requests_now
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_config
-from lemming.files import fs
-from lemming.journal.report import TickReport
-from lemming.messages import OutboxEntry, read_outbox_entries
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.files import fs
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify

@@ -11,11 +11,11 @@ from asleep import reader
 from test_looking_again import wait_for_rest, write
 from test_sleeping_by_the_clock import HOUR, asleep
 
-from lemming.base.jsontext import pretty
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.journal.events import Sleeping
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Sleeping
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.faults import refuse_look
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pytest
 
 from lemming.capabilities.sandbox.run import sandbox_status
-from lemming.org.blocks import ShellSettings
-from lemming.org.config import Org
+from lemming.kernel.org.blocks import ShellSettings
+from lemming.kernel.org.config import Org
 
 SECRET = "sk-do-not-show"
 PYTHON = "/usr/bin/python3"

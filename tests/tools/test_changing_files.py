@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.access.open import FILE_LIMIT_BYTES
-from lemming.files.effects import apply_effect
-from lemming.org.config import Org, Quota
+from lemming.kernel.access.open import FILE_LIMIT_BYTES
+from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.org.config import Org, Quota
 
 TOOLS = ["file_edit", "file_append", "file_move", "file_read", "file_write", "file_list", "file_search"]
 

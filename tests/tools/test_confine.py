@@ -18,8 +18,8 @@ import pytest
 from lemming.capabilities.sandbox import launcher as confine
 from lemming.capabilities.sandbox import seccomp
 from lemming.capabilities.sandbox.run import sandbox_status
-from lemming.org.blocks import ShellSettings
-from lemming.org.config import Org
+from lemming.kernel.org.blocks import ShellSettings
+from lemming.kernel.org.config import Org
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux"),

@@ -13,8 +13,8 @@ from page_server import serving
 from paper import archive, encrypted_pdf, pdf, word
 from tool_desk import Desk
 
-from lemming.org.blocks import Http
-from lemming.org.config import Org
+from lemming.kernel.org.blocks import Http
+from lemming.kernel.org.config import Org
 
 if missing := [name for name in ("pypdf", "mammoth", "markdownify") if find_spec(name) is None]:
     pytest.skip(f"could not import {', '.join(missing)}", allow_module_level=True)

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from workshop import Workshop, call
 
-from lemming.base.clock import FrozenClock
 from lemming.capabilities.toolbox.functions import workers
 from lemming.cli import run
 from lemming.engine import run_forever, run_once
-from lemming.journal.ledger import read_state
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.tools import ToolResult
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.tools import ToolResult
 
 pytestmark = pytest.mark.usefixtures("untried")
 
@@ -117,9 +117,9 @@ def test_a_replay_calls_no_function_and_agrees(tmp_path: Path, capfd: pytest.Cap
 ENGINE = """
 import sys
 from pathlib import Path
-from lemming.base.clock import FrozenClock
+from lemming.kernel.base.clock import FrozenClock
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
+from lemming.kernel.journal.ledger import read_state
 run_once(Path(sys.argv[1]), clock=FrozenClock())
 """
 
@@ -278,8 +278,8 @@ def test_an_organisation_without_tool_files_imports_nothing_of_it(tmp_path: Path
 
 
 def test_a_result_with_entries_and_attempts_is_what_a_record_gives_back(tmp_path: Path) -> None:
-    from lemming.journal.records import ToolFinished
-    from lemming.tick.recorded_answers import recorded_result
+    from lemming.kernel.journal.records import ToolFinished
+    from lemming.kernel.tick.recorded_answers import recorded_result
 
     plain = {"agent": "ada", "index": 0, "tool": "x", "success": True, "output": "", "effects": []}
     assert recorded_result(ToolFinished.from_json(plain)) == ToolResult(True)

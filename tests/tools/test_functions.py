@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from workshop import Workshop, call
 
-from lemming.memory import load_memory
+from lemming.kernel.memory import load_memory
+from lemming.kernel.tools import ToolRegistry, tool
 from lemming.testing import tree
-from lemming.tools import ToolRegistry, tool
 
 pytestmark = pytest.mark.usefixtures("untried")
 

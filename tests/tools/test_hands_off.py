@@ -16,16 +16,16 @@ import pytest
 from sandboxed import Sandbox, org_with
 from tool_desk import Desk
 
-from lemming.access.recorded_effects import require_writable
-from lemming.agents import load_agent
-from lemming.base.errors import ConfigError, LemmingError
-from lemming.files.effects import FileEffect
-from lemming.org.config import Org, load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.access.recorded_effects import require_writable
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import ConfigError, LemmingError
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.org.config import Org, load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tools import SHIPPED, ToolRegistry
+from lemming.kernel.tools.calls import call_tool
 from lemming.testing import make_org, resume
-from lemming.tick.runtime import Runtime
-from lemming.tools import SHIPPED, ToolRegistry
-from lemming.tools.calls import call_tool
 
 PLACES = [
     "config/org.json", "config/models.json", "config/credits.json", "config/mcp.json", "config/mcp.lock.json",

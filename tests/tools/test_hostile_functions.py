@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from workshop import Workshop
 
-from lemming.base.errors import OUTCOME_CODES
-from lemming.base.jsontext import pretty
-from lemming.files.fs import publish
-from lemming.tools import ToolResult
+from lemming.kernel.base.errors import OUTCOME_CODES
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files.fs import publish
+from lemming.kernel.tools import ToolResult
 
 pytestmark = pytest.mark.usefixtures("untried")
 

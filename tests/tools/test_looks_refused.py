@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.access.plugin_files import writable
-from lemming.agents import load_agent
-from lemming.base.errors import DiskError
+from lemming.kernel.access.plugin_files import writable
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import DiskError
 from lemming.testing import make_org, resume
 from lemming.testing.faults import refuse_look
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tool_desk import NOW, Desk
 
-from lemming.memory import load_memory, memory_effect, save_memory
+from lemming.kernel.memory import load_memory, memory_effect, save_memory
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.org.blocks import Quota
-from lemming.org.config import Org
+from lemming.kernel.org.blocks import Quota
+from lemming.kernel.org.config import Org
 
 
 @pytest.fixture(params=["wide one first", "narrow one first"])

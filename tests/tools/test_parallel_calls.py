@@ -10,13 +10,13 @@ import pytest
 from sampling import EVERYTHING
 from workshop import Workshop, call
 
-from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.messages import read_outbox_entries
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.tick.ahead import CallsAhead
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult, tool
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
-from lemming.tick.ahead import CallsAhead
-from lemming.tools import Tool, ToolRegistry, ToolResult, tool
 
 pytestmark = pytest.mark.usefixtures("untried")
 

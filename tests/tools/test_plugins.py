@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import ConfigError
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents, problems_of_config
-from lemming.files import fs
-from lemming.org.config import Org, load_config
-from lemming.org.organisation import Organisation
-from lemming.plugins.registry import load_plugins
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import Org, load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.registry import load_plugins
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tools import SHIPPED, ToolRegistry, toolset_of
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.tick.runtime import Runtime
-from lemming.tools import SHIPPED, ToolRegistry, toolset_of
 
 NUMBERS = count()
 

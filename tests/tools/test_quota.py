@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.files import quota
-from lemming.org.blocks import Quota
-from lemming.org.config import Org
+from lemming.kernel.files import quota
+from lemming.kernel.org.blocks import Quota
+from lemming.kernel.org.config import Org
 
 
 def full_desk(tmp_path: Path, **grants: list[str]) -> Desk:

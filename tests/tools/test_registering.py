@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tool_desk import CustomTool, Desk
 
-from lemming.base.errors import InvalidArguments
-from lemming.tools import Tool, ToolRegistry, ToolResult
+from lemming.kernel.base.errors import InvalidArguments
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 
 
 def test_registering_a_class_or_a_nameless_tool_is_refused_at_once() -> None:

@@ -15,7 +15,7 @@ from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
 from tool_desk import Desk
 
 from lemming.capabilities.processes.children import Process, memory_of
-from lemming.org.blocks import Quota
+from lemming.kernel.org.blocks import Quota
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 

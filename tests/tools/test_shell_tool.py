@@ -12,9 +12,9 @@ import pytest
 from sandboxed import PYTHON, SECRET, Sandbox, needs_python, org_with, snapshot
 from tool_desk import Desk
 
-from lemming.base.errors import PermissionDenied
 from lemming.capabilities.sandbox.run import run_confined, sandbox_status
-from lemming.tools import ToolRegistry
+from lemming.kernel.base.errors import PermissionDenied
+from lemming.kernel.tools import ToolRegistry
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 

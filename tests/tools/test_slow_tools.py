@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lemming.base.deadlines import LeftBehind, run_on_thread
 from lemming.engine import run_once
-from lemming.journal.ledger import read_state
+from lemming.kernel.base.deadlines import LeftBehind, run_on_thread
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.tick.runtime import open_org
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.tick.runtime import open_org
 from lemming.timeline.repair.retry import plan_retry, run_again
 from lemming.timeline.repair.unknown import find_unknown_calls
-from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
 class Slow(Tool):

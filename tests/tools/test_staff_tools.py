@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tool_desk import Desk
 
-from lemming.agents import load_agent
-from lemming.journal.ledger import AgentState, read_state, write_state
-from lemming.org.config import Org
-from lemming.tools import ToolRegistry
+from lemming.kernel.agents import load_agent
+from lemming.kernel.journal.ledger import AgentState, read_state, write_state
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import ToolRegistry
 
 NEW = {"name": "scout", "title": "Scout", "instructions": "Look around."}
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tool_desk import Desk
 
-from lemming.base.clock import FrozenClock
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.kernel.base.clock import FrozenClock
 from lemming.testing import make_org, resume, say, tree
 from lemming.timeline.verify.files import verify
 

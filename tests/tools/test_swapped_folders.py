@@ -14,11 +14,11 @@ from unittest import mock
 import pytest
 from tool_desk import Desk
 
-from lemming.access.open import read_allowed_text
-from lemming.agents import load_agent
-from lemming.base.errors import DiskError, ToolError
-from lemming.files.effects import FileEffect, apply_effect
-from lemming.tools import ToolRegistry
+from lemming.kernel.access.open import read_allowed_text
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import DiskError, ToolError
+from lemming.kernel.files.effects import FileEffect, apply_effect
+from lemming.kernel.tools import ToolRegistry
 
 SECRET = "not yours"
 CALLS = ("open", "stat", "lstat", "fstat", "mkdir", "rename", "link", "unlink", "listdir", "scandir", "write")

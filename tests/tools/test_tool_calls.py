@@ -13,11 +13,11 @@ import pytest
 from pydantic import Field
 from tool_desk import CustomTool, Desk
 
-from lemming.base.errors import RecoverableError
-from lemming.org.config import Org
-from lemming.tools import SHIPPED, Tool, ToolRegistry, ToolResult, toolset_of
-from lemming.tools.calls import call_tool
-from lemming.tools.toolset import FOR_EVERYBODY
+from lemming.kernel.base.errors import RecoverableError
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import SHIPPED, Tool, ToolRegistry, ToolResult, toolset_of
+from lemming.kernel.tools.calls import call_tool
+from lemming.kernel.tools.toolset import FOR_EVERYBODY
 
 
 class Probe(Tool):

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from workshop import Workshop, call
 
-from lemming.base.clock import FrozenClock
-from lemming.base.errors import ConfigError, Problem
 from lemming.capabilities.toolbox.functions import workers
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.facts.reach import reaches
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tools import refresh_tools, toolset_of
 from lemming.testing import make_org, say
-from lemming.tools import refresh_tools, toolset_of
 
 
 @pytest.fixture
@@ -315,8 +315,8 @@ def test_functions_of_a_plugin_register_themselves(tmp_path: Path, monkeypatch: 
     code += "    return str(os.getpid())\n"
     (tmp_path / "plugin_with_a_function.py").write_text(code)
     shop = Workshop(tmp_path / "org", tool_files=[], plugins=["plugin_with_a_function"])
-    from lemming.plugins.registry import load_plugins
-    from lemming.tools import ToolRegistry
+    from lemming.kernel.plugins.registry import load_plugins
+    from lemming.kernel.tools import ToolRegistry
 
     load_plugins(("plugin_with_a_function",))
     import os

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from workshop import Workshop
 
-from lemming.agents import load_agent
 from lemming.cli import run
-from lemming.org.config import load_config
+from lemming.kernel.agents import load_agent
+from lemming.kernel.org.config import load_config
+from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, tree
-from lemming.tick.runtime import open_org
 
 CODE = '''
 @tool(tool_class="read", repeatable=True, independent=True)

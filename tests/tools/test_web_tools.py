@@ -9,11 +9,11 @@ import pytest
 from page_server import Pages, bomb, serving
 from tool_desk import Desk
 
-from lemming.base.errors import ConfigError
-from lemming.base.hosts import is_named, is_public
-from lemming.org.blocks import Http
-from lemming.org.config import Org, load_config
-from lemming.tools import ToolResult
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.hosts import is_named, is_public
+from lemming.kernel.org.blocks import Http
+from lemming.kernel.org.config import Org, load_config
+from lemming.kernel.tools import ToolResult
 
 TOOLS = ["http_get", "http_post"]
 

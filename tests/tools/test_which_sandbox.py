@@ -12,8 +12,8 @@ from sandboxed import Sandbox, org_with, processes
 from tool_desk import Desk
 
 from lemming.capabilities.sandbox.run import sandbox_status
-from lemming.org.blocks import ShellSettings
-from lemming.org.config import Org
+from lemming.kernel.org.blocks import ShellSettings
+from lemming.kernel.org.config import Org
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 
@@ -52,7 +52,7 @@ walls.gain_nothing()
 if {without_landlock}:
     walls.enter_seccomp(step(0x20, 0) + step(0x15, 444, 0, 1) + step(6, 0x00050026) + step(6, 0x7FFF0000))
 walls.enter_seccomp(seccomp.program_for(os.uname().machine, also_metadata=False))
-from lemming.org.config import load_config
+from lemming.kernel.org.config import load_config
 from lemming.capabilities.sandbox.run import sandbox_status
 from lemming.tools import ToolRegistry
 print(sandbox_status(load_config({base!r}).org)[0])

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import load_agent
-from lemming.files.effects import apply_effect
-from lemming.org.config import Org
-from lemming.org.organisation import Organisation
-from lemming.tools import Tool, ToolContext, ToolResult, toolset_of
-from lemming.tools.calls import call_tool
+from lemming.kernel.agents import load_agent
+from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tools import Tool, ToolContext, ToolResult, toolset_of
+from lemming.kernel.tools.calls import call_tool
 
 NOW = "2026-01-01T00:00:00.000Z"
 ALL_TOOLS = ["file_read", "file_write", "file_list", "shell", "create_agent"]

@@ -6,16 +6,16 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import load_agent
-from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
-from lemming.journal.report import TickReport
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tools import ToolContext, ToolResult, toolset_of
+from lemming.kernel.tools.calls import call_tool
+from lemming.kernel.tools.toolset import Toolset
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.tools import ToolContext, ToolResult, toolset_of
-from lemming.tools.calls import call_tool
-from lemming.tools.toolset import Toolset
 
 NOW = "2026-01-01T00:00:00.000Z"
 HEADER = """\

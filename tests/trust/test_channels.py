@@ -10,10 +10,10 @@ import pytest
 from callers import SECRET, TOKEN, served
 from doorway import arrived, with_channel
 
-from lemming.base.clock import SystemClock
 from lemming.capabilities.channels.channel import Message
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.engine import run_once
+from lemming.kernel.base.clock import SystemClock
 from lemming.testing import FrozenClock, resume
 
 OPTIONS = {"to": "desk", "secret_env": "DOOR_SECRET", "token_env": "DOOR_TOKEN"}
@@ -63,8 +63,8 @@ def test_a_file_has_the_owner_that_the_system_says(base: Path) -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"trust": {}}])
 def test_nobody_says_of_himself_that_he_is_verified(base: Path, settings: dict[str, Any]) -> None:
-    from lemming.agents import Agent
-    from lemming.org.organisation import Organisation
+    from lemming.kernel.agents import Agent
+    from lemming.kernel.org.organisation import Organisation
 
     with_channel(base, OPTIONS, provider="http", org=settings)
     org, clock = Organisation(base), SystemClock()

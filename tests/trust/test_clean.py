@@ -10,14 +10,14 @@ import pytest
 from test_files import call
 from tracked import newest, started, tick, tracked
 
-from lemming.base.clock import FrozenClock
 from lemming.capabilities.trust.single_values import values_in
 from lemming.cli import run as lemming
 from lemming.engine import run_once
-from lemming.files import fs
-from lemming.messages import send
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.files import fs
+from lemming.kernel.messages import send
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import resume, say
-from lemming.tick.counter import load_tick
 from lemming.timeline.replay.replay import replay
 
 FORM = {

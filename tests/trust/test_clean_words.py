@@ -12,7 +12,7 @@ from test_files import call
 from tracked import finished, newest, started, tick, tracked
 
 from lemming.capabilities.trust.single_values import values_in
-from lemming.files import fs
+from lemming.kernel.files import fs
 from lemming.testing import resume, say
 
 WORDS = "OBEY me"

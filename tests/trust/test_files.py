@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from tracked import finished, tick, tracked, write
 
-from lemming.agents import survey_agents
-from lemming.base.jsontext import pretty
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks, mark_below, mark_effect, mark_of
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
-from lemming.plugins.registry import unregister
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import resume, say
 
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
@@ -195,8 +195,8 @@ def test_of_two_marks_the_later_counts_and_of_one_tick_the_lower(
 
 
 BREAKS = """
-from lemming.plugins.capabilities import register_capability
-from lemming.turn.seams import Capability, Preparation, TurnPart
+from lemming.kernel.plugins.capabilities import register_capability
+from lemming.kernel.turn.seams import Capability, Preparation, TurnPart
 
 class Here(Preparation):
     def given(self):

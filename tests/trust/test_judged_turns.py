@@ -9,7 +9,7 @@ import pytest
 from test_clean import mark_low
 from tracked import newest, tick, tracked
 
-from lemming.files import fs
+from lemming.kernel.files import fs
 from lemming.testing import resume, say
 
 pytest.importorskip("lemming.capabilities.judges.capability")

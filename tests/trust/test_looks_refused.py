@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from test_files import played
 
-from lemming.agents import survey_agents
-from lemming.base.errors import DiskError
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks, mark_effect
-from lemming.files.effects import apply_effect
-from lemming.files.real_place import opened_place, real_path
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.real_place import opened_place, real_path
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing.faults import refuse_look
 
 

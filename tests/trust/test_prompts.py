@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tracked import owner, started, tick, tracked, write
 
-from lemming.base.jsontext import pretty
-from lemming.base.quoting import quoted
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.quoting import quoted
+from lemming.kernel.turn.actions import responses
 from lemming.testing import make_org, resume, say
-from lemming.turn.actions import responses
 
 
 def prompt(base: Path, number: int = 1, agent: str = "ada") -> str:

@@ -11,7 +11,7 @@ from test_files import call
 from tracked import MODELS, owner, post, tick, tracked, write
 
 from lemming.engine import run_once
-from lemming.files.real_place import opened_place
+from lemming.kernel.files.real_place import opened_place
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"  # `read_document` starts a process each time

@@ -13,12 +13,12 @@ from obedient import KEYS, orders_in
 from page_server import Pages, serving
 from test_researcher import Research
 
-from lemming.base.jsontext import pretty
 from lemming.capabilities.requests.waiting import waiting
-from lemming.files import fs
-from lemming.messages import read_outbox_entries, send
-from lemming.org.organisation import Organisation
-from lemming.providers import LLMProvider, Message, register_provider
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import LLMProvider, Message, register_provider
 from lemming.testing import resume
 
 TICKS, EACH = 5, 4

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tracked import newest, started, tick, tracked, write
 
-from lemming.base.errors import ConfigError
-from lemming.base.jsontext import pretty
-from lemming.org.config import load_config
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.org.config import load_config
 from lemming.testing import journal_lines, make_org, resume, say
 
 

@@ -12,17 +12,17 @@ from tainted_corpus import tainted
 from test_files import call, word, worker
 from tracked import MODELS, newest, owner, post, started, tick, tracked, write
 
-from lemming.base.clock import FrozenClock
-from lemming.base.jsontext import pretty
 from lemming.cli import run as lemming
 from lemming.engine import run_once
 from lemming.history.read import History
-from lemming.journal.ledger import read_state
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import load_tick
 from lemming.service.backup import back_up
 from lemming.service.restore import restore
 from lemming.testing import make_org, resume, say, tree
-from lemming.tick.counter import load_tick
 from lemming.timeline.fork import fork
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify
@@ -91,7 +91,7 @@ def test_through_a_summary_of_a_conversation(base: Path) -> None:
 
 
 def send_request(base: Path, author: str, text: str) -> None:
-    from lemming.messages import send
+    from lemming.kernel.messages import send
 
     payload = {"text": text, "target": "ada", "conversation": "talk"}
     send(base, author, tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="")
@@ -117,7 +117,7 @@ def test_through_a_plan_and_those_it_asks(base: Path) -> None:
 
 
 def send_to_desk(base: Path) -> None:
-    from lemming.messages import send
+    from lemming.kernel.messages import send
 
     send(
         base,

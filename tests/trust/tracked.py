@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.base.clock import FrozenClock
 from lemming.engine import run_once
-from lemming.journal.report import TurnReport
-from lemming.messages import OutboxEntry, read_outbox_entries, send
+from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries, send
+from lemming.kernel.tick.counter import load_tick
 from lemming.testing import journal_lines, make_org, resume
-from lemming.tick.counter import load_tick
 
 MODELS = {
     "human": {"provider": "human"},

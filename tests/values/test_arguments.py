@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.files.fitting import about
-from lemming.org.config import Org
-from lemming.tools import EngineTool, Tool, toolset_of
-from lemming.tools.argument_models import ArgumentModel
-from lemming.tools.arguments import Arguments
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import EngineTool, Tool, toolset_of
+from lemming.kernel.tools.argument_models import ArgumentModel
+from lemming.kernel.tools.arguments import Arguments
 
 SHIPPED = toolset_of(Org())
 VALUES = st.one_of(
@@ -101,7 +101,7 @@ def test_what_json_does_not_have_is_the_validators_to_read() -> None:
 def test_tools_that_ship_are_shown_and_called_without_the_validator() -> None:
     code = """
 import sys
-from lemming.org.config import Org
+from lemming.kernel.org.config import Org
 from lemming.tools import toolset_of
 tools = toolset_of(Org())
 shown = [tool.parameters for tool in tools.values()]

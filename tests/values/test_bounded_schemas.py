@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lemming.base.json_schema.violations import flaw_of, misfits
+from lemming.kernel.base.json_schema.violations import flaw_of, misfits
 
 MOST_S = 1.0  # of the thread's own time: what else the machine does is not counted
 EVIL = "^(a+)+$"

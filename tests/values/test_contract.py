@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from lemming.base.contract import MAX_ENTRY_BYTES, MOST_GROWTH, brief_reply, parse_reply
-from lemming.base.errors import ContractError
-from lemming.base.jsontext import parse, to_line
-from lemming.base.kinds import MESSAGE_KINDS
+from lemming.kernel.base.contract import MAX_ENTRY_BYTES, MOST_GROWTH, brief_reply, parse_reply
+from lemming.kernel.base.errors import ContractError
+from lemming.kernel.base.jsontext import parse, to_line
+from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.turn.reply_schemas import brief_schema, reply_schema
 from lemming.testing import say
-from lemming.turn.reply_schemas import brief_schema, reply_schema
 
 
 def read(text: str, **limits: Any) -> Any:

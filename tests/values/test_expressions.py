@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from lemming.base.patterns import NoExpression, is_named
 from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.conditions.when import problems_of
+from lemming.kernel.base.patterns import NoExpression, is_named
 
 LONG = "a" * 50_000
 HOSTILE = [

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sampling import EVERYTHING
 
-from lemming.agents import Agent, AgentCredits
 from lemming.capabilities.scripted.scripted import ScriptLine
-from lemming.files.documents import adapter, as_validated
-from lemming.files.fitting import Misfit, fit
-from lemming.journal.ledger import AgentState
-from lemming.messages import OutboxEntry
-from lemming.org.config import Org
-from lemming.org.models import ModelEntry
+from lemming.kernel.agents import Agent
+from lemming.kernel.files.documents import adapter, as_validated
+from lemming.kernel.files.fitting import Misfit, fit
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.resume import AgentCredits
 
 RESUME = {
     "name": "ada",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lemming.base.jsontext import JsonProblem, compact, locate, parse, pretty, pretty_words
+from lemming.kernel.base.jsontext import JsonProblem, compact, locate, parse, pretty, pretty_words
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 INTEGERS = st.integers(-(2**53), 2**53)

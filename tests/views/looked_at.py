@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import run_once
-from lemming.messages import send
+from lemming.kernel.messages import send
 from lemming.testing import FrozenClock, make_org, resume, say
 
 PRICED = {"provider": "scripted", "model": "m-1", "options": {"file": "config/answers.jsonl"},

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lemming.base.errors import UsageError
 from lemming.engine import run_once
 from lemming.facts.views.dispatch import view
 from lemming.facts.views.map import graph_of, laid_out
 from lemming.facts.views.map import map as map_of
-from lemming.messages import send
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.messages import send
 from lemming.testing import FrozenClock, make_org, resume
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from looked_at import newsdesk
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import to_line
 from lemming.engine import run_once
 from lemming.facts.costs import costs_by
 from lemming.facts.typed_text import problems_of_text, raw_text
@@ -21,9 +19,11 @@ from lemming.facts.views.header import header, standing
 from lemming.facts.views.money import money
 from lemming.facts.views.past import past
 from lemming.facts.views.why import why
-from lemming.messages import send
-from lemming.org.organisation import Organisation
-from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.messages import send
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import FrozenClock, make_org, resume, say
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from looked_at import newsdesk
 
-from lemming.base.errors import UsageError
 from lemming.engine import run_once
 from lemming.facts.views.dispatch import view
 from lemming.facts.views.glances import glance_in, glances_at
 from lemming.facts.views.tick import tick, ticks, timing_of
-from lemming.journal.file import raw_journal
-from lemming.journal.records import ModelReplied
-from lemming.journal.sealing import seal_old_journals
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.journal.file import raw_journal
+from lemming.kernel.journal.records import ModelReplied
+from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
 from lemming.timeline.record import read_tick
 

@@ -10,16 +10,16 @@ import pytest
 
 from lemming.capabilities.windows.prompt_shortening import recap_message
 from lemming.engine import run_once
-from lemming.journal.records import ModelReplied, TurnStarted
-from lemming.journal.report import TurnReport
-from lemming.memory import load_memory, save_memory
-from lemming.providers import Message
+from lemming.kernel.journal.records import ModelReplied, TurnStarted
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.memory import load_memory, save_memory
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.loop import take_turn
+from lemming.kernel.turn.on_record import from_record
+from lemming.kernel.turn.values import Answer, Answers
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay
-from lemming.turn.loop import take_turn
-from lemming.turn.on_record import from_record
-from lemming.turn.values import Answer, Answers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "requests"))
 

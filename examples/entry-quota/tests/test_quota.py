@@ -8,9 +8,9 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents
-from lemming.journal.ledger import read_state
-from lemming.journal.report import TurnReport
-from lemming.org.config import load_config
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.org.config import load_config
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 FOR_ALL: dict[str, Any] = {"capabilities": {"quota": {"per_day": 2}}}

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from lemming.base.contract import NewEntry
-from lemming.base.errors import Problem
-from lemming.base.json_schema.violations import flaw_of
 from lemming.capabilities.answers.settings import OUTPUT, output_of
 from lemming.capabilities.answers.validation import PayloadCheck, forms_of, payload_rules, schemas_of
 from lemming.capabilities.conditions.slips import slips_in
-from lemming.files.fields import Json
-from lemming.mail.task import Task
-from lemming.messages import OutboxEntry
-from lemming.org.config import Config
-from lemming.org.resume import Agent
-from lemming.turn.draft import Draft
-from lemming.turn.prompt import Seen
-from lemming.turn.reply_schemas import Form
-from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.json_schema.violations import flaw_of
+from lemming.kernel.files.fields import Json
+from lemming.kernel.mail.task import Task
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.prompt import Seen
+from lemming.kernel.turn.reply_schemas import Form
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 
 
 class Answers(Capability):

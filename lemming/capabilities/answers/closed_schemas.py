@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.json_schema.violations import part_of
-from lemming.files.fields import Json
-from lemming.turn.reply_schemas import closed
+from lemming.kernel.base.json_schema.violations import part_of
+from lemming.kernel.files.fields import Json
+from lemming.kernel.turn.reply_schemas import closed
 
 DEEPEST = 12
 MOST_PARTS = 500

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lemming.base.json_schema.violations import Violation, misfits, part_of, wrong_in
-from lemming.base.jsontext import JsonProblem, parse
-from lemming.files.fields import Json
-from lemming.mail.answers import answer_in
+from lemming.kernel.base.json_schema.violations import Violation, misfits, part_of, wrong_in
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files.fields import Json
+from lemming.kernel.mail.answers import answer_in
 
 
 class FittedAnswer(NamedTuple):

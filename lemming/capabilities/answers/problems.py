@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import Problem
-from lemming.base.json_schema.violations import flaw_of, part_of
 from lemming.capabilities.answers.closed_schemas import why_not_closable
 from lemming.capabilities.answers.settings import Output
 from lemming.capabilities.answers.validation import CHECKED_KINDS, may_select
-from lemming.org.config import Config
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.json_schema.violations import flaw_of, part_of
+from lemming.kernel.org.config import Config
 
 
 def problems_of_output(agent: Agent, output: Output, config: Config) -> Iterator[Problem]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.capabilities.conditions.when import problems_of
-from lemming.files.fitting import Misfit, about
-from lemming.org.resume import Agent
+from lemming.kernel.files.fitting import Misfit, about
+from lemming.kernel.org.resume import Agent
 
 OUTPUT = "output"
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.contract import NewEntry
-from lemming.base.errors import Unusable
-from lemming.base.json_schema.violations import Violation, flaw_of
-from lemming.base.jsontext import to_line
-from lemming.base.kinds import MessageKind
-from lemming.base.paths import resume_file
 from lemming.capabilities.answers.closed_schemas import closed_schema, why_not_closable
 from lemming.capabilities.answers.fitting import fitted
 from lemming.capabilities.answers.settings import Output, output_of
 from lemming.capabilities.conditions import when
-from lemming.files.fields import Json
-from lemming.mail.answers import MAY_ANSWER
-from lemming.messages import OutboxEntry
-from lemming.turn.reply_schemas import Form
-from lemming.turn.values import TurnInputs
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.base.errors import Unusable
+from lemming.kernel.base.json_schema.violations import Violation, flaw_of
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.base.paths import resume_file
+from lemming.kernel.files.fields import Json
+from lemming.kernel.mail.answers import MAY_ANSWER
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.reply_schemas import Form
+from lemming.kernel.turn.values import TurnInputs
 
 CHECKED_KINDS = ("report", "response")
 """The kinds of entries that must satisfy `output.schema` where no conditions say which."""

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.agents import load_agent
-from lemming.base import paths
-from lemming.base.errors import ConfigError, UsageError
-from lemming.base.jsontext import parse, pretty
-from lemming.base.patterns import is_among
 from lemming.capabilities.gates.format import Gate
 from lemming.capabilities.gates.keys import gates_in
-from lemming.files import fs
-from lemming.files.lock import changing
-from lemming.org.config import ORG_FILE, load_config
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.base.patterns import is_among
+from lemming.kernel.files import fs
+from lemming.kernel.files.lock import changing
+from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 Json = dict[str, Any]
 _LIMIT_BYTES = 1 << 20

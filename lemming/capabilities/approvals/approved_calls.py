@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.base.contract import ToolCall
-from lemming.base.jsontext import parse, to_line
 from lemming.capabilities.approvals.entries import publish
 from lemming.capabilities.approvals.waiting import PUBLISH, digest_of
-from lemming.files.fields import Json
-from lemming.journal.report import End
-from lemming.providers import Message
-from lemming.turn.draft import Draft
-from lemming.turn.prompt import results_message
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.jsontext import parse, to_line
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.report import End
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.prompt import results_message
 
 VALUES_LIMIT_BYTES = 64 << 20
 

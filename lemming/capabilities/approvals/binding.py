@@ -15,13 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.access.allowed_paths import resolve
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import ToolError
-from lemming.files.real_place import real_path
-from lemming.files.refusals import require_about_one_file
-from lemming.files.stamps import is_there
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.files.real_place import real_path
+from lemming.kernel.files.refusals import require_about_one_file
+from lemming.kernel.files.stamps import is_there
 
 NOT_THERE = ""
 """What a file holds that is not there, and that the call names as one."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming.base.errors import Problem
 from lemming.capabilities.approvals.decided import decided_in, results_with_decisions
 from lemming.capabilities.approvals.decisions import approved_ahead, ends_of
 from lemming.capabilities.approvals.journals import why_not_approved, without_made
@@ -16,24 +15,25 @@ from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.looking import rules_at
 from lemming.capabilities.gates.people import whom_to_ask
 from lemming.capabilities.requests.view import RequestView
-from lemming.files.documents import value_of
-from lemming.files.fields import Json
-from lemming.journal.begun import Asked, Begun
-from lemming.journal.ledger import AgentState
-from lemming.journal.records import Record, ToolFinished
-from lemming.mail.capability_notes import CallNote, WaitingForPerson
-from lemming.mail.holds import Ends, EntriesOf, Read
-from lemming.mail.task import Task
-from lemming.mail.visibility import View
-from lemming.messages import OutboxEntry
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.turn.draft import Draft
-from lemming.turn.labels import Labels
-from lemming.turn.opening import Surroundings
-from lemming.turn.places import Holder
-from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
-from lemming.turn.values import TurnInputs
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.begun import Asked, Begun
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.records import Record, ToolFinished
+from lemming.kernel.mail.capability_notes import CallNote, WaitingForPerson
+from lemming.kernel.mail.holds import Ends, EntriesOf, Read
+from lemming.kernel.mail.task import Task
+from lemming.kernel.mail.visibility import View
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.labels import Labels
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.places import Holder
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.turn.values import TurnInputs
 
 
 class Approvals(Capability):

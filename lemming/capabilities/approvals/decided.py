@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lemming.capabilities.approvals.waiting import NAME, Decision, decision_in
-from lemming.journal.begun import end_text
-from lemming.mail.task import Ended, Task
-from lemming.tools import ToolResult
-from lemming.turn.results import as_shown
+from lemming.kernel.journal.begun import end_text
+from lemming.kernel.mail.task import Ended, Task
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.results import as_shown
 
 Json = dict[str, Any]
 NOT_YET = "(it is made as this turn begins)"

@@ -6,12 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lemming import messages
-from lemming.access.allowed_paths import Access, resolve
-from lemming.agents import load_agent
-from lemming.base.errors import ToolError, UsageError
-from lemming.base.json_schema.violations import misfits
-from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.capabilities.approvals.binding import FILE_ARGUMENTS, binds_of
 from lemming.capabilities.approvals.waiting import Word
 from lemming.capabilities.approvals.waiting_calls import waiting_calls
@@ -20,10 +14,16 @@ from lemming.capabilities.requests.fields import properties_of, schema_for
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
 from lemming.capabilities.requests.view import RequestView
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import made_by
-from lemming.tools import toolset_of
+from lemming.kernel import messages
+from lemming.kernel.access.allowed_paths import Access, resolve
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import ToolError, UsageError
+from lemming.kernel.base.json_schema.violations import misfits
+from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capabilities import made_by
+from lemming.kernel.tools import toolset_of
 
 Json = dict[str, Any]
 _CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")

@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lemming.agents import Agent
 from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, decision_in
 from lemming.capabilities.requests.deadlines import is_in_time, is_past
 from lemming.capabilities.requests.payloads import cancels, refers_to
 from lemming.capabilities.requests.ticks_waited import patient
-from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.journal.begun import Asked, Begun
-from lemming.mail.holds import Ends, EntriesOf
-from lemming.mail.visibility import Mail
-from lemming.messages import EntryName, OutboxEntry, names_of
+from lemming.kernel.agents import Agent
+from lemming.kernel.files.fitting import LARGEST_AMOUNT
+from lemming.kernel.journal.begun import Asked, Begun
+from lemming.kernel.mail.holds import Ends, EntriesOf
+from lemming.kernel.mail.visibility import Mail
+from lemming.kernel.messages import EntryName, OutboxEntry, names_of
 
 
 def ends_of(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lemming.base.contract import NewEntry, ToolCall
-from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.approvals.waiting import NAME, PUBLISH, Waiting, call_in, too_many
-from lemming.tools import ToolResult
-from lemming.turn.places import Asking
-from lemming.turn.results import OUTBOX_ENTRIES
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.places import Asking
+from lemming.kernel.turn.results import OUTBOX_ENTRIES
 
 if TYPE_CHECKING:
-    from lemming.turn.draft import Draft
+    from lemming.kernel.turn.draft import Draft
 
 
 def ask_about_entry(draft: Draft, new: NewEntry, asking: Asking, people: list[str], at: str) -> None:

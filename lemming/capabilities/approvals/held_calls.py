@@ -12,20 +12,20 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from lemming.base.contract import NewEntry, ToolCall
-from lemming.base.errors import LemmingError
-from lemming.base.jsontext import compact
 from lemming.capabilities.approvals.binding import binds_of, changed
 from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too_many
 from lemming.capabilities.gates.people import whom_to_ask
-from lemming.files import fs
-from lemming.files.effects import FileEffect
-from lemming.journal.records import ToolFinished
-from lemming.messages import ENTRY_LIMIT_BYTES
-from lemming.tools import Tool, ToolContext, ToolResult
-from lemming.turn.opening import Surroundings
-from lemming.turn.places import Asking, Held
-from lemming.turn.values import TurnInputs
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.files import fs
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.records import ToolFinished
+from lemming.kernel.messages import ENTRY_LIMIT_BYTES
+from lemming.kernel.tools import Tool, ToolContext, ToolResult
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.places import Asking, Held
+from lemming.kernel.turn.values import TurnInputs
 
 Json = dict[str, Any]
 MOST_BYTES = ENTRY_LIMIT_BYTES // 2

@@ -9,12 +9,12 @@ from typing import Any
 from lemming.capabilities.approvals.decisions import entry_at, given_ahead
 from lemming.capabilities.approvals.waiting import NAME, decision_in
 from lemming.capabilities.requests.payloads import refers_to
-from lemming.journal.begun import Asked, Begun
-from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.records import Record, ToolStarted
-from lemming.mail.visibility import Mail
-from lemming.turn.opening import Surroundings
-from lemming.turn.values import TurnInputs
+from lemming.kernel.journal.begun import Asked, Begun
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.records import Record, ToolStarted
+from lemming.kernel.mail.visibility import Mail
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.values import TurnInputs
 
 
 def why_not_approved(inputs: TurnInputs, now: Surroundings) -> str:

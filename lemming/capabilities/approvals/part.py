@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lemming.base.contract import NewEntry, ToolCall
 from lemming.capabilities.approvals.approved_calls import make_approved
 from lemming.capabilities.approvals.entries import ask_about_entry
 from lemming.capabilities.approvals.journals import having_made
 from lemming.capabilities.approvals.waiting import NAME, SPEND, Waiting, call_in
 from lemming.capabilities.requests.deadlines import last_tick, not_after_in
-from lemming.files.documents import value_of
-from lemming.files.fields import Json
-from lemming.journal.begun import Asked
-from lemming.journal.ledger import AgentState
-from lemming.journal.report import End, Status
-from lemming.messages import OutboxEntry
-from lemming.tools import ToolResult
-from lemming.turn.draft import Draft
-from lemming.turn.places import Asking
-from lemming.turn.seams import TurnPart
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.begun import Asked
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.report import End, Status
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.places import Asking
+from lemming.kernel.turn.seams import TurnPart
 
 
 class ApprovalsPart(TurnPart):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lemming.agents import Agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import Problem
 from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.people import whom_to_ask
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.firing_plan import people_in, takes_turns
-from lemming.tools import Tool, toolset_of
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import people_in, takes_turns
+from lemming.kernel.tools import Tool, toolset_of
 
 Agents = Mapping[str, Agent]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lemming.agents import Agent
 from lemming.capabilities.approvals.decisions import settled
 from lemming.capabilities.approvals.waiting import NAME, SHOW, Waiting
 from lemming.capabilities.gates.format import Gate, Rule
@@ -18,10 +17,11 @@ from lemming.capabilities.gates.limit import AMOUNTS
 from lemming.capabilities.gates.looking import rules_at
 from lemming.capabilities.gates.people import whom_to_ask
 from lemming.capabilities.gates.shown import InGates, in_gates
-from lemming.journal.begun import Asked
-from lemming.mail.visibility import View
-from lemming.messages import OutboxEntry
-from lemming.turn.opening import Surroundings
+from lemming.kernel.agents import Agent
+from lemming.kernel.journal.begun import Asked
+from lemming.kernel.mail.visibility import View
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.opening import Surroundings
 
 MOST_ASKED = 16
 """About so many entries at most a turn asks; about the rest, the next one does."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
-from lemming.base.contract import NewEntry, ToolCall
-from lemming.base.jsontext import compact, to_line
-from lemming.base.times.spoken import Expires, until_in
-from lemming.base.unseen import notes_on
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.jsontext import compact, to_line
+from lemming.kernel.base.times.spoken import Expires, until_in
+from lemming.kernel.base.unseen import notes_on
 
 Json = dict[str, Any]
 NAME = "approvals"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lemming.base.errors import CorruptState
-from lemming.base.unseen import notes_on
 from lemming.capabilities.approvals.waiting import NAME, call_text
 from lemming.capabilities.requests.now import RequestsNow
 from lemming.capabilities.requests.view import RequestView
-from lemming.files.documents import value_of
-from lemming.journal.begun import Asked, Begun
-from lemming.journal.ledger import read_state
-from lemming.mail.capability_notes import WaitingForPerson
-from lemming.org.organisation import Organisation
-from lemming.plugins.capabilities import made_by
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.unseen import notes_on
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.journal.begun import Asked, Begun
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.mail.capability_notes import WaitingForPerson
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capabilities import made_by
 
 Json = dict[str, Any]
 

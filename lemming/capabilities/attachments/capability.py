@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lemming.access.allowed_paths import why_no_grant
-from lemming.agents import Agent
-from lemming.base.errors import Unusable
 from lemming.capabilities.attachments.filling import fill_in
 from lemming.capabilities.attachments.images import images_in, load_images
-from lemming.files.effects import FileEffect
-from lemming.files.fields import Json
-from lemming.messages import OutboxEntry
-from lemming.org.config import MODELS_FILE
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import Organisation
-from lemming.providers import Request, provider_class
-from lemming.tick.seams import TickPart
-from lemming.turn.draft import Draft
-from lemming.turn.prompt import Seen
-from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
-from lemming.turn.values import TurnInputs
+from lemming.kernel.access.allowed_paths import why_no_grant
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Unusable
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fields import Json
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import MODELS_FILE
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import Request, provider_class
+from lemming.kernel.tick.seams import TickPart
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.prompt import Seen
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.turn.values import TurnInputs
 
 
 class Attachments(Capability):

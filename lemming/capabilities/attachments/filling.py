@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lemming.base.contract import ToolCall
-from lemming.base.jsontext import JsonProblem, parse
-from lemming.base.patterns import is_among
 from lemming.capabilities.attachments.tool import Attach
-from lemming.messages import OutboxEntry
-from lemming.turn.draft import Draft
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.patterns import is_among
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.draft import Draft
 
 KEY = "attachments"
 

@@ -12,13 +12,13 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lemming.access.allowed_paths import resolve
-from lemming.access.open import file_digest_of, read_raw
-from lemming.agents import Agent
-from lemming.base.errors import ToolError
 from lemming.capabilities.attachments.filling import KEY
-from lemming.messages import OutboxEntry
-from lemming.providers import Image
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.access.open import file_digest_of, read_raw
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.providers import Image
 
 IMAGES_LIMIT = 8
 IMAGE_LIMIT_BYTES = 4 << 20

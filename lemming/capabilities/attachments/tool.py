@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from lemming.access.allowed_paths import resolve
-from lemming.access.open import file_digest_of
-from lemming.base.errors import ToolError
-from lemming.base.jsontext import compact
 from lemming.capabilities.toolbox.files import ReadsFiles
-from lemming.files.fitting import about
-from lemming.tools import ToolContext, ToolResult
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.access.open import file_digest_of
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.files.fitting import about
+from lemming.kernel.tools import ToolContext, ToolResult
 
 FILES_LIMIT = 20
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
-from lemming.base.errors import RequestRejected
-from lemming.llm.calls import timed_out
+from lemming.kernel.base.errors import RequestRejected
+from lemming.kernel.llm.calls import timed_out
 
 _CLOSING_TIME_S = 2.0
 

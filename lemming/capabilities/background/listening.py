@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from lemming.base.errors import UsageError
 from lemming.capabilities.background.connections import BoundedServer
 from lemming.capabilities.background.threads import keep_alive
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.organisation import OrgPath
 
 Server = TypeVar("Server", bound=BoundedServer)
 _LOOK_S = 0.1  # how long it may take until the end of a block is noticed

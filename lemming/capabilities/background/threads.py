@@ -14,15 +14,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
-from lemming.base import paths
-from lemming.base.clock import parse_timestamp, timestamp
-from lemming.base.errors import DiskError
-from lemming.base.jsontext import parse, pretty
-from lemming.base.redaction.secrets import excerpt
-from lemming.files import fs
-from lemming.files.documents import value_of
-from lemming.logging_config import EngineLog
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.base.redaction.secrets import excerpt
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.organisation import OrgPath
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 STEADY_S = 60.0

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lemming.base.redaction.secrets import excerpt
 from lemming.capabilities.batches.api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.capabilities.batches.apis import LIMIT_BYTES, BatchApi
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.anthropic_wire import Message
 from lemming.capabilities.hosted.bounded import answers_up_to
-from lemming.providers import Reply
+from lemming.kernel.base.redaction.secrets import excerpt
+from lemming.kernel.providers import Reply
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
-from lemming.providers import Reply, Request
+from lemming.kernel.providers import Reply, Request
 
 CLOCKS_DIFFER_BY = timedelta(minutes=5)
 """A batch that seems this much older than its announcement may still be the announced one."""

@@ -8,10 +8,10 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
-from lemming.base.errors import ProviderError
 from lemming.capabilities.batches.api import BatchProgress, TakesBatches
 from lemming.capabilities.hosted.sdk import SdkBackend
-from lemming.providers import LLMProvider, Reply, Request
+from lemming.kernel.base.errors import ProviderError
+from lemming.kernel.providers import LLMProvider, Reply, Request
 
 WORK_S = 600.0
 """How long one piece of work with a batch may take: the upload or the download of all its calls."""

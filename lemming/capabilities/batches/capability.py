@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lemming.capabilities.batches.queue import Batches
-from lemming.turn.places import CallsOfTick
-from lemming.turn.seams import Capability
+from lemming.kernel.turn.places import CallsOfTick
+from lemming.kernel.turn.seams import Capability
 
 
 class BatchesInUse(Capability):

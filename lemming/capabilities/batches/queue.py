@@ -11,15 +11,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from lemming.base.errors import LemmingError
-from lemming.base.jsontext import compact
 from lemming.capabilities.batches.api import BatchProgress, TakesBatches
 from lemming.capabilities.batches.apis import with_batches
 from lemming.capabilities.batches.records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
 from lemming.capabilities.batches.sending import Batch, Call, Post, by_place, custom_id, id_in, portions
-from lemming.org.models import ModelEntry
-from lemming.providers import Reply, Request
-from lemming.turn.places import CallsOfTick
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Reply, Request
+from lemming.kernel.turn.places import CallsOfTick
 
 NO_BATCHES = (
     'a server at base_url is taken to have no batches ("batches": true in its options says that it has)'

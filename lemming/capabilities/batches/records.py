@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
-from lemming.base.quoting import counted
-from lemming.files.fields import AgentName, Count, Json, Moment
-from lemming.journal.events import Event
-from lemming.journal.records import Record
+from lemming.kernel.base.quoting import counted
+from lemming.kernel.files.fields import AgentName, Count, Json, Moment
+from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.records import Record
 
 
 class Item(TypedDict):

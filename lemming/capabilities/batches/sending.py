@@ -16,9 +16,6 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from lemming.base.clock import parse_timestamp, timestamp
-from lemming.base.errors import AuthenticationFailed, ProviderError, Unavailable
-from lemming.base.jsontext import compact
 from lemming.capabilities.batches.api import BatchProgress, TakesBatches
 from lemming.capabilities.batches.records import (
     BatchAnnounced,
@@ -28,11 +25,14 @@ from lemming.capabilities.batches.records import (
     BatchWaiting,
     Item,
 )
-from lemming.journal.records import Record
-from lemming.llm.calls import checked, guarded
-from lemming.org.models import ModelEntry
-from lemming.providers import Reply, Request
-from lemming.turn.places import CallsOfTick
+from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.errors import AuthenticationFailed, ProviderError, Unavailable
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.journal.records import Record
+from lemming.kernel.llm.calls import checked, guarded
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Reply, Request
+from lemming.kernel.turn.places import CallsOfTick
 
 B = TypeVar("B", BatchAnnounced, BatchSent)
 Place = tuple[str, int]

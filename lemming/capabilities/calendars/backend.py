@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.errors import RequestRejected
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.providers import Backend, Reply, Request
+from lemming.kernel.base.errors import RequestRejected
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.providers import Backend, Reply, Request
 
 TAG = "calendar"
 

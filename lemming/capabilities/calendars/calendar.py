@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
-from lemming.agents import nearest_agent
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.jsontext import locate, nearest
-from lemming.base.times.cron import why_no_cron, why_no_zone
-from lemming.files.documents import Document, read_text, unreadable
-from lemming.files.fitting import about
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.org.resume import Agent
+from lemming.kernel.agents import nearest_agent
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import locate, nearest
+from lemming.kernel.base.times.cron import why_no_cron, why_no_zone
+from lemming.kernel.files.documents import Document, read_text, unreadable
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
 
 CALENDAR_FILE = "config/calendar.json"
 CLOCK = "clock"

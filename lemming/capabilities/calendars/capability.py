@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lemming.agents import Agent, survey_agents
-from lemming.base.errors import ConfigError, Problem
 from lemming.capabilities.calendars.calendar import asker_in, problems_of_calendar
 from lemming.capabilities.calendars.jobs import MEMORY, jobs_due
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.uses import Habits
-from lemming.tick.seams import TickLook
-from lemming.turn.prompt import Seen
-from lemming.turn.seams import Capability, Moment, Preparation, Showing
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.uses import Habits
+from lemming.kernel.tick.seams import TickLook
+from lemming.kernel.turn.prompt import Seen
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing
 
 
 class Calendars(Capability):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from lemming.agents import survey_agents
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.times.cron import explained
-from lemming.base.times.words import moment_in_words, until_text
 from lemming.capabilities.calendars.calendar import Job
 from lemming.capabilities.calendars.jobs import Past, jobs_in
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.tick.counter import load_counter
-from lemming.tick.seams import TickLook
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.times.cron import explained
+from lemming.kernel.base.times.words import moment_in_words, until_text
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import load_counter
+from lemming.kernel.tick.seams import TickLook
 
 
 class JobNow(NamedTuple):

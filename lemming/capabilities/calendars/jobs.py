@@ -11,19 +11,19 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lemming.agents import Survey, agent_folders
-from lemming.base.clock import is_timestamp, parse_timestamp, timestamp
-from lemming.base.times.cron import Due, due_between, occurrences, why_no_cron, why_no_zone
 from lemming.capabilities.calendars.calendar import Calendar, Job, asker_in, load_calendar
 from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.index import RequestEntries
 from lemming.capabilities.requests.view import RequestView
-from lemming.files.documents import value_of
-from lemming.memory import read_memories
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.tick.firing_plan import people_in
-from lemming.tick.seams import TickLook
+from lemming.kernel.agents import Survey, agent_folders
+from lemming.kernel.base.clock import is_timestamp, parse_timestamp, timestamp
+from lemming.kernel.base.times.cron import Due, due_between, occurrences, why_no_cron, why_no_zone
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.memory import read_memories
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.firing_plan import people_in
+from lemming.kernel.tick.seams import TickLook
 
 TOOL, MEMORY = "keep_job", "calendar"
 MOMENTS_AHEAD = 200

@@ -6,16 +6,16 @@ from datetime import timedelta
 from itertools import islice, pairwise
 from typing import Annotated, Any
 
-from lemming.base import paths
-from lemming.base.clock import parse_timestamp
-from lemming.base.errors import ToolError
-from lemming.base.times.cron import explained, occurrences
 from lemming.capabilities.calendars.calendar import load_calendar
 from lemming.capabilities.calendars.jobs import MEMORY, TOOL, job_of
-from lemming.files.effects import FileEffect
-from lemming.files.fitting import about
-from lemming.memory import decode_memory, load_memory, memory_effect
-from lemming.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.times.cron import explained, occurrences
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fitting import about
+from lemming.kernel.memory import decode_memory, load_memory, memory_effect
+from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
 
 MOMENTS_COMPARED = 50
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from lemming.capabilities.calendars.calendar import Job
 from lemming.capabilities.calendars.jobs import Jobs, jobs_due, jobs_in
-from lemming.tick.seams import Coming, TickLook, TickPart
+from lemming.kernel.tick.seams import Coming, TickLook, TickPart
 
 
 class CalendarInTicks(TickPart):

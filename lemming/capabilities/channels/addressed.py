@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lemming.agents import Agent, Survey
-from lemming.base import paths
 from lemming.capabilities.channels.channel import Outgoing
 from lemming.capabilities.channels.log import ChannelLogs
-from lemming.mail.index import EntryIndex, Names
-from lemming.mail.references import named_in
-from lemming.messages import EntryName, OutboxEntry
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base import paths
+from lemming.kernel.mail.index import EntryIndex, Names
+from lemming.kernel.mail.references import named_in
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.org.organisation import Organisation
 
 
 class _Looked:

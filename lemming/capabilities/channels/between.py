@@ -8,17 +8,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from lemming.agents import Agent, Survey
-from lemming.base import paths
-from lemming.base.errors import LemmingError, Problem, ProviderError
 from lemming.capabilities.channels.addressed import Addressed
 from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.deliveries import deliver_due
 from lemming.capabilities.channels.edge import edge
-from lemming.org.config import MODELS_FILE, Config
-from lemming.org.organisation import Organisation
-from lemming.providers import is_channel, make_provider
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, Problem, ProviderError
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import is_channel, make_provider
 
 Tell = Callable[[Problem], None]
 

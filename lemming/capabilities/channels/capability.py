@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lemming.access.bound import program
-from lemming.access.trust import Reach
-from lemming.agents import Agent, survey_agents
-from lemming.base.errors import Problem
-from lemming.base.redaction.secrets import without_userinfo
 from lemming.capabilities.channels.states import problems_of_channels
-from lemming.org.config import MODELS_FILE, Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.turn.seams import Capability
+from lemming.kernel.access.bound import program
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.redaction.secrets import without_userinfo
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.turn.seams import Capability
 
 
 class ChannelsInUse(Capability):

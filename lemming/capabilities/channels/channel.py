@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from lemming.base import paths
-from lemming.base.errors import ConfigError, RequestRejected
-from lemming.base.jsontext import nearest
-from lemming.base.kinds import MessageKind
-from lemming.messages import OutboxEntry
-from lemming.providers import LLMProvider
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, RequestRejected
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.providers import LLMProvider
 
 if TYPE_CHECKING:
     from lemming.capabilities.channels.context import ChannelContext
@@ -136,7 +136,7 @@ def text_of(payload: Mapping[str, Any]) -> str:
     >>> text_of({"text": "Hello."}), text_of({"answer": 4})
     ('Hello.', '{"answer":4}')
     """
-    from lemming.base.jsontext import compact
+    from lemming.kernel.base.jsontext import compact
 
     text = payload.get("text")
     if isinstance(text, str) and text:

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.kinds import MessageKind
 from lemming.capabilities.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.programs.cli import CliProvider
-from lemming.providers import Message as Asked
-from lemming.providers import Request
+from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.providers import Message as Asked
+from lemming.kernel.providers import Request
 
 KEYS = ("type", "id", "text", "from", "kind", "payload")
 

@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.clock import timestamp
-from lemming.base.errors import RateLimited, RequestRejected
-from lemming.base.jsontext import pretty
 from lemming.capabilities.channels.channel import LONGEST_ID, Message
 from lemming.capabilities.channels.log import ChannelLog, ChannelLogs, ChannelWriter
-from lemming.files import fs
-from lemming.mail.index import EntryIndex
-from lemming.messages import (
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.errors import RateLimited, RequestRejected
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.messages import (
     ENTRY_LIMIT_BYTES,
     EntryName,
     OutboxEntry,
@@ -26,8 +26,8 @@ from lemming.messages import (
     read_entry,
     send,
 )
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 
 PAYLOAD_LIMIT_BYTES = ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 _IDS_OF_A_MESSAGE = 8

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from lemming.base.errors import ProviderError
 from lemming.capabilities.channels.channel import Channel, Outgoing
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.edge import edge
 from lemming.capabilities.channels.log import ChannelLog, Did
+from lemming.kernel.base.errors import ProviderError
 
 MOST_AT_ONCE = 200
 

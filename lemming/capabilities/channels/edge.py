@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from lemming.base.errors import DiskError, ProviderError, Unavailable
-from lemming.base.redaction.secrets import excerpt
+from lemming.kernel.base.errors import DiskError, ProviderError, Unavailable
+from lemming.kernel.base.redaction.secrets import excerpt
 
 
 @contextlib.contextmanager

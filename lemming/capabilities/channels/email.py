@@ -21,11 +21,6 @@ from email.utils import format_datetime
 from hashlib import sha256
 from typing import ClassVar, Literal
 
-from lemming.base import paths
-from lemming.base.clock import parse_timestamp
-from lemming.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
-from lemming.base.kinds import MessageKind
-from lemming.base.redaction.secrets import redact_content
 from lemming.capabilities.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
 from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.edge import edge
@@ -40,7 +35,12 @@ from lemming.capabilities.channels.email_text import (
     why_refused,
 )
 from lemming.capabilities.channels.http import value_of
-from lemming.files import fs
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.base.redaction.secrets import redact_content
+from lemming.kernel.files import fs
 
 Encryption = Literal["ssl", "starttls", "none"]
 MOST_AT_ONCE = 50

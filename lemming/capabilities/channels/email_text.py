@@ -12,7 +12,7 @@ from email.utils import parseaddr
 from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
 
-from lemming.base.errors import RequestRejected
+from lemming.kernel.base.errors import RequestRejected
 
 _ID = re.compile(r"<[^<>\s]{1,300}>")
 _SILENT = {"script", "style", "head", "title", "template", "noscript"}

@@ -21,8 +21,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.base.errors import ConfigError, DiskError, LemmingError, RequestRejected, Unavailable
-from lemming.base.kinds import MessageKind
 from lemming.capabilities.channels.channel import (
     Channel,
     Message,
@@ -33,9 +31,11 @@ from lemming.capabilities.channels.channel import (
     require_name,
 )
 from lemming.capabilities.channels.context import ChannelContext, clean
-from lemming.files import fs
-from lemming.files.refusals import looking, require_about_one_file
-from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, names_of, read_entry
+from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, RequestRejected, Unavailable
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.files import fs
+from lemming.kernel.files.refusals import looking, require_about_one_file
+from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, names_of, read_entry
 
 DONE, FAILED, ANSWERS = "done", "failed", "answers"
 DIGITS = 16

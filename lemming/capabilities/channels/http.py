@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from lemming.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
-from lemming.base.json_schema.violations import flaw_of
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.kinds import MessageKind
 from lemming.capabilities.channels.channel import Channel, Message, Outgoing, require_kind, require_name
 from lemming.capabilities.channels.context import ChannelContext, Receipt
 from lemming.capabilities.channels.signatures import signature, signing_key, verified_id
+from lemming.kernel.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
+from lemming.kernel.base.json_schema.violations import flaw_of
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.kinds import MessageKind
 
 ASK_KEYS = ("text", "id", "conversation", "schema", "deadline")
 _PASSING = (408, 425, 429)

@@ -18,13 +18,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from lemming.base import paths
-from lemming.base.clock import parse_timestamp, timestamp
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.redaction.secrets import excerpt, redact_json
-from lemming.files import fs
-from lemming.files.refusals import looking
-from lemming.org.organisation import Organisation
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.redaction.secrets import excerpt, redact_json
+from lemming.kernel.files import fs
+from lemming.kernel.files.refusals import looking
+from lemming.kernel.org.organisation import Organisation
 
 Did = Literal["received", "refused", "delivered", "failed", "gave_up", "down", "up"]
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 3600.0

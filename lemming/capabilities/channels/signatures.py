@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
-from lemming.base.errors import PermissionDenied
+from lemming.kernel.base.errors import PermissionDenied
 
 TOLERANCE_S = 300
 _PREFIX = "whsec_"

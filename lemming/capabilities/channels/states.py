@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.agents import Agent, Survey, nearest_agent
-from lemming.base import paths
-from lemming.base.errors import LemmingError, Problem
 from lemming.capabilities.channels.addressed import Addressed
 from lemming.capabilities.channels.between import make_channel
 from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.log import ChannelLogs, Traffic
-from lemming.org.config import MODELS_FILE, Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import channels_in
+from lemming.kernel.agents import Agent, Survey, nearest_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, Problem
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import channels_in
 
 SHOWN_OF_EACH = 5
 

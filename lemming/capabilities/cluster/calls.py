@@ -21,13 +21,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lemming.base.errors import LemmingError, ProviderError, Unavailable, Unusable
-from lemming.base.extras import install_line
-from lemming.base.jsontext import compact, parse
-from lemming.base.version import __version__
-from lemming.llm.calls import ask, timed_out
-from lemming.plugins.registry import load_installed_plugins, load_plugins
-from lemming.providers import Backend, LLMProvider, Reply, Request, make_provider
+from lemming.kernel.base.errors import LemmingError, ProviderError, Unavailable, Unusable
+from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.jsontext import compact, parse
+from lemming.kernel.base.version import __version__
+from lemming.kernel.llm.calls import ask, timed_out
+from lemming.kernel.plugins.registry import load_installed_plugins, load_plugins
+from lemming.kernel.providers import Backend, LLMProvider, Reply, Request, make_provider
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from lemming.access.bound import code
-from lemming.access.trust import Reach
-from lemming.agents import Agent
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.turn.seams import Capability
+from lemming.kernel.access.bound import code
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.turn.seams import Capability
 
 
 class Cluster(Capability):

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from lemming.base.patterns import NoExpression
 from lemming.capabilities.conditions.program import ASK, CHOOSE, FAIL, FOUND, READ, Program, Step, program_of
+from lemming.kernel.base.patterns import NoExpression
 
 MOST_WORK = 500_000
 WORK_A_LETTER = 8

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
-from lemming.base.patterns import NoExpression
+from lemming.kernel.base.patterns import NoExpression
 
 MOST_STEPS = 3000
 LONGEST = 4000

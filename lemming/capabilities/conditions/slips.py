@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.base.json_schema.violations import WORDS, other_words
-from lemming.base.jsontext import escaped, meant
-from lemming.tick.soundness.inventory import Fault
+from lemming.kernel.base.json_schema.violations import WORDS, other_words
+from lemming.kernel.base.jsontext import escaped, meant
+from lemming.kernel.tick.soundness.inventory import Fault
 
 
 def slips_in(schema: dict[str, Any], at: str) -> Iterator[Fault]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from lemming.base.errors import Problem
-from lemming.base.jsontext import nearest
-from lemming.base.patterns import NoExpression
 from lemming.capabilities.conditions.expressions import expression
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.patterns import NoExpression
 
 Predicate = Callable[[Any], bool]
 Json = dict[str, Any]

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from lemming.base.errors import ConfigError, Unavailable
-from lemming.base.redaction.secrets import without_userinfo
-from lemming.files import fs
+from lemming.kernel.base.errors import ConfigError, Unavailable
+from lemming.kernel.base.redaction.secrets import without_userinfo
+from lemming.kernel.files import fs
 
 HUB = "https://huggingface.co"
 ENDPOINT_ENV = "HF_ENDPOINT"

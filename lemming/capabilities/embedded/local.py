@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
-from lemming.base.extras import install_line
-from lemming.base.redaction.secrets import excerpt
 from lemming.capabilities.embedded.weights import checked_weights
-from lemming.llm import calls
-from lemming.llm.streaming import Hear, WholeWords
-from lemming.providers import Backend, Finish, Reply, Request
+from lemming.kernel.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
+from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.redaction.secrets import excerpt
+from lemming.kernel.llm import calls
+from lemming.kernel.llm.streaming import Hear, WholeWords
+from lemming.kernel.providers import Backend, Finish, Reply, Request
 
 if TYPE_CHECKING:
     from xllamacpp import Server

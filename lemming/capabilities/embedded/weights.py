@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lemming.base.errors import DiskError, LemmingError, OrgBusy, Unavailable, UnknownModel
-from lemming.base.jsontext import nearest
-from lemming.base.redaction.secrets import excerpt
-from lemming.files import fs
-from lemming.files.lock import FolderLock
+from lemming.kernel.base.errors import DiskError, LemmingError, OrgBusy, Unavailable, UnknownModel
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.redaction.secrets import excerpt
+from lemming.kernel.files import fs
+from lemming.kernel.files.lock import FolderLock
 
 _CHUNK_BYTES = 4 << 20
 _FOLDER_ENV = "LEMMING_MODELS_DIR"

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from lemming.access.trust import Reach
-from lemming.agents import Agent
-from lemming.base.errors import Problem
 from lemming.capabilities.gates.format import GATES
 from lemming.capabilities.gates.keys import gates_in, rules_for
 from lemming.capabilities.gates.looking import rules_at
 from lemming.capabilities.gates.shown import look_at_shown
 from lemming.capabilities.gates.tool_calls import CallGates
 from lemming.capabilities.gates.written import OutGates
-from lemming.files.fields import Json
-from lemming.journal.file import Journal
-from lemming.journal.report import TurnReport
-from lemming.org.config import Config, Org
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.soundness.inventory import Inventory
-from lemming.turn.draft import Draft
-from lemming.turn.opening import Surroundings
-from lemming.turn.places import CallLookout, LetsIn, Lookout, Shared, TickLimits, ToShow
-from lemming.turn.prompt import Seen
-from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
-from lemming.turn.values import TurnInputs
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.file import Journal
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.org.config import Config, Org
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.soundness.inventory import Inventory
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.places import CallLookout, LetsIn, Lookout, Shared, TickLimits, ToShow
+from lemming.kernel.turn.prompt import Seen
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.turn.values import TurnInputs
 
 
 class Gates(Capability):

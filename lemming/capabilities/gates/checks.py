@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from lemming.base.deadlines import LeftBehind, run_on_thread
-from lemming.base.jsontext import compact, nearest, parse
 from lemming.capabilities.gates.looking import Check, Json
-from lemming.plugins.errors import words_of
-from lemming.plugins.registry import offered, register
-from lemming.turn.places import Found as Found
-from lemming.turn.places import FunctionBroke
+from lemming.kernel.base.deadlines import LeftBehind, run_on_thread
+from lemming.kernel.base.jsontext import compact, nearest, parse
+from lemming.kernel.plugins.errors import words_of
+from lemming.kernel.plugins.registry import offered, register
+from lemming.kernel.turn.places import Found as Found
+from lemming.kernel.turn.places import FunctionBroke
 
 DEADLINE_S = 10.0
 NONE_SHIP: Mapping[str, str] = {}

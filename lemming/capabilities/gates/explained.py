@@ -6,24 +6,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from lemming.agents import Agent, Survey, nearest_agent
-from lemming.base.contract import ToolCall
-from lemming.base.errors import LemmingError, UsageError
-from lemming.base.jsontext import nearest
-from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.format import SETTLES, Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.looking import Facts, look
 from lemming.capabilities.gates.people import whom_to_ask
 from lemming.capabilities.gates.tool_calls import CallGates, heard_by
-from lemming.journal.verdicts import Then
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import people_in
-from lemming.tools import Tool, ToolContext
-from lemming.tools.toolset import Toolset
-from lemming.turn.places import FunctionBroke
+from lemming.kernel.agents import Agent, Survey, nearest_agent
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.times.spoken import Expires
+from lemming.kernel.journal.verdicts import Then
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import people_in
+from lemming.kernel.tools import Tool, ToolContext
+from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.turn.places import FunctionBroke
 
 Json = dict[str, Any]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lemming.base.paths import components, place_of
-from lemming.files.real_place import opened_place
+from lemming.kernel.base.paths import components, place_of
+from lemming.kernel.files.real_place import opened_place
 
 Json = dict[str, Any]
 Places = Mapping[str, Any]

@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.agents import Agent
-from lemming.org.config import Org
-from lemming.org.organisation import Organisation
-from lemming.tick.dependencies import Touch, overlap, touch_of
-from lemming.tools.toolset import Toolset
+from lemming.kernel.agents import Agent
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.dependencies import Touch, overlap, touch_of
+from lemming.kernel.tools.toolset import Toolset
 
 _PATTERN = "*"
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lemming.capabilities.conditions.when import fields_in, predicate
 from lemming.capabilities.gates.format import SETTLES, Rule
-from lemming.journal.verdicts import Then
+from lemming.kernel.journal.verdicts import Then
 
 Json = dict[str, Any]
 

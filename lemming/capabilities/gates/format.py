@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lemming.base.errors import UsageError
-from lemming.base.json_schema.violations import flaw_of
-from lemming.base.jsontext import compact, parse
-from lemming.base.kinds import ToolClass
-from lemming.base.patterns import NoExpression, is_among
-from lemming.base.times.spoken import DURATIONS, parse_duration
 from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.conditions.when import Predicate, fields_in, predicate, problems_of
 from lemming.capabilities.gates.limit import AMOUNTS, Per, window_of
-from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
-from lemming.journal.verdicts import At, Then
-from lemming.plugins.capabilities import why_missing
-from lemming.plugins.shipped import JUDGES
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.json_schema.violations import flaw_of
+from lemming.kernel.base.jsontext import compact, parse
+from lemming.kernel.base.kinds import ToolClass
+from lemming.kernel.base.patterns import NoExpression, is_among
+from lemming.kernel.base.times.spoken import DURATIONS, parse_duration
+from lemming.kernel.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
+from lemming.kernel.journal.verdicts import At, Then
+from lemming.kernel.plugins.capabilities import why_missing
+from lemming.kernel.plugins.shipped import JUDGES
 
 GATES = "gates"
 """What they are called where it is by capability."""

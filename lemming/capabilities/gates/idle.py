@@ -1,6 +1,6 @@
 """Gates that do nothing as things are: nobody may call what they concern, or another settles it before.
 
-All of it is warnings: what can never be stops the run, or that agent (`lemming.tick.soundness`).
+All of it is warnings: what can never be stops the run, or that agent (`lemming.kernel.tick.soundness`).
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from lemming.agents import Agent, agent_folders, survey_agents
-from lemming.base import paths
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.jsontext import compact, nearest
-from lemming.base.patterns import is_among, is_named
 from lemming.capabilities.gates.checks import checks_of
 from lemming.capabilities.gates.format import SETTLES, Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
-from lemming.org.config import ORG_FILE, Config, load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.registry import not_imported
-from lemming.plugins.shipped import PREFIXES
-from lemming.tools import Tool, toolset_of, why_no_server
-from lemming.tools.toolset import Toolset
+from lemming.kernel.agents import Agent, agent_folders, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import compact, nearest
+from lemming.kernel.base.patterns import is_among, is_named
+from lemming.kernel.org.config import ORG_FILE, Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.registry import not_imported
+from lemming.kernel.plugins.shipped import PREFIXES
+from lemming.kernel.tools import Tool, toolset_of, why_no_server
+from lemming.kernel.tools.toolset import Toolset
 
 Json = dict[str, Any]
 CODE = "LMG-308"

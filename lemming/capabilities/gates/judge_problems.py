@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.access.allowed_paths import kept_at
-from lemming.access.open import read_text
-from lemming.access.trust import Reach
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import LemmingError, Problem
 from lemming.capabilities.gates.judging import judge_of
 from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.judges.problems import judge_problems, program_reach
-from lemming.org.config import Config, Org
-from lemming.org.organisation import OrgPath
+from lemming.kernel.access.allowed_paths import kept_at
+from lemming.kernel.access.open import read_text
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, Problem
+from lemming.kernel.org.config import Config, Org
+from lemming.kernel.org.organisation import OrgPath
 
 
 def problems_of_gate_judges(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:

@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lemming.agents import Agent
-from lemming.base.contract import ToolCall
 from lemming.capabilities.gates.file_arguments import (
     as_written,
     is_any_absolute,
@@ -31,12 +29,14 @@ from lemming.capabilities.judges.judge import (
     verdict_of,
 )
 from lemming.capabilities.judges.settings import JudgedBy
-from lemming.tools import ToolResult
-from lemming.turn.opening import Surroundings
-from lemming.turn.places import Found, FunctionBroke
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.places import Found, FunctionBroke
 
 if TYPE_CHECKING:
-    from lemming.turn.draft import Draft
+    from lemming.kernel.turn.draft import Draft
 
 Json = dict[str, Any]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lemming.agents import Agent
-from lemming.base import paths
 from lemming.capabilities.gates.format import GATES, Gate, Rule
-from lemming.files.fitting import about
-from lemming.org.config import Org
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.config import Org
 
 
 @dataclass(frozen=True, kw_only=True)

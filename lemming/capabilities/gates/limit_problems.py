@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lemming.agents import Agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import Problem
 from lemming.capabilities.gates.format import Gate
 from lemming.capabilities.gates.keys import gates_in
 from lemming.capabilities.gates.limit import window_of
 from lemming.capabilities.money.prices import price_of
-from lemming.llm.credits import AROUND_A_CALL
-from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
-from lemming.plugins.shipped import NO_MODELS
-from lemming.tick.firing_plan import takes_turns
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.llm.credits import AROUND_A_CALL
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.shipped import NO_MODELS
+from lemming.kernel.tick.firing_plan import takes_turns
 
 
 def problems_of_limits(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:

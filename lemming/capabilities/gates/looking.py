@@ -7,16 +7,16 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from lemming.base.errors import DiskError
-from lemming.base.json_schema.violations import misfits
-from lemming.base.jsontext import compact, to_line
-from lemming.base.patterns import is_among
-from lemming.base.redaction.rewriting import with_texts
 from lemming.capabilities.conditions.expressions import expression
 from lemming.capabilities.gates.format import SEEN, SETTLES, Gate, Rule
-from lemming.journal.verdicts import At, GateVerdict, Then
-from lemming.plugins.errors import words_of
-from lemming.turn.places import Found, FunctionBroke
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.json_schema.violations import misfits
+from lemming.kernel.base.jsontext import compact, to_line
+from lemming.kernel.base.patterns import is_among
+from lemming.kernel.base.redaction.rewriting import with_texts
+from lemming.kernel.journal.verdicts import At, GateVerdict, Then
+from lemming.kernel.plugins.errors import words_of
+from lemming.kernel.turn.places import Found, FunctionBroke
 
 REDACTED = "[redacted]"
 CUT = "[cut]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from lemming.agents import Agent
+from lemming.kernel.agents import Agent
 
 
 def whom_to_ask(

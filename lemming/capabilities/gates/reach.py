@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lemming.agents import Agent, Survey
-from lemming.base.errors import ConfigError
 from lemming.capabilities.gates.flows import Flows
 from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.capabilities.gates.format import Rule
 from lemming.capabilities.gates.keys import rules_for
-from lemming.journal.verdicts import At
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.plugins.capabilities import why_missing
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import channels_in, people_in, takes_turns, why_no_tools
-from lemming.tools import ANYWHERE, EngineTool, Tool, server_sources
-from lemming.tools.toolset import ServerSource, Toolset
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.journal.verdicts import At
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capabilities import why_missing
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import channels_in, people_in, takes_turns, why_no_tools
+from lemming.kernel.tools import ANYWHERE, EngineTool, Tool, server_sources
+from lemming.kernel.tools.toolset import ServerSource, Toolset
 
 Json = dict[str, Any]
 HIRES = "create_agent"
@@ -225,7 +225,7 @@ class Reaching:
 
     def _words_of_channel(self, name: str) -> list[str]:
         """Return how far a channel's messages may be trusted, by the rules: nobody knows which will fit."""
-        from lemming.base.patterns import is_named
+        from lemming.kernel.base.patterns import is_named
 
         words = []
         for rule in self._authors.settings.rules:

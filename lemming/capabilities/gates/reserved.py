@@ -14,10 +14,10 @@ from typing import Any
 from lemming.capabilities.gates.limit import Amount
 from lemming.capabilities.gates.spent_before import amount_lost
 from lemming.capabilities.money.prices import Worst
-from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.journal.file import Journal
-from lemming.journal.lost_calls import Lost, together, unsettled
-from lemming.journal.records import ModelReserved
+from lemming.kernel.files.fitting import LARGEST_AMOUNT
+from lemming.kernel.journal.file import Journal
+from lemming.kernel.journal.lost_calls import Lost, together, unsettled
+from lemming.kernel.journal.records import ModelReserved
 
 
 class Reserved:

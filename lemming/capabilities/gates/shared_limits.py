@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lemming.agents import Agent
 from lemming.capabilities.gates.keys import rules_for
-from lemming.org.config import Org
-from lemming.turn.places import Shared
+from lemming.kernel.agents import Agent
+from lemming.kernel.org.config import Org
+from lemming.kernel.turn.places import Shared
 
 
 def shared_limits(agents: Mapping[str, Agent], settings: Org) -> Iterator[Shared]:

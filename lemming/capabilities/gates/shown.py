@@ -6,20 +6,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import StoppedByGate
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.format import Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.looking import Looked, digest_of, look, rules_at
-from lemming.mail.inbox import Inbox
-from lemming.mail.task import Ended, Task
-from lemming.memory import Memories
-from lemming.messages import OutboxEntry, read_outbox_entries
-from lemming.turn.opening import Surroundings
-from lemming.turn.parts import trust_words
-from lemming.turn.places import LetsIn, ToShow, Words
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import StoppedByGate
+from lemming.kernel.mail.inbox import Inbox
+from lemming.kernel.mail.task import Ended, Task
+from lemming.kernel.memory import Memories
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.parts import trust_words
+from lemming.kernel.turn.places import LetsIn, ToShow, Words
 
 SAID_BEFORE = 200
 """So many of an agent's newest entries count where a gate asks for what is new."""

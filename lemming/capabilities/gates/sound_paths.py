@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lemming.agents import Agent
 from lemming.capabilities.gates.format import Gate
-from lemming.files.real_place import opened_place
-from lemming.tick.soundness.inventory import Fault, Inventory
+from lemming.kernel.agents import Agent
+from lemming.kernel.files.real_place import opened_place
+from lemming.kernel.tick.soundness.inventory import Fault, Inventory
 
 _LITERAL = re.compile(r"\^((?:[A-Za-z0-9_ -]|/|\\?\.)+/)(?![*+?{])")
 _TOPS = ("shared", "agents")

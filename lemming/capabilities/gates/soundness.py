@@ -6,18 +6,18 @@ from collections.abc import Collection, Iterator
 from types import NoneType
 from typing import Any, get_args
 
-from lemming.agents import Agent
-from lemming.base.errors import Outcome
-from lemming.base.jsontext import compact, meant, nearest
-from lemming.base.kinds import MESSAGE_KINDS, ToolClass
-from lemming.base.patterns import is_among, is_named
 from lemming.capabilities.conditions.slips import slips_in
 from lemming.capabilities.conditions.when import predicate
 from lemming.capabilities.gates.format import SEEN, Gate
 from lemming.capabilities.gates.sound_paths import Test, wrong_with_paths
-from lemming.journal.verdicts import At
-from lemming.plugins.capabilities import missing_for_gate
-from lemming.tick.soundness.inventory import Fault, Inventory
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Outcome
+from lemming.kernel.base.jsontext import compact, meant, nearest
+from lemming.kernel.base.kinds import MESSAGE_KINDS, ToolClass
+from lemming.kernel.base.patterns import is_among, is_named
+from lemming.kernel.journal.verdicts import At
+from lemming.kernel.plugins.capabilities import missing_for_gate
+from lemming.kernel.tick.soundness.inventory import Fault, Inventory
 
 Json = dict[str, Any]
 INSTALL = "install lemming-engine again, or let it block"

@@ -15,8 +15,6 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-from lemming.agents import agent_folders
-from lemming.base.errors import CorruptState
 from lemming.capabilities.gates.format import Rule
 from lemming.capabilities.gates.keys import gates_in, rules_for
 from lemming.capabilities.gates.limit import Amount, Window, raised, window_of
@@ -33,14 +31,16 @@ from lemming.capabilities.gates.spent_before import (
     total,
 )
 from lemming.capabilities.gates.turn_spending import Scope, TurnSpending
-from lemming.journal.file import Journal, journal_ticks
-from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.lost_calls import Lost
-from lemming.journal.records import TurnStarted
-from lemming.journal.report import TurnReport
-from lemming.mail.capability_notes import raises_of
-from lemming.turn.opening import Surroundings
-from lemming.turn.values import TurnInputs
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.journal.file import Journal, journal_ticks
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.lost_calls import Lost
+from lemming.kernel.journal.records import TurnStarted
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.mail.capability_notes import raises_of
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.values import TurnInputs
 
 
 @dataclass

@@ -8,15 +8,15 @@ from decimal import Decimal
 from functools import reduce
 from typing import NamedTuple
 
-from lemming.base.clock import parse_timestamp, timestamp
-from lemming.base.errors import LemmingError
 from lemming.capabilities.gates.limit import NOTHING, ZERO, Amount, Window
 from lemming.capabilities.money.spent import SpentReader, TurnSpent
-from lemming.journal.file import journal_ticks
-from lemming.journal.ledger import AgentState
-from lemming.journal.lost_calls import Lost
-from lemming.llm.credits import exact
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.lost_calls import Lost
+from lemming.kernel.llm.credits import exact
+from lemming.kernel.org.organisation import Organisation
 
 _KEPT_TICKS = 20_000
 

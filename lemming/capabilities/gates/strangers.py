@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from lemming.agents import Agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import Problem
-from lemming.base.patterns import is_among
 from lemming.capabilities.gates.flows import Flow, Flows
 from lemming.capabilities.gates.keys import gates_in
-from lemming.org.config import ORG_FILE, Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.providers import is_channel
-from lemming.tick.firing_plan import takes_turns
-from lemming.tools import Tool, toolset_of
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.patterns import is_among
+from lemming.kernel.org.config import ORG_FILE, Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.providers import is_channel
+from lemming.kernel.tick.firing_plan import takes_turns
+from lemming.kernel.tools import Tool, toolset_of
 
 FROM_OUTSIDE = ("mcp.*", "http_*")
 """The tools that bring words of strangers where nothing else is said."""

@@ -8,25 +8,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.contract import ToolCall
-from lemming.base.errors import LemmingError, ToolError
-from lemming.base.redaction.secrets import redact_foreign
-from lemming.base.times.spoken import Expires
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.file_arguments import as_opened, opened_in_gate, places_among
 from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.keys import rules_for
 from lemming.capabilities.gates.looking import Check, Facts, Looked, look, nobody_judged, rules_at
 from lemming.capabilities.gates.path_conditions import placed
-from lemming.files.effects import FileEffect
-from lemming.journal.verdicts import GateVerdict
-from lemming.org.config import Org
-from lemming.plugins.errors import words_of
-from lemming.tick.edge import tried
-from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
-from lemming.turn.places import Asking, Found, Hold, Passed, Trusted
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import LemmingError, ToolError
+from lemming.kernel.base.redaction.secrets import redact_foreign
+from lemming.kernel.base.times.spoken import Expires
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.org.config import Org
+from lemming.kernel.plugins.errors import words_of
+from lemming.kernel.tick.edge import tried
+from lemming.kernel.tools import EngineTool, Tool, ToolContext, ToolResult
+from lemming.kernel.turn.places import Asking, Found, Hold, Passed, Trusted
 
 
 class CannotTell(ToolError):

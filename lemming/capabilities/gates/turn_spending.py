@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.base.errors import DiskError, LimitReached, RequestOverLimit
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.format import Gate, Rule
 from lemming.capabilities.gates.limit import (
@@ -23,15 +22,16 @@ from lemming.capabilities.gates.looking import WORDS, require_seen
 from lemming.capabilities.gates.reserved import Reserved
 from lemming.capabilities.gates.spent_before import NotKnown, amount_lost, amount_of
 from lemming.capabilities.money.prices import worst_of
-from lemming.journal.lost_calls import Lost
-from lemming.journal.records import ModelFailed, ModelReplied
-from lemming.journal.verdicts import GateVerdict
-from lemming.llm.credits import most_tokens_in
-from lemming.org.models import ModelEntry
-from lemming.plugins.errors import words_of
-from lemming.plugins.shipped import NO_MODELS
-from lemming.providers import Request
-from lemming.turn.values import TurnInputs
+from lemming.kernel.base.errors import DiskError, LimitReached, RequestOverLimit
+from lemming.kernel.journal.lost_calls import Lost
+from lemming.kernel.journal.records import ModelFailed, ModelReplied
+from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.llm.credits import most_tokens_in
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.plugins.errors import words_of
+from lemming.kernel.plugins.shipped import NO_MODELS
+from lemming.kernel.providers import Request
+from lemming.kernel.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.spending import TickSpending

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lemming.base import paths
-from lemming.base.contract import NewEntry, ToolCall
-from lemming.base.errors import StoppedByGate, ToolError
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.format import GATES, Gate, Rule
 from lemming.capabilities.gates.looking import Looked, digest_of, look, nobody_judged, rules_at
-from lemming.files.documents import value_of
-from lemming.files.effects import FileEffect
-from lemming.mail.references import named_in
-from lemming.memory import decode_memory, memory_effect
-from lemming.messages import targets_in
-from lemming.tools import ToolResult
-from lemming.turn.places import Asking, Found
-from lemming.turn.results import OUTBOX_ENTRIES
+from lemming.kernel.base import paths
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.errors import StoppedByGate, ToolError
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.mail.references import named_in
+from lemming.kernel.memory import decode_memory, memory_effect
+from lemming.kernel.messages import targets_in
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.places import Asking, Found
+from lemming.kernel.turn.results import OUTBOX_ENTRIES
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.judging import GateJudges
-    from lemming.turn.draft import Draft
+    from lemming.kernel.turn.draft import Draft
 
 
 def rule_from(plain: dict[str, Any]) -> Rule:

@@ -10,8 +10,8 @@ from lemming.capabilities.hosted.http import split_system
 from lemming.capabilities.hosted.native import tools_of, with_images
 from lemming.capabilities.hosted.sdk import SdkBackend, whole_of
 from lemming.capabilities.hosted.streams import MessageStream
-from lemming.llm.streaming import Hear
-from lemming.providers import Reply, Request
+from lemming.kernel.llm.streaming import Hear
+from lemming.kernel.providers import Reply, Request
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lemming.capabilities.hosted.native import ANTHROPIC, arguments_of, in_runs, kept_of, made
-from lemming.llm.tokens import tokens_at
-from lemming.providers import Finish, Reply
+from lemming.kernel.llm.tokens import tokens_at
+from lemming.kernel.providers import Finish, Reply
 
 _FINISHES: dict[str, Finish] = {
     "max_tokens": "length",

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from lemming.base.errors import AnswerTooLarge, RequestRejected, Unavailable
-from lemming.base.redaction.secrets import without_userinfo
+from lemming.kernel.base.errors import AnswerTooLarge, RequestRejected, Unavailable
+from lemming.kernel.base.redaction.secrets import without_userinfo
 
 ANSWER_LIMIT_BYTES = 16 << 20
 """The longest answer to one call. Answers are a few thousand bytes; one with all its reasoning, a million."""

@@ -18,7 +18,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from lemming.base.errors import (
+from lemming.capabilities.background.calls import AsyncClient, SharedClient, run
+from lemming.capabilities.hosted.bounded import host_of
+from lemming.kernel.base.errors import (
     AuthenticationFailed,
     ConfigError,
     ProviderError,
@@ -27,14 +29,12 @@ from lemming.base.errors import (
     Unavailable,
     UnknownModel,
 )
-from lemming.base.redaction.secrets import excerpt, name_variables
-from lemming.capabilities.background.calls import AsyncClient, SharedClient, run
-from lemming.capabilities.hosted.bounded import host_of
-from lemming.files.documents import adapter
-from lemming.llm.calls import in_words
-from lemming.llm.streaming import Hear, WholeWords
-from lemming.plugins.errors import error_by_class, error_by_status
-from lemming.providers import Backend, Message, Reply, Request
+from lemming.kernel.base.redaction.secrets import excerpt, name_variables
+from lemming.kernel.files.documents import adapter
+from lemming.kernel.llm.calls import in_words
+from lemming.kernel.llm.streaming import Hear, WholeWords
+from lemming.kernel.plugins.errors import error_by_class, error_by_status
+from lemming.kernel.providers import Backend, Message, Reply, Request
 
 # What OpenAI, Anthropic, llama.cpp, vLLM and Ollama say of a prompt that is longer than the model takes.
 _TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}

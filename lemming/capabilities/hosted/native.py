@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
-from lemming.base.jsontext import JsonProblem, parse, to_line
-from lemming.providers import Image, Message, Request
+from lemming.kernel.base.jsontext import JsonProblem, parse, to_line
+from lemming.kernel.providers import Image, Message, Request
 
 CHAT, RESPONSES, ANTHROPIC = "chat", "responses", "anthropic"
 """Whose form it is that something was kept in, as its key: after a fallback it may be another one's."""

@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from lemming.base.errors import ConfigError, ProviderError, TimedOut
-from lemming.base.jsontext import JsonProblem, parse
-from lemming.base.redaction.secrets import name_variables, without_userinfo
 from lemming.capabilities.hosted.bounded import client_settings, listened_to, rewritten
 from lemming.capabilities.hosted.http import HttpBackend
 from lemming.capabilities.hosted.native import (
@@ -28,9 +25,12 @@ from lemming.capabilities.hosted.native import (
     with_images,
 )
 from lemming.capabilities.hosted.streams import LinesOfAnswer
-from lemming.llm.streaming import Hear
-from lemming.llm.tokens import tokens_at
-from lemming.providers import Message, Reply, Request
+from lemming.kernel.base.errors import ConfigError, ProviderError, TimedOut
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.redaction.secrets import name_variables, without_userinfo
+from lemming.kernel.llm.streaming import Hear
+from lemming.kernel.llm.tokens import tokens_at
+from lemming.kernel.providers import Message, Reply, Request
 
 if TYPE_CHECKING:
     from httpx import Response

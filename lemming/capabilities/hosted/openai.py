@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.base.errors import Unavailable
 from lemming.capabilities.hosted.bounded import client_settings
 from lemming.capabilities.hosted.native import tools_of
 from lemming.capabilities.hosted.openai_wire import (
@@ -20,8 +19,9 @@ from lemming.capabilities.hosted.openai_wire import (
 from lemming.capabilities.hosted.sdk import SdkBackend, whole_of
 from lemming.capabilities.hosted.servers import without_call
 from lemming.capabilities.hosted.streams import ChatStream, ResponseStream, Stream
-from lemming.llm.streaming import Hear
-from lemming.providers import Reply, Request
+from lemming.kernel.base.errors import Unavailable
+from lemming.kernel.llm.streaming import Hear
+from lemming.kernel.providers import Reply, Request
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

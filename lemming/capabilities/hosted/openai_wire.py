@@ -21,8 +21,8 @@ from lemming.capabilities.hosted.native import (
     tools_of,
     with_images,
 )
-from lemming.llm.tokens import tokens_at
-from lemming.providers import Finish, Message, Reply, Request
+from lemming.kernel.llm.tokens import tokens_at
+from lemming.kernel.providers import Finish, Message, Reply, Request
 
 ENCRYPTED = "encrypted_content"
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lemming.base import paths
-from lemming.base.clock import Clock, timestamp
-from lemming.base.errors import DiskError, Problem, RequestRejected
-from lemming.base.jsontext import parse, pretty
-from lemming.files import fs
-from lemming.files.documents import value_of
-from lemming.providers import Request
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import Clock, timestamp
+from lemming.kernel.base.errors import DiskError, Problem, RequestRejected
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.providers import Request
 
 INSTEAD = {
     "json_schema": 'is asked for JSON without a schema; `"options": {"json": "object"}` says so',
@@ -63,7 +63,7 @@ class Servers:
         self._known = read_servers(base)
 
     def server(self, name: str) -> Server:
-        """Return what is known of the server of a name that `lemming.llm.circuit.circuit_name` gives."""
+        """Return what is known of the server that `lemming.kernel.llm.circuit.circuit_name` named so."""
         return Server(self, name)
 
     def left_out(self, model: str) -> Collection[str]:

@@ -7,10 +7,10 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.base.errors import ConfigError, TimedOut
 from lemming.capabilities.hosted.http import C, HttpBackend, default_key_env, with_extra
 from lemming.capabilities.hosted.streams import Stream, put_together
-from lemming.providers import Request
+from lemming.kernel.base.errors import ConfigError, TimedOut
+from lemming.kernel.providers import Request
 
 
 async def whole_of(response: Any, stream: Stream) -> bytes:

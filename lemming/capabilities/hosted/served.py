@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, ClassVar
 
-from lemming.base.errors import ConfigError
 from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.capabilities.hosted.openai_wire import JsonMode
 from lemming.capabilities.hosted.servers import SERVERS, ModelServer
+from lemming.kernel.base.errors import ConfigError
 
 
 class ServedProvider(OpenAIProvider):

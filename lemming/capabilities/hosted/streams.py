@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from lemming.base.errors import Unavailable
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.redaction.secrets import excerpt
-from lemming.llm.streaming import Hear
+from lemming.kernel.base.errors import Unavailable
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.redaction.secrets import excerpt
+from lemming.kernel.llm.streaming import Hear
 
 Json = dict[str, Any]
 

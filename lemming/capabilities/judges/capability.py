@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from lemming.access.trust import Reach
-from lemming.base.contract import ToolCall, TurnReply
-from lemming.base.errors import ContractError, NotVerified, Problem
-from lemming.base.paths import resume_file
 from lemming.capabilities.judges.judge import entry_of_command, files_of_judges, judges_of
 from lemming.capabilities.judges.problems import (
     judges_named_by,
@@ -19,20 +15,24 @@ from lemming.capabilities.judges.verified import verified
 from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.request_turn import NOT_ANSWERED
 from lemming.capabilities.requests.team import team_tools
-from lemming.files.effects import FileEffect
-from lemming.files.fields import Json
-from lemming.journal.report import End
-from lemming.mail.task import Task
-from lemming.org.config import Config
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.resume import Agent
-from lemming.plugins.shipped import JUDGES
-from lemming.tick.soundness.inventory import Inventory
-from lemming.turn.draft import Draft
-from lemming.turn.prompt import Seen
-from lemming.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
-from lemming.turn.strategy import Steps, Turn
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.base.contract import ToolCall, TurnReply
+from lemming.kernel.base.errors import ContractError, NotVerified, Problem
+from lemming.kernel.base.paths import resume_file
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.report import End
+from lemming.kernel.mail.task import Task
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.shipped import JUDGES
+from lemming.kernel.tick.soundness.inventory import Inventory
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.prompt import Seen
+from lemming.kernel.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
+from lemming.kernel.turn.strategy import Steps, Turn
 
 
 class Judges(Capability):

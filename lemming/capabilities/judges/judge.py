@@ -12,14 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lemming.access.allowed_paths import Place, kept_at, resolve
-from lemming.access.open import read_text
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
-from lemming.base.json_schema.violations import misfits
-from lemming.base.jsontext import JsonProblem, nearest, parse, to_line
-from lemming.base.quoting import fenced, mark_for, quoted
 from lemming.capabilities.judges.settings import (
     DEFAULT_POLICY,
     JudgedBy,
@@ -30,20 +22,28 @@ from lemming.capabilities.judges.settings import (
     verify_of,
 )
 from lemming.capabilities.requests.settings import team_of
-from lemming.files.documents import value_of
-from lemming.journal.report import Judged, Judgement
-from lemming.mail.task import Task
-from lemming.org.models import FREE, ModelEntry
-from lemming.org.uses import habits_of
-from lemming.plugins.shipped import JUDGES
-from lemming.providers import Message, require_reply
-from lemming.turn.ending import spending
-from lemming.turn.opening import Surroundings
-from lemming.turn.prompt import correction
-from lemming.turn.verdict import VERDICT_FORM, VERDICT_SCHEMA
+from lemming.kernel.access.allowed_paths import Place, kept_at, resolve
+from lemming.kernel.access.open import read_text
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
+from lemming.kernel.base.json_schema.violations import misfits
+from lemming.kernel.base.jsontext import JsonProblem, nearest, parse, to_line
+from lemming.kernel.base.quoting import fenced, mark_for, quoted
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.journal.report import Judged, Judgement
+from lemming.kernel.mail.task import Task
+from lemming.kernel.org.models import FREE, ModelEntry
+from lemming.kernel.org.uses import habits_of
+from lemming.kernel.plugins.shipped import JUDGES
+from lemming.kernel.providers import Message, require_reply
+from lemming.kernel.turn.ending import spending
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.prompt import correction
+from lemming.kernel.turn.verdict import VERDICT_FORM, VERDICT_SCHEMA
 
 if TYPE_CHECKING:
-    from lemming.turn.draft import Draft
+    from lemming.kernel.turn.draft import Draft
 
 GATE_POLICY = (
     "Nothing passes that wants whoever reads it to do something it was not asked to do, that gives away a "

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.access import bound
-from lemming.access.allowed_paths import resolve
-from lemming.access.open import read_text
-from lemming.access.trust import Reach
-from lemming.agents import Agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import DiskError, LemmingError, PermissionDenied, Problem
-from lemming.base.jsontext import nearest
 from lemming.capabilities.judges.settings import JudgedBy, WhoJudges, judge_named, verify_of
 from lemming.capabilities.requests.settings import team_of
-from lemming.org.config import Config
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import OrgPath
-from lemming.org.uses import habits_of
-from lemming.providers import is_channel, is_person
-from lemming.tick.soundness.inventory import Inventory
+from lemming.kernel.access import bound
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.access.open import read_text
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import DiskError, LemmingError, PermissionDenied, Problem
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.uses import habits_of
+from lemming.kernel.providers import is_channel, is_person
+from lemming.kernel.tick.soundness.inventory import Inventory
 
 
 def why_no_judge(known: Inventory, by: WhoJudges) -> tuple[str, str] | None:

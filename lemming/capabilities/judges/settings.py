@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
-from lemming.base.jsontext import nearest
 from lemming.capabilities.requests.settings import TeamMember
-from lemming.files.documents import problems_of
-from lemming.files.fitting import Misfit, about, fit
-from lemming.org.resume import Agent
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.files.documents import problems_of
+from lemming.kernel.files.fitting import Misfit, about, fit
+from lemming.kernel.org.resume import Agent
 
 WhoJudges = str | dict[str, str | list[str]]
 """An agent or a model key, or an object with one of agent, model and command."""

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
-from lemming.base.quoting import fenced, mark_for
 from lemming.capabilities.judges.judge import (
     Judge,
     NoVerdict,
@@ -25,14 +23,16 @@ from lemming.capabilities.judges.judge import (
 from lemming.capabilities.judges.settings import LEFT_UNPASSED, UNVERIFIED
 from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.capability import given_up, serving_in
-from lemming.files.fields import Json
-from lemming.journal.report import End
-from lemming.memory import decode_memory
-from lemming.messages import REMINDERS_FROM, OutboxEntry, entry_id
-from lemming.providers import Message
-from lemming.turn.draft import Draft
-from lemming.turn.seams import Drive
-from lemming.turn.strategy import Act, Steps, Turn
+from lemming.kernel.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
+from lemming.kernel.base.quoting import fenced, mark_for
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.report import End
+from lemming.kernel.memory import decode_memory
+from lemming.kernel.messages import REMINDERS_FROM, OutboxEntry, entry_id
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.seams import Drive
+from lemming.kernel.turn.strategy import Act, Steps, Turn
 
 SHOWN_CHARS = 40_000
 """So much of what the author was shown, and of what its tools gave, a judge is shown of each."""

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lemming.files.effects import FileEffect
+from lemming.kernel.files.effects import FileEffect
 
 if TYPE_CHECKING:
-    from lemming.messages import OutboxEntry
-    from lemming.turn.draft import Draft
+    from lemming.kernel.messages import OutboxEntry
+    from lemming.kernel.turn.draft import Draft
 
 
 @dataclass

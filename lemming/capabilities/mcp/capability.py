@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from lemming.access.bound import code, of_command
-from lemming.access.trust import Reach
-from lemming.agents import Agent
-from lemming.base.errors import Problem
 from lemming.capabilities.mcp.settings import mcp_config, servers_named, variables_named
 from lemming.capabilities.mcp.tools import problems_of_servers
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.turn.seams import Capability
+from lemming.kernel.access.bound import code, of_command
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.turn.seams import Capability
 
 
 class Mcp(Capability):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lemming.base.jsontext import to_line
 from lemming.capabilities.mcp.lock import plain_text
+from lemming.kernel.base.jsontext import to_line
 
 
 def as_text(blocks: Iterable[Mapping[str, Any]], structured: Any = None) -> str:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.jsontext import compact, pretty
-from lemming.base.redaction.secrets import redact_foreign, redact_json
-from lemming.files import fs
-from lemming.files.documents import Document, read_text, unreadable
-from lemming.files.fitting import about
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import compact, pretty
+from lemming.kernel.base.redaction.secrets import redact_foreign, redact_json
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import Document, read_text, unreadable
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 LOCK_FILE = "config/mcp.lock.json"
 LOCK_LIMIT_BYTES = 16 << 20

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.errors import Problem
 from lemming.capabilities.mcp.lock import KnownServer, differences, keep, known_servers, problem_of
 from lemming.capabilities.mcp.servers import Listed, McpServers
 from lemming.capabilities.mcp.settings import MCP_FILE, mcp_config, servers_named
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.org.organisation import Organisation
 
 Looked = dict[str, Any]
 """By server: `tools` (the hash of each that is offered), `withheld` (why others are not), `problem`."""

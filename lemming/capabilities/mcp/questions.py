@@ -10,14 +10,14 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lemming.agents import latest_survey
-from lemming.base.contract import NewEntry
-from lemming.base.errors import ConfigError
-from lemming.base.jsontext import compact
 from lemming.capabilities.mcp.lock import plain_text
-from lemming.mail.answers import answer_in
-from lemming.messages import names_of, read_entry
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import latest_survey
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.mail.answers import answer_in
+from lemming.kernel.messages import names_of, read_entry
+from lemming.kernel.org.organisation import Organisation
 
 MOST_BYTES = 64 << 10
 FORM = "elicitation/create"

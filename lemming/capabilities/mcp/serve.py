@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from lemming.base.version import __version__
 from lemming.capabilities.background.connections import bounded_protocol
+from lemming.kernel.base.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

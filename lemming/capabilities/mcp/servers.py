@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lemming.base.errors import LemmingError, TimedOut, ToolError
-from lemming.base.json_schema.violations import flaw_of, misfits
-from lemming.base.patterns import is_named
 from lemming.capabilities.background.calls import SharedClient, run
 from lemming.capabilities.mcp.lock import KnownServer, known_tool
 from lemming.capabilities.mcp.session import Answered, Session, SessionEnded
 from lemming.capabilities.mcp.settings import PREFIX, McpServer, mcp_config, require_sdk
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import LemmingError, TimedOut, ToolError
+from lemming.kernel.base.json_schema.violations import flaw_of, misfits
+from lemming.kernel.base.patterns import is_named
+from lemming.kernel.org.organisation import Organisation
 
 if TYPE_CHECKING:
     import asyncio

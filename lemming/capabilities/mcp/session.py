@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.base.errors import ToolError
-from lemming.base.redaction.secrets import excerpt
 from lemming.capabilities.mcp import launcher
 from lemming.capabilities.mcp.lock import MOST_TOOLS
 from lemming.capabilities.mcp.settings import McpServer, environment_of, filled_in, headers_of
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.redaction.secrets import excerpt
 
 if TYPE_CHECKING:
     import httpx2

@@ -14,15 +14,15 @@ from operator import is_
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from lemming.base.errors import ConfigError, Problem, ToolError
-from lemming.base.extras import install_line
-from lemming.base.jsontext import DEFAULT_LIMIT_BYTES, nearest
-from lemming.base.patterns import is_named
-from lemming.base.redaction.secrets import holds_secret, is_secret_name, name_variables
-from lemming.files.documents import Document, read_text, unreadable
-from lemming.files.fitting import about, keyed
-from lemming.files.unknown import Unknown
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.base.errors import ConfigError, Problem, ToolError
+from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, nearest
+from lemming.kernel.base.patterns import is_named
+from lemming.kernel.base.redaction.secrets import holds_secret, is_secret_name, name_variables
+from lemming.kernel.files.documents import Document, read_text, unreadable
+from lemming.kernel.files.fitting import about, keyed
+from lemming.kernel.files.unknown import Unknown
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 MCP_FILE = "config/mcp.json"
 SHARED_FILE = ".mcp.json"

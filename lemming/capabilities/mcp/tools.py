@@ -10,13 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import Agent, survey_agents
-from lemming.base.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
-from lemming.base.extras import install_line
-from lemming.base.json_schema.violations import misfits
-from lemming.base.jsontext import compact, nearest, to_line
-from lemming.base.kinds import ToolClass
-from lemming.base.patterns import is_named
 from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.lock import KnownServer, KnownTool, McpLock, known_servers
 from lemming.capabilities.mcp.questions import Unanswerable, answered, request_for, why_not_asked
@@ -28,11 +21,18 @@ from lemming.capabilities.mcp.settings import (
     mcp_config,
     servers_named,
 )
-from lemming.files.fields import Json
-from lemming.org.config import Org
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tools import ANYWHERE, NOWHERE, Places, Tool, ToolContext, ToolResult, interrupted
-from lemming.tools.toolset import OwnTools, ServerSource
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
+from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.json_schema.violations import misfits
+from lemming.kernel.base.jsontext import compact, nearest, to_line
+from lemming.kernel.base.kinds import ToolClass
+from lemming.kernel.base.patterns import is_named
+from lemming.kernel.files.fields import Json
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolContext, ToolResult, interrupted
+from lemming.kernel.tools.toolset import OwnTools, ServerSource
 
 
 class McpTool(Tool):

@@ -13,11 +13,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from lemming.base.jsontext import parse
-from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.llm.credits import exact, most_of
-from lemming.llm.tokens import Tokens
-from lemming.org.models import ModelEntry
+from lemming.kernel.base.jsontext import parse
+from lemming.kernel.files.fitting import LARGEST_AMOUNT
+from lemming.kernel.llm.credits import exact, most_of
+from lemming.kernel.llm.tokens import Tokens
+from lemming.kernel.org.models import ModelEntry
 
 VENDORS = ("openai", "anthropic")
 WRITING = {"5m": 1.25, "1h": 2.0}

@@ -15,16 +15,16 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.base import paths
-from lemming.base.errors import CorruptState, DiskError
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.files import fs
-from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
-from lemming.files.fields import Json
-from lemming.journal.file import journal_ticks, raw_journal
-from lemming.journal.lost_calls import NONE_LOST, Lost
-from lemming.journal.sealing import SEALED, plain_ticks, segments
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, DiskError
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES, open_regular
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.file import journal_ticks, raw_journal
+from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
+from lemming.kernel.journal.sealing import SEALED, plain_ticks, segments
+from lemming.kernel.org.organisation import OrgPath
 
 _KINDS = (b"tick_started", b"turn_started", b"model_reserved", b"model_replied", b"model_failed")
 _READ = tuple(b'{"type":"%b"' % kind for kind in _KINDS)

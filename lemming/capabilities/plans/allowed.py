@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.contract import MAX_TOOL_CALLS
-from lemming.base.errors import Problem
-from lemming.base.json_schema.violations import misfits
-from lemming.base.jsontext import nearest
 from lemming.capabilities.conditions.when import MISSING, field_of, predicate, problems_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step
 from lemming.capabilities.plans.references import parts_of, references_in
 from lemming.capabilities.plans.referred import all_paths
 from lemming.capabilities.plans.ways import targets, ways_text
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import MAX_TOOL_CALLS
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.json_schema.violations import misfits
+from lemming.kernel.base.jsontext import nearest
 
 DANGEROUS = ("send", "execute", "administer")
 """Classes of tools (`lemming.tools.ToolClass`) to which nobody's silence may lead."""

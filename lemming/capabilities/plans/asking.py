@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.base.clock import parse_timestamp, timestamp
-from lemming.base.times.spoken import until_in
 from lemming.capabilities.plans.format import Member, Verify, Wait
 from lemming.capabilities.plans.outcomes import VERDICT, schema_for
 from lemming.capabilities.plans.references import as_text, context_lines, filled, rendered
 from lemming.capabilities.plans.run import Doing
+from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.times.spoken import until_in
 
 Json = dict[str, Any]
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import ConfigError, RequestRejected
-from lemming.base.json_schema.violations import misfits
-from lemming.base.jsontext import JsonProblem, compact, parse
 from lemming.capabilities.plans.format import AgentPlan
 from lemming.capabilities.plans.next_step import advance
 from lemming.capabilities.plans.outcomes import plain_answer
 from lemming.capabilities.plans.plan_problems import sound_plan
 from lemming.capabilities.plans.proposals import followed, plan_of
 from lemming.capabilities.plans.run import Run, run_in, run_key
-from lemming.org.organisation import Organisation
-from lemming.providers import Backend, Message, Reply, Request
+from lemming.kernel.base.errors import ConfigError, RequestRejected
+from lemming.kernel.base.json_schema.violations import misfits
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import Backend, Message, Reply, Request
 
 VALUES_LIMIT_BYTES = 64 << 20
 NOTHING_TO_DO = {"notes": "nothing was asked"}

@@ -6,27 +6,27 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.access.allowed_paths import resolve
-from lemming.access.open import seen_content
-from lemming.access.trust import Reach
-from lemming.agents import Agent
-from lemming.base.contract import NewEntry, ToolCall
-from lemming.base.errors import ConfigError, PermissionDenied, Problem
 from lemming.capabilities.judges.problems import program_reach
 from lemming.capabilities.plans.asking import wait_text
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan, waited_files
 from lemming.capabilities.plans.plan_problems import sound_plan
 from lemming.capabilities.plans.proposals import proposal_in
 from lemming.capabilities.plans.run import PREFIX, is_led_elsewhere, is_over, run_key, waits_in
-from lemming.files.fields import Json
-from lemming.journal.begun import Begun
-from lemming.memory import Memories, read_memories
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.uses import Habits
-from lemming.turn.draft import Draft
-from lemming.turn.prompt import Seen
-from lemming.turn.seams import Capability, Moment, Preparation, Rest, Showing, TurnPart
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.access.open import seen_content
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.errors import ConfigError, PermissionDenied, Problem
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.memory import Memories, read_memories
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.uses import Habits
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.prompt import Seen
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Rest, Showing, TurnPart
 
 
 class Plans(Capability):

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import ConfigError
 from lemming.capabilities.judges.settings import JudgedBy, WhoJudges
-from lemming.files.documents import Document, read_text, unreadable
-from lemming.files.fitting import about, fields_of, key_of, keyed
-from lemming.files.refusals import require_about_one_file
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files.documents import Document, read_text, unreadable
+from lemming.kernel.files.fitting import about, fields_of, key_of, keyed
+from lemming.kernel.files.refusals import require_about_one_file
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
 
 PROVIDER = "plan"
 PLAN_LIMIT_BYTES = 256 << 10

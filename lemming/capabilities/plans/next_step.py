@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lemming.base.jsontext import compact
 from lemming.capabilities.answers.fitting import FittedAnswer
 from lemming.capabilities.conditions.when import holds
 from lemming.capabilities.plans.asking import request_for, verification_for, wait_for, wait_text, withdrawal
@@ -20,6 +19,7 @@ from lemming.capabilities.plans.references import as_text, filled, rendered
 from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
 from lemming.capabilities.plans.run_values import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
 from lemming.capabilities.plans.ways import after
+from lemming.kernel.base.jsontext import compact
 
 Json = dict[str, Any]
 REASONS_CHARS = 4000

@@ -9,8 +9,8 @@ from lemming.capabilities.answers.fitting import FittedAnswer, bare_word, fields
 from lemming.capabilities.conditions import when
 from lemming.capabilities.plans.format import Choice, Member, Step, Verify
 from lemming.capabilities.plans.references import as_text
-from lemming.mail.answers import OF_THE_ENGINE
-from lemming.turn.verdict import VERDICT_SCHEMA
+from lemming.kernel.mail.answers import OF_THE_ENGINE
+from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 
 Json = dict[str, Any]
 

@@ -9,10 +9,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lemming.base.errors import ConfigError, Problem, UsageError
-from lemming.base.json_schema.violations import flaw_of, misfits
-from lemming.base.jsontext import locate, nearest
-from lemming.base.times.spoken import DURATIONS, parse_duration
 from lemming.capabilities.conditions import when
 from lemming.capabilities.plans.format import (
     AgentPlan,
@@ -27,9 +23,13 @@ from lemming.capabilities.plans.format import (
 from lemming.capabilities.plans.references import OF_AN_ANSWER, ROOTS
 from lemming.capabilities.plans.referred import fields_in, reference_problems
 from lemming.capabilities.plans.ways import OUT, is_decided, reachable, ways_from, ways_text
-from lemming.files.documents import Document
-from lemming.mail.answers import OF_THE_ENGINE
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import ConfigError, Problem, UsageError
+from lemming.kernel.base.json_schema.violations import flaw_of, misfits
+from lemming.kernel.base.jsontext import locate, nearest
+from lemming.kernel.base.times.spoken import DURATIONS, parse_duration
+from lemming.kernel.files.documents import Document
+from lemming.kernel.mail.answers import OF_THE_ENGINE
+from lemming.kernel.org.organisation import Organisation
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 _NAME_RULE = "a name has 1 to 63 characters A-Z, a-z, 0-9, _ and -"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lemming.agents import Agent
-from lemming.base.errors import ConfigError, Problem
 from lemming.capabilities.judges.problems import problems_of_judge_in_file
 from lemming.capabilities.plans.allowed import permission_problems
 from lemming.capabilities.plans.format import is_planner, plan_file, read_plan
 from lemming.capabilities.plans.plan_problems import placed, problems_in
 from lemming.capabilities.plans.staff import staff_for
-from lemming.files.stamps import is_there
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
 def problems_of_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lemming.base.contract import NewEntry, ToolCall
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.jsontext import to_line
 from lemming.capabilities.plans.each import in_words
 from lemming.capabilities.plans.format import FAIL, AgentPlan, Choice, Member, Step, kind_of
 from lemming.capabilities.plans.plan_problems import problems_in
-from lemming.files.documents import value_of
-from lemming.files.unknown import unknown_keys
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.unknown import unknown_keys
 
 PROPOSE = "plan_propose"
 """The tool that checks a plan; where it succeeds, the turn writes the request."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from lemming.agents import load_agent, nearest_agent, survey_agents
-from lemming.base.errors import ConfigError, Problem, ToolError
 from lemming.capabilities.plans.allowed import permission_problems
 from lemming.capabilities.plans.format import AgentPlan, is_planner, read_plan
 from lemming.capabilities.plans.proposals import PROPOSE, proposed_plan
 from lemming.capabilities.plans.staff import staff_for
-from lemming.files.fitting import about
-from lemming.org.config import load_config
-from lemming.org.resume import Agent
-from lemming.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.agents import load_agent, nearest_agent, survey_agents
+from lemming.kernel.base.errors import ConfigError, Problem, ToolError
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
 
 MOST_QUOTED = 5
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lemming.base.jsontext import to_line
 from lemming.capabilities.conditions.when import MISSING, field_of
+from lemming.kernel.base.jsontext import to_line
 
 ROOTS = {
     "start": "the request: its text, or a field of its payload",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.base.errors import Problem
-from lemming.base.jsontext import nearest
 from lemming.capabilities.conditions import when
 from lemming.capabilities.plans.format import AgentPlan, Member, Step
 from lemming.capabilities.plans.outcomes import schema_for
@@ -19,6 +17,8 @@ from lemming.capabilities.plans.references import (
     references_in,
 )
 from lemming.capabilities.plans.ways import reachable
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.jsontext import nearest
 
 
 def reference_problems(plan: AgentPlan) -> Iterator[Problem]:

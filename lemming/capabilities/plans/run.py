@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lemming.files.documents import value_of
+from lemming.kernel.files.documents import value_of
 
 PREFIX = "run-"
 Json = dict[str, Any]

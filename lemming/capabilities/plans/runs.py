@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base.errors import ConfigError
 from lemming.capabilities.plans.asking import wait_text
 from lemming.capabilities.plans.each import in_words
 from lemming.capabilities.plans.format import AgentPlan, Member, Step, is_planner, kind_of, read_plan
 from lemming.capabilities.plans.run import PREFIX, Doing, Run, run_in
 from lemming.capabilities.requests.now import requests_now
-from lemming.memory import read_memories
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.memory import read_memories
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
 @dataclass(frozen=True, kw_only=True)

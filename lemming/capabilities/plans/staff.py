@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lemming.access.allowed_paths import resolve
-from lemming.agents import Agent, Survey, survey_agents
-from lemming.base.errors import ConfigError, PermissionDenied, ToolError
 from lemming.capabilities.plans.allowed import Staff
 from lemming.capabilities.plans.format import AgentPlan, is_planner, read_plan
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.plugins.registry import not_imported
-from lemming.providers import is_person
-from lemming.tools import toolset_of
-from lemming.tools.toolset import Toolset
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.agents import Agent, Survey, survey_agents
+from lemming.kernel.base.errors import ConfigError, PermissionDenied, ToolError
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.registry import not_imported
+from lemming.kernel.providers import is_person
+from lemming.kernel.tools import toolset_of
+from lemming.kernel.tools.toolset import Toolset
 
 
 def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset | None = None) -> Staff:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from lemming.agents import Agent
-from lemming.base.errors import ConfigError, CorruptState
 from lemming.capabilities.plans.format import AgentPlan, plan_file, read_plan, waited_files
 from lemming.capabilities.plans.run import PREFIX, run_key
-from lemming.journal.ledger import read_state
-from lemming.memory import delete_memory, list_memories, read_memories
-from lemming.org.organisation import Organisation
-from lemming.tick.seams import TickLook, TickPart
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ConfigError, CorruptState
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.memory import delete_memory, list_memories, read_memories
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.seams import TickLook, TickPart
 
 
 class _Ended(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from lemming.access.bound import program
-from lemming.access.trust import Reach
-from lemming.agents import Agent
-from lemming.org.config import MODELS_FILE, Config
-from lemming.org.organisation import Organisation
-from lemming.turn.seams import Capability
+from lemming.kernel.access.bound import program
+from lemming.kernel.access.trust import Reach
+from lemming.kernel.agents import Agent
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.turn.seams import Capability
 
 
 class Programs(Capability):

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from lemming.base.errors import Unavailable, Unusable
-from lemming.base.redaction.secrets import excerpt
 from lemming.capabilities.processes import keeper
-from lemming.llm import calls
-from lemming.providers import Backend, Message, Reply, Request
+from lemming.kernel.base.errors import Unavailable, Unusable
+from lemming.kernel.base.redaction.secrets import excerpt
+from lemming.kernel.llm import calls
+from lemming.kernel.providers import Backend, Message, Reply, Request
 
 OUTPUT_LIMIT_BYTES = 1 << 20
 _STDERR_TAIL_BYTES = 4096

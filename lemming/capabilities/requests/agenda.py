@@ -14,15 +14,15 @@ from operator import itemgetter
 from lemming.capabilities.requests.known_requests import KnownRequests, moving_in
 from lemming.capabilities.requests.payloads import count_in, is_for_any
 from lemming.capabilities.requests.returned_answers import ReturnedAnswers, read_entry
-from lemming.journal.begun import Begun
-from lemming.mail.agenda import Agenda, is_only_said, may_be_asked
-from lemming.mail.holds import Holds
-from lemming.mail.references import name_in
-from lemming.mail.task import Ended, Task
-from lemming.mail.visibility import View
-from lemming.messages import EntryName, OutboxEntry, names_of
-from lemming.org.resume import Take
-from lemming.org.uses import Habits
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.mail.agenda import Agenda, is_only_said, may_be_asked
+from lemming.kernel.mail.holds import Holds
+from lemming.kernel.mail.references import name_in
+from lemming.kernel.mail.task import Ended, Task
+from lemming.kernel.mail.visibility import View
+from lemming.kernel.messages import EntryName, OutboxEntry, names_of
+from lemming.kernel.org.resume import Take
+from lemming.kernel.org.uses import Habits
 
 TICKS_EACH = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""

@@ -18,9 +18,9 @@ from lemming.capabilities.requests.settling import (
     settle,
 )
 from lemming.capabilities.requests.view import AllRequests, Place, RequestView
-from lemming.mail.references import name_in, named_in
-from lemming.messages import EntryName, OutboxEntry
-from lemming.org.resume import Agent
+from lemming.kernel.mail.references import name_in, named_in
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.org.resume import Agent
 
 
 def may_matter(raw: bytes) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.kernel.files.fitting import LARGEST_AMOUNT
 
 Unit = Literal["credits", "tokens"]
 _TOKENS = re.compile(r"([0-9]{1,15}) tokens")

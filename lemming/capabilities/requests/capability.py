@@ -8,17 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lemming.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.base.errors import (
-    ContractError,
-    LemmingError,
-    Problem,
-    ToolError,
-    TurnBroke,
-    TurnTooLong,
-    is_final,
-    name_of,
-)
 from lemming.capabilities.requests.agenda import agenda_of
 from lemming.capabilities.requests.delegating import delegate
 from lemming.capabilities.requests.known_requests import is_awaited
@@ -34,30 +23,41 @@ from lemming.capabilities.requests.request_turn import (
 )
 from lemming.capabilities.requests.settings import team_of
 from lemming.capabilities.requests.team import answered_results, out_of_reach, team_tools
-from lemming.files.fields import Json
-from lemming.journal.begun import Begun
-from lemming.journal.ledger import AgentState
-from lemming.journal.records import ModelReplied, Record
-from lemming.journal.report import End, Status
-from lemming.mail.agenda import Agenda
-from lemming.mail.holds import Holds
-from lemming.mail.references import named_in
-from lemming.mail.task import Task
-from lemming.mail.visibility import Mail, View
-from lemming.messages import OutboxEntry, targets_in
-from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
-from lemming.org.resume import Agent
-from lemming.org.uses import Habits
-from lemming.plugins.shipped import REQUESTS
-from lemming.tick.soundness.inventory import Inventory
-from lemming.tools import Tool
-from lemming.turn.draft import Draft
-from lemming.turn.ending import GOES_ROUND, is_applied, last_round
-from lemming.turn.labels import Labels
-from lemming.turn.moments import Awaits
-from lemming.turn.seams import Capability, Moment, No, Preparation, Showing, TurnPart
-from lemming.turn.values import Purpose, TurnInputs
+from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
+from lemming.kernel.base.errors import (
+    ContractError,
+    LemmingError,
+    Problem,
+    ToolError,
+    TurnBroke,
+    TurnTooLong,
+    is_final,
+    name_of,
+)
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.records import ModelReplied, Record
+from lemming.kernel.journal.report import End, Status
+from lemming.kernel.mail.agenda import Agenda
+from lemming.kernel.mail.holds import Holds
+from lemming.kernel.mail.references import named_in
+from lemming.kernel.mail.task import Task
+from lemming.kernel.mail.visibility import Mail, View
+from lemming.kernel.messages import OutboxEntry, targets_in
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.org.uses import Habits
+from lemming.kernel.plugins.shipped import REQUESTS
+from lemming.kernel.tick.soundness.inventory import Inventory
+from lemming.kernel.tools import Tool
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.ending import GOES_ROUND, is_applied, last_round
+from lemming.kernel.turn.labels import Labels
+from lemming.kernel.turn.moments import Awaits
+from lemming.kernel.turn.seams import Capability, Moment, No, Preparation, Showing, TurnPart
+from lemming.kernel.turn.values import Purpose, TurnInputs
 
 
 def serving_in(draft: Draft) -> Serving | None:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.requests.view import AllRequests, RequestView
-from lemming.journal.file import journal_ticks, raw_journal
-from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import why_missing
-from lemming.plugins.shipped import OF_PROVIDER
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.journal.file import journal_ticks, raw_journal
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capabilities import why_missing
+from lemming.kernel.plugins.shipped import OF_PROVIDER
 
 FEW_TICKS = 200
 """So many journals are looked through in less time than what is kept of others."""

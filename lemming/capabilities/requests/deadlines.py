@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.base.times.spoken import moment_of
 from lemming.capabilities.requests.payloads import count_in
 from lemming.capabilities.requests.view import Place
-from lemming.messages import OutboxEntry
+from lemming.kernel.base.times.spoken import moment_of
+from lemming.kernel.messages import OutboxEntry
 
 FIRST_PLACE = -2  # before everybody's entries of a tick
 

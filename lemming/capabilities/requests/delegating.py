@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lemming.base.contract import NewEntry, ToolCall
-from lemming.base.errors import ToolError
 from lemming.capabilities.requests.request_turn import OWN_ACCOUNT, Serving
 from lemming.capabilities.requests.settings import team_of
 from lemming.capabilities.requests.team import TeamTool
-from lemming.tools import ToolResult
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.tools import ToolResult
 
 if TYPE_CHECKING:
-    from lemming.turn.draft import Draft
+    from lemming.kernel.turn.draft import Draft
 
 
 def delegate(

@@ -6,28 +6,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lemming import messages
-from lemming.agents import survey_agents
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import UsageError
-from lemming.base.json_schema.violations import misfits
-from lemming.base.jsontext import pretty
-from lemming.base.kinds import MessageKind
-from lemming.base.times.spoken import Expires, until_in
 from lemming.capabilities.requests.budgets import amount_of
 from lemming.capabilities.requests.fields import properties_of, schema_for
 from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
 from lemming.capabilities.requests.people import holders_of, person_for, require_reach
 from lemming.capabilities.requests.view import RequestView
-from lemming.files import fs
-from lemming.journal.file import last_record
-from lemming.mail.answers import KEYS_OF_REQUESTS, answer_in
-from lemming.messages import OutboxEntry, names_of, read_outbox_entries
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.plugins.capabilities import made_by
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import people_in
+from lemming.kernel import messages
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.json_schema.violations import misfits
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.base.times.spoken import Expires, until_in
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import last_record
+from lemming.kernel.mail.answers import KEYS_OF_REQUESTS, answer_in
+from lemming.kernel.messages import OutboxEntry, names_of, read_outbox_entries
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capabilities import made_by
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import people_in
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 

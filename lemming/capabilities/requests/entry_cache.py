@@ -13,12 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.base import paths
-from lemming.base.errors import DiskError
-from lemming.base.jsontext import compact, parse
-from lemming.files import fs
-from lemming.files.descriptors import LONGEST_LINE_BYTES
-from lemming.files.stamps import has_rested, identity_in, opened
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.jsontext import compact, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES
+from lemming.kernel.files.stamps import has_rested, identity_in, opened
 
 WORTH_KEEPING = 1000
 """So many entries are read in less time than it takes to look whether they have changed."""

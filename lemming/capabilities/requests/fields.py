@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.errors import UsageError
-from lemming.base.json_schema.violations import flaw_of, misfits
-from lemming.base.jsontext import JsonProblem, nearest, parse
 from lemming.capabilities.requests.view import RequestView
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.json_schema.violations import flaw_of, misfits
+from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
 
 Json = dict[str, Any]
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
-from lemming.base import paths
-from lemming.base.errors import ConfigError
 from lemming.capabilities.requests.all_requests import concerns_requests, may_matter
 from lemming.capabilities.requests.entry_cache import WORTH_KEEPING, keep, read_kept, stamp_of
-from lemming.files import fs
-from lemming.mail.index import NONE, EntryIndex, Names
-from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files import fs
+from lemming.kernel.mail.index import NONE, EntryIndex, Names
+from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
 class RequestEntries:

@@ -23,9 +23,9 @@ from lemming.capabilities.requests.settling import (
 )
 from lemming.capabilities.requests.ticks_waited import last_tick_for
 from lemming.capabilities.requests.view import Place, RequestView
-from lemming.mail.references import name_in
-from lemming.mail.visibility import Mail
-from lemming.messages import EntryName, OutboxEntry, names_of
+from lemming.kernel.mail.references import name_in
+from lemming.kernel.mail.visibility import Mail
+from lemming.kernel.messages import EntryName, OutboxEntry, names_of
 
 Moving = Callable[[str, int], Iterable[tuple[EntryName, OutboxEntry]]]
 """Yields what may move or end a request that an author wrote since a tick."""

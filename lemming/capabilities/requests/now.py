@@ -8,22 +8,22 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Any, TypedDict
 
-from lemming.agents import Survey, agent_folders, survey_agents
-from lemming.base.clock import SystemClock, timestamp
-from lemming.base.errors import ConfigError, NotAnOrg, UsageError
-from lemming.base.jsontext import nearest
 from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.costs import RequestCosts, RequestCostShown
 from lemming.capabilities.requests.index import RequestEntries
 from lemming.capabilities.requests.ticks_waited import last_tick_for
 from lemming.capabilities.requests.view import AllRequests, RequestView
-from lemming.mail.answers import answer_in
-from lemming.messages import EntryName, OutboxEntry
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import Organisation
-from lemming.org.resume import Agent
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import people_in
+from lemming.kernel.agents import Survey, agent_folders, survey_agents
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.mail.answers import answer_in
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import people_in
 
 SHOWN_WHEN_AMBIGUOUS = 10
 

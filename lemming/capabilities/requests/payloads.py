@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.mail.references import named_in
-from lemming.messages import OutboxEntry
+from lemming.kernel.mail.references import named_in
+from lemming.kernel.messages import OutboxEntry
 
 
 def count_in(payload: Mapping[str, Any], key: str) -> int | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lemming.agents import nearest_agent
-from lemming.base import paths
-from lemming.base.errors import UsageError
 from lemming.capabilities.requests.now import RequestsNow
 from lemming.capabilities.requests.view import RequestView
-from lemming.files.stamps import is_there
-from lemming.journal.ledger import amend_state, read_state
-from lemming.messages import OutboxEntry, names_of
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import nearest_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.journal.ledger import amend_state, read_state
+from lemming.kernel.messages import OutboxEntry, names_of
+from lemming.kernel.org.organisation import OrgPath
 
 USUAL_PERSON = "human"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lemming.agents import Agent, nearest_agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import Problem
-from lemming.base.json_schema.violations import flaw_of
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.settings import Team
-from lemming.org.organisation import OrgPath
-from lemming.tick.soundness.inventory import Inventory
+from lemming.kernel.agents import Agent, nearest_agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.json_schema.violations import flaw_of
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.soundness.inventory import Inventory
 
 
 def problems_of_requests(base: OrgPath, only: str | None = None) -> Iterator[Problem]:

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lemming.base.contract import NewEntry
-from lemming.base.kinds import MessageKind
 from lemming.capabilities.requests.budgets import BudgetAmount, Unit, amount_of, budget_in
 from lemming.capabilities.requests.deadlines import last_tick, not_after_in
 from lemming.capabilities.requests.payloads import count_in, enough_in
-from lemming.files.documents import value_of
-from lemming.journal.begun import Asked, Begun
-from lemming.llm.credits import Most
-from lemming.mail.answers import MAY_ANSWER
-from lemming.mail.references import name_in, named_in
-from lemming.mail.task import Task
-from lemming.messages import OutboxEntry
-from lemming.turn.values import Paid
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.journal.begun import Asked, Begun
+from lemming.kernel.llm.credits import Most
+from lemming.kernel.mail.answers import MAY_ANSWER
+from lemming.kernel.mail.references import name_in, named_in
+from lemming.kernel.mail.task import Task
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.values import Paid
 
 MOST_TURNS = 50
 """So many turns are taken for one request; then it has failed."""

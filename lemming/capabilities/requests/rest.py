@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lemming.agents import Agent
-from lemming.base.clock import Clock, SystemClock, timestamp
-from lemming.base.errors import LemmingError
-from lemming.journal.ledger import read_state
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
-from lemming.org.schedule import next_due
-from lemming.tick.addressed import stands_still, who_goes_on
-from lemming.tick.counter import load_tick
-from lemming.tick.snapshot import Snapshot, take_snapshot
-from lemming.turn.prepared import used_by
-from lemming.turn.seams import Rest
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.clock import Clock, SystemClock, timestamp
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.schedule import next_due
+from lemming.kernel.tick.addressed import stands_still, who_goes_on
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.turn.prepared import used_by
+from lemming.kernel.turn.seams import Rest
 
 STANDS_STILL = "came no further in its last turn, and gave no answer; a tick by the clock asks it again"
 

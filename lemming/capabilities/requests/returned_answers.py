@@ -10,12 +10,12 @@ from functools import cached_property, partial
 
 from lemming.capabilities.requests.known_requests import KnownRequests, Moving
 from lemming.capabilities.requests.ticks_waited import patient
-from lemming.journal.begun import Asked, Begun
-from lemming.mail.holds import Ends, Holds
-from lemming.mail.references import named_in
-from lemming.mail.visibility import Mail, View
-from lemming.messages import EntryName, OutboxEntry, names_of
-from lemming.plugins.capabilities import made_by
+from lemming.kernel.journal.begun import Asked, Begun
+from lemming.kernel.mail.holds import Ends, Holds
+from lemming.kernel.mail.references import named_in
+from lemming.kernel.mail.visibility import Mail, View
+from lemming.kernel.messages import EntryName, OutboxEntry, names_of
+from lemming.kernel.plugins.capabilities import made_by
 
 
 class ReturnedAnswers:

@@ -9,11 +9,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lemming.base.errors import ConfigError
-from lemming.base.jsontext import nearest
-from lemming.files.fitting import Misfit, about
-from lemming.org.resume import Agent
-from lemming.plugins.capabilities import member_keys
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.files.fitting import Misfit, about
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.capabilities import member_keys
 
 TEAM = "team"
 _OF_MEMBERS = ("agent", "as", "description")

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from lemming.capabilities.requests.deadlines import expiry, is_in_time, is_past, not_after_in
 from lemming.capabilities.requests.payloads import enough_in
 from lemming.capabilities.requests.view import End, Hop, Place, RequestView, Share
-from lemming.mail.references import named_in
-from lemming.messages import EntryName, OutboxEntry
-from lemming.org.resume import Agent
-from lemming.plugins.capabilities import capability_here, made_by
+from lemming.kernel.mail.references import named_in
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.capabilities import capability_here, made_by
 
 A_PERSONS_PLACE = -1  # who has no turn in a tick wrote before its turns
 

@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.base.errors import ToolError
-from lemming.base.jsontext import to_line
 from lemming.capabilities.requests.settings import team_of
-from lemming.journal.begun import end_text
-from lemming.mail.answers import ENVELOPE
-from lemming.mail.references import name_in
-from lemming.mail.task import Ended, Task
-from lemming.org.resume import Agent
-from lemming.tools import Tool, ToolResult
-from lemming.turn.labels import PLAIN, Labels
-from lemming.turn.opening import Surroundings
-from lemming.turn.results import RESULTS_CHARS, as_shown
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.journal.begun import end_text
+from lemming.kernel.mail.answers import ENVELOPE
+from lemming.kernel.mail.references import name_in
+from lemming.kernel.mail.task import Ended, Task
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.turn.labels import PLAIN, Labels
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.results import RESULTS_CHARS, as_shown
 
 Wait = Literal["all", "first"]
 

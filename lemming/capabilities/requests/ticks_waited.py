@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from lemming.base.errors import DiskError, LemmingError
 from lemming.capabilities.requests.deadlines import last_tick
-from lemming.journal.begun import Begun
-from lemming.journal.file import read_plan
-from lemming.mail.visibility import Mail
-from lemming.messages import OutboxEntry, names_of
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import DiskError, LemmingError
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.file import read_plan
+from lemming.kernel.mail.visibility import Mail
+from lemming.kernel.messages import OutboxEntry, names_of
+from lemming.kernel.org.organisation import Organisation
 
 
 class Patience:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lemming.base.errors import ContractError, UsageError
-from lemming.base.json_schema.violations import flaw_of
-from lemming.base.jsontext import to_line
+from lemming.kernel.base.errors import ContractError, UsageError
+from lemming.kernel.base.json_schema.violations import flaw_of
+from lemming.kernel.base.jsontext import to_line
 
 Json = dict[str, Any]
 Reading = tuple[Json, Callable[[Any], Any]]

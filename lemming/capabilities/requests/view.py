@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from lemming.mail.references import normal
-from lemming.messages import EntryName, OutboxEntry
+from lemming.kernel.mail.references import normal
+from lemming.kernel.messages import EntryName, OutboxEntry
 
 End = Literal["answered", "failed", "refused", "cancelled", "expired"]
 ENDS: tuple[End, ...] = ("answered", "failed", "refused", "cancelled", "expired")

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base.clock import SystemClock, parse_timestamp
-from lemming.base.jsontext import to_line
 from lemming.capabilities.requests.now import RequestsNow, requests_now, require_agents
 from lemming.capabilities.requests.view import RequestView, Share
-from lemming.mail.capability_notes import WaitingForPerson
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
-from lemming.plugins.capabilities import capability_here, made_by
-from lemming.tick.firing_plan import people_in
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import SystemClock, parse_timestamp
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.mail.capability_notes import WaitingForPerson
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capabilities import capability_here, made_by
+from lemming.kernel.tick.firing_plan import people_in
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8

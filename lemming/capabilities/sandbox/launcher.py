@@ -77,7 +77,7 @@ def main() -> None:
 def carry_out(order: Order) -> Verdict:
     """Run the command to its end, or to a limit's, and end everything it started."""
     from lemming.capabilities.processes import children as processes
-    from lemming.files import quota
+    from lemming.kernel.files import quota
 
     wake = processes.wake_at_each_end()
     is_read_only = _prepare(order)
@@ -266,7 +266,7 @@ def _limit_reached(order: Order) -> Ended | None:
     To tell the memory of many takes seconds, in which they can double: they are counted meanwhile.
     """
     from lemming.capabilities.processes import children as processes
-    from lemming.files import quota
+    from lemming.kernel.files import quota
 
     found = processes.descendants()
     if sum(process.memory_bytes for process in found) > order.max_memory_bytes:

@@ -21,14 +21,14 @@ from functools import cache
 from pathlib import Path
 from typing import IO, cast
 
-from lemming.base.errors import PermissionDenied, ToolError
 from lemming.capabilities.sandbox import launcher as confine
 from lemming.capabilities.sandbox.launcher import Mode, Order, Verdict
-from lemming.files import fs, quota
-from lemming.files.quota import FolderSize
-from lemming.files.refusals import looking
-from lemming.org.blocks import ShellSettings
-from lemming.org.config import Org
+from lemming.kernel.base.errors import PermissionDenied, ToolError
+from lemming.kernel.files import fs, quota
+from lemming.kernel.files.quota import FolderSize
+from lemming.kernel.files.refusals import looking
+from lemming.kernel.org.blocks import ShellSettings
+from lemming.kernel.org.config import Org
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NO_SANDBOX = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lemming.turn.seams import Capability
+from lemming.kernel.turn.seams import Capability
 
 
 class KnownAnswers(Capability):

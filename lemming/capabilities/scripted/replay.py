@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming.base import paths
-from lemming.base.errors import ConfigError, ProviderError, RequestRejected, recorded_failure
-from lemming.journal.file import read_journal
-from lemming.journal.records import ModelFailed, ModelReplied
-from lemming.providers import Backend, Reply, Request
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, ProviderError, RequestRejected, recorded_failure
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.records import ModelFailed, ModelReplied
+from lemming.kernel.providers import Backend, Reply, Request
 
 
 class ReplayProvider(Backend):

@@ -15,15 +15,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.base import errors
-from lemming.base.clock import is_timestamp
-from lemming.base.errors import ConfigError, Problem, RequestRejected
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.files import fs
-from lemming.files.documents import read_text
-from lemming.files.fitting import about
-from lemming.llm import calls
-from lemming.providers import Backend, Message, Reply, Request
+from lemming.kernel.base import errors
+from lemming.kernel.base.clock import is_timestamp
+from lemming.kernel.base.errors import ConfigError, Problem, RequestRejected
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import read_text
+from lemming.kernel.files.fitting import about
+from lemming.kernel.llm import calls
+from lemming.kernel.providers import Backend, Message, Reply, Request
 
 _LIMIT_BYTES = 64 << 20
 NEEDS_A_MODEL = "`lemming models list` shows what can be used here, `lemming models use KEY` takes it"

@@ -17,11 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from lemming.agents import survey_agents
-from lemming.base.clock import Clock
-from lemming.base.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
-from lemming.base.jsontext import compact
-from lemming.base.redaction.secrets import redact_json
 from lemming.capabilities.background.connections import BoundedHandler, BoundedServer
 from lemming.capabilities.background.listening import answering, bound
 from lemming.capabilities.channels.between import Tell, make_channel
@@ -29,11 +24,16 @@ from lemming.capabilities.channels.context import ChannelContext
 from lemming.capabilities.channels.http import HttpChannel
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import RequestView
-from lemming.mail.answers import answer_in
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
-from lemming.org.resume import Agent
-from lemming.tick.counter import load_tick
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.redaction.secrets import redact_json
+from lemming.kernel.mail.answers import answer_in
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.tick.counter import load_tick
 
 LONGEST_WAIT_S, LOOK_S = 60.0, 0.5
 METRICS_TOKEN_ENV = "LEMMING_METRICS_TOKEN"  # noqa: S105 - the name of it

@@ -14,20 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from lemming.agents import survey_agents
-from lemming.base.clock import Clock, SystemClock
-from lemming.base.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
 from lemming.capabilities.background.threads import keep_alive
 from lemming.capabilities.channels.between import Channels, Tell
 from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.http import HttpChannel, value_of
 from lemming.capabilities.serving.http_server import Metrics, listening
-from lemming.files.lock import FolderLock, description
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
-from lemming.org.resume import Agent
-from lemming.plugins.registry import load_plugins
-from lemming.tick.counter import load_tick
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import Clock, SystemClock
+from lemming.kernel.base.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
+from lemming.kernel.files.lock import FolderLock, description
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.registry import load_plugins
+from lemming.kernel.tick.counter import load_tick
 
 HOST, PORT = "127.0.0.1", 8420
 LOCK_FILE = ".lemming/serve"

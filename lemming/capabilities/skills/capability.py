@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lemming.base.errors import Problem
-from lemming.base.paths import GUIDE
 from lemming.capabilities.skills.folder_search import SkillSearch
 from lemming.capabilities.skills.guides import guide_files, read_guides
 from lemming.capabilities.skills.loading import folders_of, skills_of
 from lemming.capabilities.skills.sections import skills_section
 from lemming.capabilities.skills.settings import has_guides, patterns_of, wrong_patterns
-from lemming.files.stamps import is_there
-from lemming.memory import Memories
-from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
-from lemming.org.resume import Agent
-from lemming.tick.firing_plan import takes_turns
-from lemming.turn.prompt import Seen
-from lemming.turn.seams import Capability, Moment, Preparation, Showing
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.paths import GUIDE
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.memory import Memories
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.tick.firing_plan import takes_turns
+from lemming.kernel.turn.prompt import Seen
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing
 
 _USUAL = ("agents", "config", "shared", "trust")
 

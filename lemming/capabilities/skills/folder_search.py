@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lemming.access.allowed_paths import Place, kept_at
-from lemming.access.open import LISTING_LIMIT, is_there_to_read, list_folder
-from lemming.base.errors import Problem, ToolError
-from lemming.base.paths import SKILL_FILE
+from lemming.kernel.access.allowed_paths import Place, kept_at
+from lemming.kernel.access.open import LISTING_LIMIT, is_there_to_read, list_folder
+from lemming.kernel.base.errors import Problem, ToolError
+from lemming.kernel.base.paths import SKILL_FILE
 
 DEEPEST = 4
 FOLDERS_LOOKED_AT = 2000

@@ -11,12 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.access.allowed_paths import kept_at
-from lemming.access.open import is_there_to_read, read_text
-from lemming.base import paths
-from lemming.base.paths import GUIDE
 from lemming.capabilities.skills.settings import has_guides
-from lemming.org.resume import Agent
+from lemming.kernel.access.allowed_paths import kept_at
+from lemming.kernel.access.open import is_there_to_read, read_text
+from lemming.kernel.base import paths
+from lemming.kernel.base.paths import GUIDE
+from lemming.kernel.org.resume import Agent
 
 GUIDE_CHARS = 20_000
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lemming.access.allowed_paths import kept_at
-from lemming.access.open import read_text
-from lemming.agents import agent_folders, survey_agents
-from lemming.base import paths
-from lemming.base.errors import ConfigError, Problem, ToolError
-from lemming.base.paths import SKILL_FILE
 from lemming.capabilities.skills.folder_search import SkillSearch, warning
 from lemming.capabilities.skills.settings import patterns_of
 from lemming.capabilities.skills.skill import Skill, skill_of
-from lemming.org.organisation import Organisation
-from lemming.org.resume import Agent
+from lemming.kernel.access.allowed_paths import kept_at
+from lemming.kernel.access.open import read_text
+from lemming.kernel.agents import agent_folders, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, Problem, ToolError
+from lemming.kernel.base.paths import SKILL_FILE
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
 
 NOTHING: Mapping[str, bytes] = {}
 COMMON_FOLDERS = ("skills", ".agents/skills", ".claude/skills")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import Problem, ToolError
-from lemming.base.jsontext import nearest
-from lemming.base.paths import GUIDE
 from lemming.capabilities.skills.guides import GUIDE_CHARS, read_guides
 from lemming.capabilities.skills.loading import COMMON_FOLDERS, skills_in, skills_of
 from lemming.capabilities.skills.settings import has_guides, patterns_of
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem, ToolError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.paths import GUIDE
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
 def problems_of_skills(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lemming.base.quoting import quoted
 from lemming.capabilities.skills.skill import Skill
+from lemming.kernel.base.quoting import quoted
 
 SKILLS_CHARS = 16_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lemming.files.fitting import about
-from lemming.org.resume import Agent
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.resume import Agent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.paths import SKILL_FILE
 from lemming.capabilities.skills.front_matter import NotFrontMatter, split, values_of
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.paths import SKILL_FILE
 
 DESCRIPTION_CHARS = 1024
 

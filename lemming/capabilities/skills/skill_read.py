@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.access.allowed_paths import kept_at, why_unsafe
-from lemming.access.open import read_text
-from lemming.agents import Agent
-from lemming.base.errors import PermissionDenied, ToolError
-from lemming.base.jsontext import nearest
-from lemming.base.paths import SKILL_FILE, components
 from lemming.capabilities.skills.folder_search import SkillSearch
 from lemming.capabilities.skills.loading import folders_of, skills_of
 from lemming.capabilities.skills.sections import skill_lines
 from lemming.capabilities.skills.settings import patterns_of
-from lemming.files.fitting import about
-from lemming.org.config import Org
-from lemming.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.kernel.access.allowed_paths import kept_at, why_unsafe
+from lemming.kernel.access.open import read_text
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import PermissionDenied, ToolError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.paths import SKILL_FILE, components
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import EngineTool, Places, ToolContext, ToolResult
 
 
 class SkillRead(EngineTool):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lemming.agents import Agent
 from lemming.capabilities.skills.guides import guide_files
-from lemming.tick.seams import TickPart
+from lemming.kernel.agents import Agent
+from lemming.kernel.tick.seams import TickPart
 
 
 class SkillsInTicks(TickPart):

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from lemming.base import paths
-from lemming.base.errors import CorruptState, Problem, ToolError
-from lemming.files import fs
-from lemming.memory import MEMORY_LIMIT_BYTES, content_of, decode_record
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, Problem, ToolError
+from lemming.kernel.files import fs
+from lemming.kernel.memory import MEMORY_LIMIT_BYTES, content_of, decode_record
+from lemming.kernel.org.organisation import OrgPath
 
 
 class Stored(NamedTuple):

@@ -1,1 +1,1 @@
-"""The strategies that ship, a file each: generators over a `lemming.turn.strategy.Turn` that know no disk."""
+"""The strategies that ship, a file each: generators over a `Turn` (`lemming.kernel.turn.strategy`)."""

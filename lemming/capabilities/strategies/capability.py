@@ -8,22 +8,22 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from lemming.base import paths
-from lemming.base.errors import ConfigError, LemmingError, Problem
 from lemming.capabilities.strategies.registry import Beforehand, strategy_of
-from lemming.files.fields import Json
-from lemming.journal.report import End
-from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
-from lemming.org.resume import Agent
-from lemming.plugins.shipped import STRATEGIES
-from lemming.tools import ToolResult
-from lemming.turn.results import as_shown
-from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, LemmingError, Problem
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.report import End
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.shipped import STRATEGIES
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.results import as_shown
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 
 if TYPE_CHECKING:
-    from lemming.turn.draft import Draft
-    from lemming.turn.strategy import Steps, Turn
+    from lemming.kernel.turn.draft import Draft
+    from lemming.kernel.turn.strategy import Steps, Turn
 
 _PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
 """Where `plan_execute` keeps plans: its questions show the one that counts."""

@@ -10,17 +10,17 @@ from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from lemming.base.contract import TurnReply
-from lemming.base.errors import ConfigError, ContractError
-from lemming.base.jsontext import to_line
-from lemming.base.quoting import fenced, mark_for, quoted
 from lemming.capabilities.strategies.registry import Beforehand
-from lemming.files.documents import value_of
-from lemming.files.fitting import about
-from lemming.journal.report import End
-from lemming.providers import Message
-from lemming.turn.strategy import Step as Yielded
-from lemming.turn.strategy import Steps, Turn
+from lemming.kernel.base.contract import TurnReply
+from lemming.kernel.base.errors import ConfigError, ContractError
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.base.quoting import fenced, mark_for, quoted
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.fitting import about
+from lemming.kernel.journal.report import End
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.strategy import Step as Yielded
+from lemming.kernel.turn.strategy import Steps, Turn
 
 MOST_STEPS, MOST_IN_ALL = 20, 60
 """Steps that one plan may have, and with those of plans before it."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lemming.agents import Agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.jsontext import nearest
-from lemming.base.patterns import is_named
 from lemming.capabilities.strategies.reflexion import Options as Reflexion
 from lemming.capabilities.strategies.registry import strategies_of, strategy_of
-from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
-from lemming.plugins.registry import not_imported
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.patterns import is_named
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.registry import not_imported
 
 
 def problems_of_strategy(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:

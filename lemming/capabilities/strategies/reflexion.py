@@ -10,16 +10,16 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.base.contract import TurnReply
-from lemming.base.errors import ConfigError, ContractError, OutOfCredits, ProviderError
-from lemming.base.jsontext import nearest, to_line
-from lemming.base.quoting import fenced, mark_for, quoted
 from lemming.capabilities.strategies.registry import Beforehand
-from lemming.files.fitting import Misfit, about
-from lemming.journal.report import End
-from lemming.providers import Message
-from lemming.turn.strategy import Step, Steps, Turn
-from lemming.turn.verdict import VERDICT_FORM, VERDICT_SCHEMA
+from lemming.kernel.base.contract import TurnReply
+from lemming.kernel.base.errors import ConfigError, ContractError, OutOfCredits, ProviderError
+from lemming.kernel.base.jsontext import nearest, to_line
+from lemming.kernel.base.quoting import fenced, mark_for, quoted
+from lemming.kernel.files.fitting import Misfit, about
+from lemming.kernel.journal.report import End
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.strategy import Step, Steps, Turn
+from lemming.kernel.turn.verdict import VERDICT_FORM, VERDICT_SCHEMA
 
 ASK_FOR_VERDICT = f"Judge the draft. Reply with one JSON object and nothing else:\n{VERDICT_FORM}"
 NOTHING_LEAVES_YET = (

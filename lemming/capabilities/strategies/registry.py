@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.jsontext import nearest
-from lemming.files.documents import problems_of, value_of
-from lemming.org.resume import Agent
-from lemming.plugins.catalogue import Catalogue
-from lemming.plugins.registry import offered, register
-from lemming.plugins.shipped import STRATEGIES_SHIPPED
-from lemming.turn.strategy import Strategy
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.files.documents import problems_of, value_of
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.catalogue import Catalogue
+from lemming.kernel.plugins.registry import offered, register
+from lemming.kernel.plugins.shipped import STRATEGIES_SHIPPED
+from lemming.kernel.turn.strategy import Strategy
 
 _POINTER = "/turn/options"
 F = TypeVar("F", bound=Strategy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lemming.capabilities.strategies import plan_execute, reflexion
 from lemming.capabilities.strategies.registry import NamedStrategy
-from lemming.turn.react import react
+from lemming.kernel.turn.react import react
 
 REACT = NamedStrategy("react", react)
 PLAN_EXECUTE = NamedStrategy(

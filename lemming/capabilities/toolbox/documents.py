@@ -8,13 +8,13 @@ import subprocess
 import sys
 from typing import Annotated, Literal
 
-from lemming.access.allowed_paths import resolve
-from lemming.access.open import read_raw
-from lemming.base.errors import ToolError
-from lemming.base.extras import install_line
 from lemming.capabilities.toolbox.files import Path, ReadsFile
-from lemming.files.fitting import about
-from lemming.tools import ToolContext, ToolResult
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.access.open import read_raw
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.extras import install_line
+from lemming.kernel.files.fitting import about
+from lemming.kernel.tools import ToolContext, ToolResult
 
 DOCUMENT_LIMIT_BYTES = 32 << 20
 PART_CHARS = 24_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from lemming.access.allowed_paths import resolve
-from lemming.access.open import is_taken, read_text, remove_effect
-from lemming.base.errors import PermissionDenied, ToolError
 from lemming.capabilities.toolbox.files import Path, ReadsFiles, WritesFiles, effect_of
-from lemming.files.fitting import about
-from lemming.tools import ToolContext, ToolResult
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.access.open import is_taken, read_text, remove_effect
+from lemming.kernel.base.errors import PermissionDenied, ToolError
+from lemming.kernel.files.fitting import about
+from lemming.kernel.tools import ToolContext, ToolResult
 
 _LINES_COMPARED = 5000
 _LINES_NAMED = 10

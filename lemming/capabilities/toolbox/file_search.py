@@ -11,13 +11,13 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from lemming.base.errors import ToolError
-from lemming.base.json_schema.patterns import schema_pattern
-from lemming.base.patterns import NoExpression
 from lemming.capabilities.toolbox.files import ReadsFiles
 from lemming.capabilities.toolbox.files_below import Texts
-from lemming.files.fitting import about
-from lemming.tools import ToolContext, ToolResult
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.json_schema.patterns import schema_pattern
+from lemming.kernel.base.patterns import NoExpression
+from lemming.kernel.files.fitting import about
+from lemming.kernel.tools import ToolContext, ToolResult
 
 TIME_LIMIT_S = 10.0
 LINE_CHARS = 10_000

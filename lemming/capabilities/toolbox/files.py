@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from lemming.access.allowed_paths import NEVER_OPEN, granted_places, resolve
-from lemming.access.open import list_folder, read_text, write_effect
-from lemming.agents import Agent
-from lemming.base.errors import ToolError
-from lemming.base.paths import components, place_of
-from lemming.files.effects import FileEffect
-from lemming.files.fitting import about
-from lemming.files.quota import FolderSize
-from lemming.org.config import Org
-from lemming.tools import EngineTool, Places, ToolClass, ToolContext, ToolResult
+from lemming.kernel.access.allowed_paths import NEVER_OPEN, granted_places, resolve
+from lemming.kernel.access.open import list_folder, read_text, write_effect
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.paths import components, place_of
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fitting import about
+from lemming.kernel.files.quota import FolderSize
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import EngineTool, Places, ToolClass, ToolContext, ToolResult
 
 Path = Annotated[str, about("A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")]
 

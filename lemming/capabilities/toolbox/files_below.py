@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lemming.access.allowed_paths import DEPTH_LIMIT, Place, resolve
-from lemming.access.open import NOTHING_REMOVED, Removed, read_text, scan_folder
-from lemming.agents import Agent
-from lemming.base.errors import ToolError
+from lemming.kernel.access.allowed_paths import DEPTH_LIMIT, Place, resolve
+from lemming.kernel.access.open import NOTHING_REMOVED, Removed, read_text, scan_folder
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ToolError
 
 FILES_LIMIT = 5000
 BYTES_LIMIT = 16 << 20

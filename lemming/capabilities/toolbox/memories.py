@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from lemming.base import paths
-from lemming.base.errors import ToolError
-from lemming.base.jsontext import compact, nearest
-from lemming.files.fitting import about
-from lemming.memory import decode_memory, list_memories, load_memory, memory_effect, require_intact
-from lemming.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.jsontext import compact, nearest
+from lemming.kernel.files.fitting import about
+from lemming.kernel.memory import decode_memory, list_memories, load_memory, memory_effect, require_intact
+from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
 
 _ABSENT = object()
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.clock import parse_timestamp, timestamp
-from lemming.base.errors import ConfigError, PermissionDenied, ToolError, UsageError
-from lemming.base.times.cron import zone
-from lemming.base.times.spoken import DURATIONS, EXAMPLES, parse_duration, parse_moment
-from lemming.base.times.words import moment_in_words
-from lemming.files.effects import FileEffect
-from lemming.files.fitting import about
-from lemming.messages import (
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.errors import ConfigError, PermissionDenied, ToolError, UsageError
+from lemming.kernel.base.times.cron import zone
+from lemming.kernel.base.times.spoken import DURATIONS, EXAMPLES, parse_duration, parse_moment
+from lemming.kernel.base.times.words import moment_in_words
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fitting import about
+from lemming.kernel.messages import (
     ENTRIES_PER_TURN,
     REMINDERS_FROM,
     EntryName,
@@ -26,8 +26,8 @@ from lemming.messages import (
     names_in,
     read_entry,
 )
-from lemming.org.config import Org
-from lemming.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
 
 TAG = "reminder"
 

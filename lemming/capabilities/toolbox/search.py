@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
-from lemming.base.errors import ToolError
 from lemming.capabilities.toolbox.files import ReadsFiles
 from lemming.capabilities.toolbox.files_below import Texts
-from lemming.files.fitting import about
-from lemming.tools import ToolContext, ToolResult
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.files.fitting import about
+from lemming.kernel.tools import ToolContext, ToolResult
 
 TIME_LIMIT_S = 10.0
 TERMS_LIMIT = 40

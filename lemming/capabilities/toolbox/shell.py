@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import ToolError
-from lemming.base.redaction.secrets import redact_half
-from lemming.files.fitting import about
-from lemming.org.config import Org
-from lemming.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolContext, ToolResult
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.redaction.secrets import redact_half
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolContext, ToolResult
 
 COMMAND_LIMIT_BYTES = 64 << 10
 

@@ -5,26 +5,20 @@ from __future__ import annotations
 from math import floor
 from typing import Annotated, Any
 
-from lemming.agents import (
-    RESUME_LIMIT_BYTES,
-    Agent,
-    AgentCredits,
-    agent_folders,
-    decode_resume,
-    survey_agents,
-)
-from lemming.base import paths
-from lemming.base.errors import ConfigError, CorruptState, PermissionDenied, ToolError
-from lemming.base.jsontext import parse, pretty
-from lemming.base.patterns import is_named
-from lemming.files import fs
-from lemming.files.documents import read_text
-from lemming.files.effects import FileEffect
-from lemming.files.fitting import about
-from lemming.files.stamps import is_there
-from lemming.journal.ledger import read_state
-from lemming.org.config import Org, credits_of, load_config
-from lemming.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, agent_folders, decode_resume, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, CorruptState, PermissionDenied, ToolError
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.base.patterns import is_named
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import read_text
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fitting import about
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.org.config import Org, credits_of, load_config
+from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.tools import EngineTool, Places, ToolContext, ToolResult
 
 ALL_RESUMES = "agents/*/resume.json"
 

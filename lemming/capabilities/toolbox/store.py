@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from lemming.access.allowed_paths import Access, resolve
-from lemming.access.open import is_taken, read_text, scan_folder
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import CorruptState, ToolError
-from lemming.base.jsontext import compact, nearest
 from lemming.capabilities.store.values import Stored, store_file, stored, stored_content
 from lemming.capabilities.toolbox.files import effect_of
-from lemming.files.fitting import about
-from lemming.org.config import Org
-from lemming.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.kernel.access.allowed_paths import Access, resolve
+from lemming.kernel.access.open import is_taken, read_text, scan_folder
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, ToolError
+from lemming.kernel.base.jsontext import compact, nearest
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import EngineTool, Places, ToolContext, ToolResult
 
 
 class _OfTheStore(EngineTool):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from lemming.agents import Agent
-from lemming.base.errors import ToolError
-from lemming.base.jsontext import compact
-from lemming.files.fitting import about
-from lemming.org.config import Org
-from lemming.tools import EngineTool, ToolContext, ToolResult, interrupted
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import EngineTool, ToolContext, ToolResult, interrupted
 
 if TYPE_CHECKING:
     from lemming.capabilities.toolbox.fetching import WebPage

@@ -6,20 +6,20 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from lemming.agents import Agent
-from lemming.base.paths import memory_file, workspace_folder
-from lemming.base.patterns import is_named
 from lemming.capabilities.conditions.when import holds
 from lemming.capabilities.trust.settings import OF_TOOLS, trust_in
 from lemming.capabilities.trust.vouches import Vouch, Vouches
 from lemming.capabilities.trust.words import AGENT, TrustOrder
-from lemming.files.real_place import opened_place
-from lemming.memory import Memories
-from lemming.messages import OutboxEntry
-from lemming.org.config import Config
-from lemming.org.organisation import Organisation
-from lemming.providers import is_channel, is_person
-from lemming.turn.opening import Surroundings
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.paths import memory_file, workspace_folder
+from lemming.kernel.base.patterns import is_named
+from lemming.kernel.files.real_place import opened_place
+from lemming.kernel.memory import Memories
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import is_channel, is_person
+from lemming.kernel.turn.opening import Surroundings
 
 OUTSIDE, OWNER = "outside", "owner"
 

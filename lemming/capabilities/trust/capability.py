@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from lemming.agents import Agent, Survey
-from lemming.base.contract import ToolCall
 from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.labels import Tracker
 from lemming.capabilities.trust.marks import forget_marks, rename_marks
@@ -21,22 +19,24 @@ from lemming.capabilities.trust.tracing import TrustTracing
 from lemming.capabilities.trust.turn import TurnTrust
 from lemming.capabilities.trust.vouches import Vouches
 from lemming.capabilities.trust.words import TRUST
-from lemming.files.effects import FileEffect
-from lemming.files.fields import Json
-from lemming.journal.records import Record, ToolFinished
-from lemming.org.config import Config, Org
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.firing_plan import people_in
-from lemming.tick.soundness.inventory import Inventory
-from lemming.tools import ToolResult
-from lemming.turn.draft import Draft
-from lemming.turn.labels import Labels
-from lemming.turn.moments import Keeps
-from lemming.turn.opening import Surroundings
-from lemming.turn.places import LetsIn, ToShow, Tracing, Words
-from lemming.turn.prompt import Seen
-from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
-from lemming.turn.values import TurnInputs
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.records import Record, ToolFinished
+from lemming.kernel.org.config import Config, Org
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import people_in
+from lemming.kernel.tick.soundness.inventory import Inventory
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.labels import Labels
+from lemming.kernel.turn.moments import Keeps
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.places import LetsIn, ToShow, Tracing, Words
+from lemming.kernel.turn.prompt import Seen
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.turn.values import TurnInputs
 
 
 class TrustOfTurns(Capability):

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.paths import memory_file, resume_file
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks
 from lemming.capabilities.trust.single_values import values_in
 from lemming.capabilities.trust.words import AGENT, Part
-from lemming.files.fields import Json
-from lemming.mail.task import Ended, Task
-from lemming.memory import Memories
-from lemming.messages import OutboxEntry
-from lemming.turn.places import ToShow
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.paths import memory_file, resume_file
+from lemming.kernel.files.fields import Json
+from lemming.kernel.mail.task import Ended, Task
+from lemming.kernel.memory import Memories
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.places import ToShow
 
 NOT_SHOWN = "not shown"
 _SEVERAL = {"entry": "entries", "memory": "memories", "file": "files", "result": "results"}

@@ -6,26 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
 
-from lemming.access.allowed_paths import resolve
-from lemming.access.context_files import MemoryOfAnother, place_of_item
-from lemming.access.open import read_raw
-from lemming.base import paths
-from lemming.base.errors import PermissionDenied
 from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.clean import CleanTurn, clean_turn
 from lemming.capabilities.trust.marks import Marks
 from lemming.capabilities.trust.settings import least_shown
 from lemming.capabilities.trust.turn import as_recorded
 from lemming.capabilities.trust.words import AGENT, Part
-from lemming.files.fields import Json
-from lemming.mail.task import Ended
-from lemming.memory import decode_record, read_memories
-from lemming.memory import trust_in as word_in
-from lemming.messages import OutboxEntry
-from lemming.turn.labels import Labels
-from lemming.turn.places import ToShow
-from lemming.turn.prompt import Seen
-from lemming.turn.seams import Moment, Showing
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.access.context_files import MemoryOfAnother, place_of_item
+from lemming.kernel.access.open import read_raw
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import PermissionDenied
+from lemming.kernel.files.fields import Json
+from lemming.kernel.mail.task import Ended
+from lemming.kernel.memory import decode_record, read_memories
+from lemming.kernel.memory import trust_in as word_in
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.labels import Labels
+from lemming.kernel.turn.places import ToShow
+from lemming.kernel.turn.prompt import Seen
+from lemming.kernel.turn.seams import Moment, Showing
 
 
 class TrustLabels(Labels):

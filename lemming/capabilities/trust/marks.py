@@ -15,15 +15,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.base.jsontext import JsonProblem, parse, pretty
-from lemming.base.paths import TRUST
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.words import AGENT, Part
-from lemming.files import fs
-from lemming.files.descriptors import open_regular, walk
-from lemming.files.effects import FileEffect
-from lemming.files.stamps import is_there
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.base.jsontext import JsonProblem, parse, pretty
+from lemming.kernel.base.paths import TRUST
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import open_regular, walk
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 ALL = ".all.json"
 MARK_LIMIT_BYTES = 64 << 10

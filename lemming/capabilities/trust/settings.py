@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.jsontext import nearest
 from lemming.capabilities.conditions.when import fields_in, problems_of
 from lemming.capabilities.trust.words import TRUST
-from lemming.files.fitting import Misfit, about, keyed
-from lemming.org.config import Org
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.files.fitting import Misfit, about, keyed
+from lemming.kernel.org.config import Org
 
 ORDER = ("outside", "known", "agent", "owner")
 OF_TOOLS = {"mcp.*": "outside", "http_*": "outside"}

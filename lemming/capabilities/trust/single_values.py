@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.files.fields import Json
+from lemming.kernel.files.fields import Json
 
 MOST_ITEMS = 32
 """So many values of a list at most, with those in its lists and objects: more could spell a text."""

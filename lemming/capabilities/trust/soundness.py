@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lemming.agents import Agent, nearest_agent
-from lemming.base.jsontext import nearest
-from lemming.base.patterns import is_named
 from lemming.capabilities.conditions.when import fields_in
 from lemming.capabilities.trust.settings import OF_TOOLS, Trust, TrustRule, least_shown
-from lemming.org.config import Config
-from lemming.org.uses import brain_of
-from lemming.plugins.shipped import BY_MEMORY
-from lemming.tick.soundness.inventory import Fault, Inventory
+from lemming.kernel.agents import Agent, nearest_agent
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.patterns import is_named
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.uses import brain_of
+from lemming.kernel.plugins.shipped import BY_MEMORY
+from lemming.kernel.tick.soundness.inventory import Fault, Inventory
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
 """What the channels that ship make sure of (docs/trust.md); one of a plugin may make sure of anything."""

@@ -11,21 +11,21 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from lemming.base import paths
-from lemming.base.contract import ToolCall
-from lemming.base.paths import place_of
 from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.marks import Marks
 from lemming.capabilities.trust.turn import TurnTrust
 from lemming.capabilities.trust.words import AGENT, Part
-from lemming.files.effects import apply_effect
-from lemming.files.real_place import opened_place
-from lemming.files.stamps import is_there
-from lemming.memory import decode_record, read_memories, trust_in
-from lemming.plugins.shipped import PREFIXES
-from lemming.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult
-from lemming.turn.opening import Surroundings
-from lemming.turn.values import TurnInputs
+from lemming.kernel.base import paths
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.paths import place_of
+from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.real_place import opened_place
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.memory import decode_record, read_memories, trust_in
+from lemming.kernel.plugins.shipped import PREFIXES
+from lemming.kernel.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult
+from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.values import TurnInputs
 
 WHOLE = ("file_write", "store_write")
 """Tools whose files hold what the call says, and nothing that was there before."""

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lemming.base.jsontext import parse, pretty
 from lemming.capabilities.trust.marks import mark_effect
 from lemming.capabilities.trust.words import AGENT, TAG, TRUST, Part, TrustOrder, without_words
-from lemming.files.effects import FileEffect
-from lemming.messages import OutboxEntry
-from lemming.turn.values import TurnInputs
+from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.values import TurnInputs
 
 MOST_NAMED = 16
 """Of what made a turn what it is, so many are named."""

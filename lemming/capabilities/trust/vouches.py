@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lemming.base.errors import ConfigError
-from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
-from lemming.org.organisation import Organisation
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox, read_entry
+from lemming.kernel.org.organisation import Organisation
 
 KEY, DIGEST = "vouches_for", "sha256"
 

@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.errors import ContractError, OutOfCredits, Problem, ProviderError
 from lemming.capabilities.windows.prompt_shortening import (
     PREFIX,
     newest,
@@ -19,11 +16,14 @@ from lemming.capabilities.windows.prompt_shortening import (
     summary_section,
 )
 from lemming.capabilities.windows.settings import MemoryWindow
-from lemming.files.fields import Json
-from lemming.org.config import Config
-from lemming.providers import Message, require_reply
-from lemming.turn.draft import Draft
-from lemming.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ContractError, OutOfCredits, Problem, ProviderError
+from lemming.kernel.files.fields import Json
+from lemming.kernel.org.config import Config
+from lemming.kernel.providers import Message, require_reply
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 
 KEY = "memory"
 

@@ -12,15 +12,15 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from lemming.agents import Agent
-from lemming.base.paths import MEMORY_KEY
-from lemming.base.quoting import fenced, mark_for, quoted
-from lemming.llm.tokens import tokens_in
-from lemming.mail.inbox import Inbox
-from lemming.mail.task import Task
-from lemming.messages import OutboxEntry
-from lemming.providers import Message
-from lemming.turn.labels import Labels
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.paths import MEMORY_KEY
+from lemming.kernel.base.quoting import fenced, mark_for, quoted
+from lemming.kernel.llm.tokens import tokens_in
+from lemming.kernel.mail.inbox import Inbox
+from lemming.kernel.mail.task import Task
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.labels import Labels
 
 PREFIX = "summary."
 LONGEST_NAME = 80

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lemming.files.fitting import about
+from lemming.kernel.files.fitting import about
 
 
 @dataclass(frozen=True, kw_only=True)

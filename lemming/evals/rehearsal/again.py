@@ -11,22 +11,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, NoReturn
 
-from lemming.base.contract import ToolCall
-from lemming.base.errors import LemmingError, OverBudget, RequestRejected, UsageError
 from lemming.capabilities.scripted.replay import replayed
 from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.rehearsal.questions import RecordedQuestions
-from lemming.files.fields import Json
-from lemming.journal.records import ModelFailed, ModelReplied
-from lemming.org.models import ModelEntry
-from lemming.plugins.shipped import NO_MODELS
-from lemming.providers import Reply, Request
-from lemming.tick.recorded_answers import recorded_result
-from lemming.tick.runtime import Runtime, Stopped
-from lemming.tick.snapshot import Snapshot
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import LemmingError, OverBudget, RequestRejected, UsageError
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.records import ModelFailed, ModelReplied
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.plugins.shipped import NO_MODELS
+from lemming.kernel.providers import Reply, Request
+from lemming.kernel.tick.recorded_answers import recorded_result
+from lemming.kernel.tick.runtime import Runtime, Stopped
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.replay.recording import moved_inside
-from lemming.tools import EngineTool, ToolContext, ToolResult
 
 NOT_MADE = "not made: this is a rehearsal, and no such call is in the record (`--tools` makes it)"
 RECORDINGS = frozenset({"scripted", "replay"})

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from decimal import Decimal
 
-from lemming.base.errors import AnswerTooLarge, OverBudget, ProviderError
 from lemming.capabilities.money.prices import worst_of
-from lemming.llm.credits import exact, most_tokens_in, usage_of
-from lemming.org.models import ModelEntry
-from lemming.providers import Reply, Request
+from lemming.kernel.base.errors import AnswerTooLarge, OverBudget, ProviderError
+from lemming.kernel.llm.credits import exact, most_tokens_in, usage_of
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Reply, Request
 
 
 class Spending:

@@ -9,15 +9,15 @@ from difflib import unified_diff
 from itertools import zip_longest
 from typing import Any
 
-from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.base.errors import ConfigError, CorruptState
-from lemming.base.jsontext import JsonProblem, parse, pretty
-from lemming.files.fields import Json
 from lemming.history.read import FileChange
-from lemming.journal.ledger import read_state
-from lemming.messages import OutboxEntry, list_outbox, read_entry
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, CorruptState
+from lemming.kernel.base.jsontext import JsonProblem, parse, pretty
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import OutboxEntry, list_outbox, read_entry
+from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.past import files_of, read_now
 from lemming.timeline.tick_spans import TickSpan
 from lemming.timeline.unkept import change_of

@@ -7,22 +7,22 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.base.jsontext import compact
-from lemming.journal.records import ModelFailed, ModelReplied
-from lemming.org.config import Config
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import OrgPath
-from lemming.providers import Message, Request
-from lemming.tick.edge import tried
-from lemming.tick.fallback import entry_for
-from lemming.tick.questions import question
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.journal.records import ModelFailed, ModelReplied
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.providers import Message, Request
+from lemming.kernel.tick.edge import tried
+from lemming.kernel.tick.fallback import entry_for
+from lemming.kernel.tick.questions import question
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.loop import finish
+from lemming.kernel.turn.on_record import from_record
+from lemming.kernel.turn.parts import completed
+from lemming.kernel.turn.values import Answer, TurnInputs
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.retake import RecordedAnswers
-from lemming.turn.draft import Draft
-from lemming.turn.loop import finish
-from lemming.turn.on_record import from_record
-from lemming.turn.parts import completed
-from lemming.turn.values import Answer, TurnInputs
 
 
 class RecordedQuestions:

@@ -14,23 +14,23 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lemming.agents import agent_folders, decode_resume
-from lemming.base import paths
-from lemming.base.errors import ConfigError, LemmingError, UsageError
-from lemming.base.jsontext import nearest, parse, pretty
 from lemming.engine import run_opened
 from lemming.evals.rehearsal.again import CallNotMade, NotAsked, Rehearsing
 from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.rehearsal.compare import EntryDifference, differing_entries
 from lemming.evals.rehearsal.questions import RecordedQuestions
-from lemming.files import fs
-from lemming.files.fields import Json
 from lemming.history.read import FileChange
-from lemming.journal.file import journal_ticks, prompts_in, read_journal
-from lemming.org.config import load_config
-from lemming.org.organisation import OrgPath
-from lemming.tick.counter import load_tick
-from lemming.tick.runtime import open_org
+from lemming.kernel.agents import agent_folders, decode_resume
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, LemmingError, UsageError
+from lemming.kernel.base.jsontext import nearest, parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.file import journal_ticks, prompts_in, read_journal
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.runtime import open_org
 from lemming.timeline.fork import Setting, files_with, fork
 from lemming.timeline.past import PastFiles, files_of, read_now
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick

@@ -8,13 +8,13 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from lemming.agents import Survey, agent_folders, one_survey, survey_agents
-from lemming.base.errors import LemmingError, Problem, UsageError
-from lemming.base.jsontext import nearest
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.soundness.judged import judged
-from lemming.tick.turns_not_done import NotDone, read_turns_not_done
+from lemming.kernel.agents import Survey, agent_folders, one_survey, survey_agents
+from lemming.kernel.base.errors import LemmingError, Problem, UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.tick.turns_not_done import NotDone, read_turns_not_done
 
 if TYPE_CHECKING:
     from lemming.facts.findings.look import Look

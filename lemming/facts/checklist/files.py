@@ -6,20 +6,20 @@ import contextlib
 from collections.abc import Iterator
 from functools import partial
 
-from lemming.agents import nearest_agent
-from lemming.base import paths
-from lemming.base.errors import ConfigError, CorruptState, LemmingError, Problem
-from lemming.base.jsontext import locate
 from lemming.capabilities.store.values import store_problems
 from lemming.facts.capabilities import names_of_capabilities, problems_of_org, problems_with_agents
 from lemming.facts.cases import HERE, Case, case_file, case_names, load_case
 from lemming.facts.checklist.check import Check, CheckScope, problem_of
 from lemming.facts.problems import problems_of_resumes, problems_of_settings
 from lemming.facts.structure_problems import problems_of_structure
-from lemming.files import fs
-from lemming.mail.misplaced import future_tick_problems
-from lemming.memory import read_memories
-from lemming.tick.counter import load_tick
+from lemming.kernel.agents import nearest_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, CorruptState, LemmingError, Problem
+from lemming.kernel.base.jsontext import locate
+from lemming.kernel.files import fs
+from lemming.kernel.mail.misplaced import future_tick_problems
+from lemming.kernel.memory import read_memories
+from lemming.kernel.tick.counter import load_tick
 from lemming.timeline.outbox_problems import outbox_problems, problems_in
 
 

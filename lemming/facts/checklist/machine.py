@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from lemming.base.errors import NotAnOrg, Problem
-from lemming.base.quoting import counted
-from lemming.base.version import __version__
 from lemming.capabilities.money.prices import price_of, shutdown_of
 from lemming.capabilities.requests.waiting import waiting, waiting_text
 from lemming.capabilities.sandbox.run import sandbox_status
@@ -21,12 +18,15 @@ from lemming.facts.checklist.check import Check, CheckScope, run, share_of_each
 from lemming.facts.checklist.files import OF_FILES
 from lemming.facts.checklist.standing import AGENTS, BACKENDS, CHANNELS, DISK, THREADS, TICK, note
 from lemming.facts.readiness import readiness_of
-from lemming.files.modes import PRIVATE_LEDGERS, PRIVATE_PLACES
-from lemming.org.config import MODELS_FILE
-from lemming.plugins.shipped import EXECUTORS
+from lemming.kernel.base.errors import NotAnOrg, Problem
+from lemming.kernel.base.quoting import counted
+from lemming.kernel.base.version import __version__
+from lemming.kernel.files.modes import PRIVATE_LEDGERS, PRIVATE_PLACES
+from lemming.kernel.org.config import MODELS_FILE
+from lemming.kernel.plugins.shipped import EXECUTORS
+from lemming.kernel.tools import shipped_tools
 from lemming.service.under_way import describe_engine, running_engine
 from lemming.timeline.repair.repair import find_repairs
-from lemming.tools import shipped_tools
 
 NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "ollama")
 OLDEST_PYTHON = (3, 11)

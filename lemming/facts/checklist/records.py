@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from lemming.base.errors import Problem
 from lemming.facts.checklist.check import Check, CheckScope
 from lemming.facts.findings.rules import RULES, FindingRule, found_by
+from lemming.kernel.base.errors import Problem
 from lemming.timeline.verify.files import PARTS
 
 LOOKS_AT = {

@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.base import paths
-from lemming.base.clock import SystemClock
-from lemming.base.errors import Problem
 from lemming.capabilities.background.threads import fallen
 from lemming.facts.checklist.check import Check, CheckScope
-from lemming.journal.file import newest_journals
-from lemming.llm.circuit import open_circuits
-from lemming.org.config import MODELS_FILE
-from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import why_missing
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.journal.file import newest_journals
+from lemming.kernel.llm.circuit import open_circuits
+from lemming.kernel.org.config import MODELS_FILE
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capabilities import why_missing
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.next_tick import find_next_tick
+from lemming.kernel.tick.turns_not_done import NotDone
 from lemming.service.under_way import has_been_interrupted, running_engine
-from lemming.tick.counter import load_tick
-from lemming.tick.next_tick import find_next_tick
-from lemming.tick.turns_not_done import NotDone
 
 if TYPE_CHECKING:
     from lemming.capabilities.channels.states import ChannelState

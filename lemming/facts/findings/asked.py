@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lemming.base import paths
-from lemming.base.errors import CorruptState
-from lemming.base.quoting import counted
 from lemming.capabilities.requests.view import RequestView, Share
 from lemming.capabilities.requests.waiting import is_to_come
 from lemming.facts.findings.finding import Finding, few, named, quoted
 from lemming.facts.findings.look import Look
-from lemming.journal.ledger import read_state
-from lemming.messages import OutboxEntry, names_in
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.quoting import counted
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import OutboxEntry, names_in
 from lemming.timeline.record import TurnRecord
 
 

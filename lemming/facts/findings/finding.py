@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.base.errors import Problem
-from lemming.base.kinds import FindingKind
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.kinds import FindingKind
 from lemming.timeline.record import TurnRecord
 
 EVIDENCE_NAMED, TEXT_CHARS = 12, 80

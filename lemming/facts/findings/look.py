@@ -9,23 +9,23 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import chain
 
-from lemming.agents import Agent, Survey, agent_folders, survey_agents
-from lemming.base import paths
-from lemming.base.errors import ConfigError, CorruptState, UsageError
 from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.index import read_request_entry
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import AllRequests, RequestView
-from lemming.files import fs
-from lemming.journal.file import begun, begun_journals, journal_ticks, prompts_in
-from lemming.journal.prompts import PromptReader
-from lemming.journal.records import ToolFinished, ToolStarted
-from lemming.messages import ENTRY_LIMIT_BYTES, decode_entry, names_in
-from lemming.org.blocks import FindingSettings
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import Organisation
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import people_in, takes_turns
+from lemming.kernel.agents import Agent, Survey, agent_folders, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.journal.file import begun, begun_journals, journal_ticks, prompts_in
+from lemming.kernel.journal.prompts import PromptReader
+from lemming.kernel.journal.records import ToolFinished, ToolStarted
+from lemming.kernel.messages import ENTRY_LIMIT_BYTES, decode_entry, names_in
+from lemming.kernel.org.blocks import FindingSettings
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import people_in, takes_turns
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
 
 MOST_TURNS = 2000

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lemming.base.jsontext import compact
-from lemming.base.quoting import counted
 from lemming.facts.findings.finding import Finding, named, quoted
 from lemming.facts.findings.look import Look
-from lemming.messages import OutboxEntry, text_of_payload
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.quoting import counted
+from lemming.kernel.messages import OutboxEntry, text_of_payload
 from lemming.timeline.record import ToolUse, TurnRecord
 
 Deed = tuple[str, ...]

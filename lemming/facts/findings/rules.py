@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from lemming.base.kinds import FindingKind
 from lemming.facts.findings import asked, claims, repeating
 from lemming.facts.findings.finding import Finding
 from lemming.facts.findings.look import Look, look_at
-from lemming.journal.file import begun_journals, journal_bytes
-from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.kinds import FindingKind
+from lemming.kernel.journal.file import begun_journals, journal_bytes
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
 
 
 class FindingRule(NamedTuple):

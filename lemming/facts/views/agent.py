@@ -9,24 +9,24 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from lemming.access.allowed_paths import resolve
-from lemming.access.open import read_allowed_text, scan_folder
-from lemming.agents import agent_folders, nearest_agent, survey_agents
-from lemming.base import paths
-from lemming.base.errors import LemmingError, ToolError, UsageError
-from lemming.base.jsontext import JsonProblem, compact, nearest, parse
 from lemming.facts.accounts import account_by_ledger
 from lemming.facts.preview import preview_tick, settings_to_look_by
 from lemming.facts.typed_text import SETTINGS, as_it_stands
 from lemming.facts.views.agents import now_of
 from lemming.facts.views.glances import EndsInWords
-from lemming.files import fs
-from lemming.journal.ledger import AgentState
-from lemming.memory import read_memories
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.org.resume import Agent
-from lemming.tick.firing_plan import takes_turns
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.access.open import read_allowed_text, scan_folder
+from lemming.kernel.agents import agent_folders, nearest_agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, ToolError, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, compact, nearest, parse
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.memory import read_memories
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.tick.firing_plan import takes_turns
 
 FILES_SHOWN, FILES_COUNTED = 300, 5000
 VALUE_SHOWN_CHARS = 4000

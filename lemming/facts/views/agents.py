@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.agents import Agent, Survey
-from lemming.base import paths
-from lemming.base.errors import LemmingError, UsageError
 from lemming.facts.capabilities import facts_of
 from lemming.facts.next_turn import NextTurn, next_turn
 from lemming.facts.preview import Preview, preview_tick, settings_to_look_by
@@ -17,14 +14,17 @@ from lemming.facts.standing import open_for, waits_of
 from lemming.facts.views.feed import feed
 from lemming.facts.views.glances import MOST_TICKS, DoingNow, doing_in, failures_in_a_row
 from lemming.facts.views.sentences import message_of
-from lemming.journal.ledger import AgentState, read_state
-from lemming.mail.index import EntryIndex
-from lemming.messages import OutboxEntry
-from lemming.org.config import Config, credits_of
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config, credits_of
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import people_in
+from lemming.kernel.tick.turns_not_done import NotDone, read_turns_not_done
 from lemming.service.under_way import running_engine
-from lemming.tick.firing_plan import people_in
-from lemming.tick.turns_not_done import NotDone, read_turns_not_done
 
 Json = dict[str, Any]
 MOST_ROWS = 200

@@ -13,9 +13,9 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import nearest
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.org.organisation import OrgPath
 
 VIEWS = (
     "header", "waiting", "agents", "feed", "ticks", "tick", "why", "map", "money", "agent", "past",

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from lemming.agents import Agent, agent_folders, survey_agents
-from lemming.base import paths
-from lemming.base.errors import UsageError
-from lemming.base.kinds import MESSAGE_KINDS
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.facts.views.sentences import message_of
-from lemming.mail.index import EntryIndex
-from lemming.messages import EntryName, OutboxEntry, names_of
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.counter import load_tick
-from lemming.tick.firing_plan import people_in
+from lemming.kernel.agents import Agent, agent_folders, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.messages import EntryName, OutboxEntry, names_of
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.firing_plan import people_in
 
 Json = dict[str, Any]
 Agents = Mapping[str, Agent]

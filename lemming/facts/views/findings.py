@@ -6,9 +6,9 @@ from typing import Any
 
 from lemming.facts.findings.look import look_at
 from lemming.facts.findings.rules import RULES, findings_in
-from lemming.journal.file import newest_journals
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.counter import load_tick
+from lemming.kernel.journal.file import newest_journals
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.counter import load_tick
 
 Json = dict[str, Any]
 

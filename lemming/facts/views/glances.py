@@ -16,13 +16,13 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from lemming.base.clock import parse_timestamp
-from lemming.base.errors import CorruptState
-from lemming.base.jsontext import JsonProblem, parse
-from lemming.base.quoting import counted
-from lemming.files.descriptors import LONGEST_LINE_BYTES
-from lemming.journal.file import journal_ticks, raw_journal
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.quoting import counted
+from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES
+from lemming.kernel.journal.file import journal_ticks, raw_journal
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 KEPT = 2000
 NAMELESS = "(a model without a name)"

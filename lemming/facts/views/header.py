@@ -7,19 +7,19 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lemming.agents import Survey
-from lemming.base import paths
-from lemming.base.clock import timestamp
-from lemming.base.errors import LemmingError
 from lemming.capabilities.requests.waiting import waiting
 from lemming.facts.accounts import Account, accounts, removed_accounts, total_of
 from lemming.facts.checklist.standing import Trouble
 from lemming.facts.standing import whereabouts_of
 from lemming.facts.views.glances import doing_in
-from lemming.org.config import Config
-from lemming.org.organisation import OrgPath
-from lemming.org.schedule import next_due
-from lemming.tick.firing_plan import pause_reason, takes_turns
+from lemming.kernel.agents import Survey
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.schedule import next_due
+from lemming.kernel.tick.firing_plan import pause_reason, takes_turns
 
 Json = dict[str, Any]
 

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from math import cos, pi, sin
 from typing import Any, Literal
 
-from lemming.agents import Agent, Survey
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import nearest
 from lemming.capabilities.requests.settling import targets_in
 from lemming.facts.views.glances import glances_at
-from lemming.journal.file import begun_journals
-from lemming.mail.index import EntryIndex
-from lemming.messages import EntryName, OutboxEntry
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.firing_plan import is_for_people, takes_turns
-from lemming.tick.soundness.judged import sound_survey
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.journal.file import begun_journals
+from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import is_for_people, takes_turns
+from lemming.kernel.tick.soundness.judged import sound_survey
 
 Kind = Literal["reads", "asks", "hands"]
 Pair = tuple[str, str]

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base.clock import parse_timestamp
-from lemming.base.errors import CorruptState, UsageError
-from lemming.base.times.cron import zone
 from lemming.facts.accounts import accounts, removed_accounts, total_of
 from lemming.facts.views.glances import Glance, Spent, glances_at
-from lemming.journal.file import begun_journals
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.times.cron import zone
+from lemming.kernel.journal.file import begun_journals
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 TICKS = 120
 MOST_TICKS = 2000

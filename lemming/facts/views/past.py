@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from lemming.base import paths
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import JsonProblem, parse
 from lemming.facts.views.sentences import payload_text, short, text_said
 from lemming.facts.views.tick import recorded
 from lemming.facts.views.why import writings_of
 from lemming.history.git import FOLDER
 from lemming.history.read import Changes, FileChange, History
-from lemming.journal.file import begun_journals
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.counter import load_tick
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.journal.file import begun_journals
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.counter import load_tick
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.unkept import change_of, past_states
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from lemming.base import paths
-from lemming.org.organisation import Organisation
+from lemming.kernel.base import paths
+from lemming.kernel.org.organisation import Organisation
 from lemming.service.under_way import running_engine
 
 FILES = (paths.TICK_FILE, paths.LOCK_FILE, paths.CIRCUITS_FILE, paths.TURNS_NOT_DONE)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.base.jsontext import to_line
-from lemming.messages import OutboxEntry
-from lemming.plugins.capabilities import made_by
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.plugins.capabilities import made_by
 
 Json = dict[str, Any]
 SHOWN_CHARS = 160

@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from lemming.base.clock import parse_timestamp
-from lemming.base.errors import CorruptState, UsageError
 from lemming.facts.views.glances import Glance, glances_at
 from lemming.facts.views.sentences import payload_text, text_said, wish_of
-from lemming.journal.file import begun_journals
-from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished, TurnStarted
-from lemming.journal.report import USUAL_ENDS
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.journal.file import begun_journals
+from lemming.kernel.journal.records import ModelFailed, ModelReplied, ToolFinished, TurnStarted
+from lemming.kernel.journal.report import USUAL_ENDS
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.turns_not_done import NotDone, read_turns_not_done
 from lemming.service.under_way import running_engine
-from lemming.tick.counter import load_tick
-from lemming.tick.turns_not_done import NotDone, read_turns_not_done
 from lemming.timeline.gaps import state_of
 from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.why.sight import sight_of

@@ -6,20 +6,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base import paths
-from lemming.base.errors import CorruptState, UsageError
 from lemming.capabilities.requests.fields import properties_of, schema_for, words_of
 from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting_in
 from lemming.facts.views.feed import trust_of_entries
 from lemming.facts.views.sentences import payload_text, short, text_said, wish_of
-from lemming.mail.index import EntryIndex
-from lemming.messages import EntryName, OutboxEntry, text_of_payload
-from lemming.org.config import Config, load_config
-from lemming.org.organisation import Organisation, OrgPath
-from lemming.tick.firing_plan import is_for_channels, is_for_people
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.messages import EntryName, OutboxEntry, text_of_payload
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import is_for_channels, is_for_people
 from lemming.timeline.record import TurnRecord, read_tick
 from lemming.timeline.why.sight import sight_of
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.base.errors import UsageError
-from lemming.base.jsontext import JsonProblem, parse
 from lemming.facts.views.sentences import ADDRESSING, payload_text, text_said
-from lemming.journal.file import begun_journals, raw_journal
-from lemming.org.organisation import Organisation, OrgPath
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.journal.file import begun_journals, raw_journal
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.timeline.why.explain import explain, keep_only, sources
 from lemming.timeline.why.things import Thing
 from lemming.timeline.why.trusted import TrustStep, way_of

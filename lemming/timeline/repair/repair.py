@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.base.clock import SystemClock
-from lemming.base.errors import CorruptState
-from lemming.base.jsontext import parse
-from lemming.files import fs
-from lemming.files.descriptors import walk
-from lemming.files.temporary import is_left_over, is_temporary
 from lemming.history.journals import set_journals_aside
 from lemming.history.rewind import place_aside
-from lemming.journal.file import is_committed, journal_ticks, last_record, read_journal
-from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
-from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
-from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnStarted
-from lemming.messages import list_outbox
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.jsontext import parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import walk
+from lemming.kernel.files.temporary import is_left_over, is_temporary
+from lemming.kernel.journal.file import is_committed, journal_ticks, last_record, read_journal
+from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
+from lemming.kernel.journal.ledger import LINE_LIMIT_BYTES, AgentState
+from lemming.kernel.journal.records import ModelReplied, Record, TickCommitted, TurnStarted
+from lemming.kernel.messages import list_outbox
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick, persist_tick, tick_by_files
+from lemming.kernel.tick.next_tick import find_next_tick
+from lemming.kernel.tick.runtime import Runtime
 from lemming.service.unfinished_rename import rename_begun, rename_text
-from lemming.tick.counter import load_tick, persist_tick, tick_by_files
-from lemming.tick.next_tick import find_next_tick
-from lemming.tick.runtime import Runtime
 from lemming.timeline.outbox_problems import outbox_problems
 from lemming.timeline.renaming import rename
 from lemming.timeline.repair.unknown import UnknownCall, find_unknown_calls

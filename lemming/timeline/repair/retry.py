@@ -11,21 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lemming.agents import Agent, load_agent
-from lemming.base.contract import ToolCall
-from lemming.base.errors import ToolError, UsageError
-from lemming.base.redaction.secrets import redact_values
-from lemming.files.effects import apply_effect
-from lemming.journal.file import read_journal
-from lemming.journal.lookup import plan_in
-from lemming.messages import send
-from lemming.org.config import Org
-from lemming.plugins.registry import load_installed_plugins
-from lemming.tick.counter import load_tick
-from lemming.tick.runtime import Runtime
+from lemming.kernel.agents import Agent, load_agent
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import ToolError, UsageError
+from lemming.kernel.base.redaction.secrets import redact_values
+from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.lookup import plan_in
+from lemming.kernel.messages import send
+from lemming.kernel.org.config import Org
+from lemming.kernel.plugins.registry import load_installed_plugins
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tools import ToolContext, ToolResult, toolset_of
+from lemming.kernel.turn.results import INTERRUPTED
 from lemming.timeline.repair.unknown import RETRY, UnknownCall, tell_agent, unknown_call
-from lemming.tools import ToolContext, ToolResult, toolset_of
-from lemming.turn.results import INTERRUPTED
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.base.errors import CorruptState, UsageError
-from lemming.base.jsontext import compact
-from lemming.journal.begun import Begun
-from lemming.journal.file import journal_ticks, last_record, read_journal
-from lemming.journal.ledger import amend_state, read_state
-from lemming.journal.records import TickCommitted
-from lemming.org.organisation import OrgPath
-from lemming.tick.counter import load_tick
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.file import journal_ticks, last_record, read_journal
+from lemming.kernel.journal.ledger import amend_state, read_state
+from lemming.kernel.journal.records import TickCommitted
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tools import interrupted
 from lemming.timeline.record import RecordedTick, is_unknown
-from lemming.tools import interrupted
 
 CALL = "call"
 """The key that marks a result as a person's word on an earlier call; its value is the call's id."""

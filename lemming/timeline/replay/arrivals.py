@@ -13,18 +13,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from lemming.agents import survey_agents
-from lemming.base import paths
-from lemming.base.clock import parse_timestamp
-from lemming.base.errors import ConfigError, DiskError
-from lemming.base.jsontext import JsonProblem, parse
-from lemming.files import fs
-from lemming.files.documents import why_unreadable
 from lemming.history.outside import outside_files
-from lemming.journal.file import read_journal
-from lemming.journal.records import TurnStarted
-from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
-from lemming.org.organisation import OrgPath
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import ConfigError, DiskError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import why_unreadable
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.records import TurnStarted
+from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
+from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.file_changes import FileChanges, read_file_changes
 from lemming.timeline.verify.root import files_that_count
 

@@ -8,12 +8,12 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import LemmingError
-from lemming.base.jsontext import compact, parse, pretty
-from lemming.files import fs
-from lemming.files.effects import FileEffect
-from lemming.files.fields import Json
-from lemming.providers import Message
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.jsontext import compact, parse, pretty
+from lemming.kernel.files import fs
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fields import Json
+from lemming.kernel.providers import Message
 from lemming.timeline.record import RecordedTick
 
 NOT_REPEATABLE = ("Interrupted", "DiskError", "NoLongerAllowed", "TurnBroke")

@@ -12,30 +12,34 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lemming.base import paths
-from lemming.base.contract import ToolCall
-from lemming.base.errors import UsageError
 from lemming.capabilities.scripted.replay import replayed
 from lemming.engine import run_opened
-from lemming.files import fs
-from lemming.files.fields import Json
-from lemming.journal.events import Event, TickBegins
-from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
-from lemming.journal.ledger import AgentState, amend_state, read_state
-from lemming.journal.lost_calls import Lost
-from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
-from lemming.journal.report import FileWritten, TurnReport
-from lemming.journal.verdicts import GateVerdict
-from lemming.org.config import Config, load_config
-from lemming.org.models import ModelEntry
-from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import may_begin
-from lemming.plugins.shipped import STRATEGIES_SHIPPED
-from lemming.providers import Reply, Request
-from lemming.tick.counter import load_counter, persist_tick
-from lemming.tick.recorded_answers import recorded_finding, recorded_result
-from lemming.tick.runtime import Runtime, open_org
-from lemming.tick.snapshot import Snapshot
+from lemming.kernel.base import paths
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.events import Event, TickBegins
+from lemming.kernel.journal.file import Journal, journal_ticks, prompts_in, read_journal
+from lemming.kernel.journal.ledger import AgentState, amend_state, read_state
+from lemming.kernel.journal.lost_calls import Lost
+from lemming.kernel.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
+from lemming.kernel.journal.report import FileWritten, TurnReport
+from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capabilities import may_begin
+from lemming.kernel.plugins.shipped import STRATEGIES_SHIPPED
+from lemming.kernel.providers import Reply, Request
+from lemming.kernel.tick.counter import load_counter, persist_tick
+from lemming.kernel.tick.recorded_answers import recorded_finding, recorded_result
+from lemming.kernel.tick.runtime import Runtime, open_org
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.turn.loop import take_turn
+from lemming.kernel.turn.on_record import from_record
+from lemming.kernel.turn.places import Found, Passed
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.repair.unknown import without_words
 from lemming.timeline.replay.arrivals import Arrivals, find_arrivals
@@ -52,10 +56,6 @@ from lemming.timeline.replay.recording import (
 )
 from lemming.timeline.retake import RecordedAnswers, RecordEnds
 from lemming.timeline.verify.root import file_digest
-from lemming.tools import ToolContext, ToolResult
-from lemming.turn.loop import take_turn
-from lemming.turn.on_record import from_record
-from lemming.turn.places import Found, Passed
 
 _SHOWN_BYTES = 1 << 20
 

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lemming.agents import agent_folders
-from lemming.base import paths
-from lemming.base.errors import CorruptState, DiskError
-from lemming.base.jsontext import JsonProblem, parse
 from lemming.capabilities.store.values import is_store_file
-from lemming.files import fs
-from lemming.files.documents import why_unreadable
-from lemming.journal.file import read_journal
-from lemming.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
-from lemming.journal.records import ToolFinished
-from lemming.memory import decode_memory
-from lemming.messages import names_in
-from lemming.org.organisation import OrgPath
-from lemming.plugins.capabilities import may_be_removed
-from lemming.tick.counter import load_tick
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, DiskError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import why_unreadable
+from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
+from lemming.kernel.journal.records import ToolFinished
+from lemming.kernel.memory import decode_memory
+from lemming.kernel.messages import names_in
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capabilities import may_be_removed
+from lemming.kernel.tick.counter import load_tick
 from lemming.timeline.verify.journal_facts import (
     JournalFacts,
     Mismatch,

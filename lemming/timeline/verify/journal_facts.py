@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lemming.base import paths
-from lemming.base.errors import CorruptState, Problem
-from lemming.base.jsontext import JsonProblem, parse
-from lemming.files.fields import Json
-from lemming.journal.checksums import holds_together
-from lemming.journal.file import journal_ticks, newest_journals, raw_journal, reading_of
-from lemming.journal.records import (
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, Problem
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.checksums import holds_together
+from lemming.kernel.journal.file import journal_ticks, newest_journals, raw_journal, reading_of
+from lemming.kernel.journal.records import (
     EntriesExpired,
     Record,
     TickCommitted,
@@ -22,9 +22,9 @@ from lemming.journal.records import (
     TurnCommitted,
     TurnStarted,
 )
-from lemming.journal.sequence import NoRecord, record_of
-from lemming.org.organisation import OrgPath
-from lemming.tick.counter import LAST_TICK, newest_in_ledgers
+from lemming.kernel.journal.sequence import NoRecord, record_of
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import LAST_TICK, newest_in_ledgers
 from lemming.timeline.record import RecordedTick, recorded_in
 from lemming.timeline.verify.root import Steps
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from lemming.base import paths
-from lemming.base.errors import LemmingError
-from lemming.files.stamps import is_there
-from lemming.journal.ledger import ticks_kept
-from lemming.journal.lookup import plan_in
-from lemming.journal.records import EntriesExpired, Record, TickCommitted, TurnCommitted
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.files.stamps import is_there
+from lemming.kernel.journal.ledger import ticks_kept
+from lemming.kernel.journal.lookup import plan_in
+from lemming.kernel.journal.records import EntriesExpired, Record, TickCommitted, TurnCommitted
+from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.record import TurnRecord, read_tick
 
 

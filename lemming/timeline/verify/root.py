@@ -20,12 +20,12 @@ import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
-from lemming.base import paths
-from lemming.base.errors import DiskError
-from lemming.files.descriptors import require_regular, walk
-from lemming.files.documents import why_unreadable
-from lemming.files.temporary import is_temporary
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.files.descriptors import require_regular, walk
+from lemming.kernel.files.documents import why_unreadable
+from lemming.kernel.files.temporary import is_temporary
+from lemming.kernel.org.organisation import OrgPath
 
 Steps = Callable[[str, int, int], None]
 """Is told what is under way, how much of it is done, and out of how much."""

@@ -10,10 +10,10 @@ from collections import deque
 from hashlib import sha256
 from pathlib import Path
 
-from lemming.base import paths
-from lemming.base.errors import UsageError
-from lemming.mail.capability_notes import CallNote, notes_of
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.mail.capability_notes import CallNote, notes_of
+from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.seen import turn_of_tree
 from lemming.timeline.why.things import CHANGED, Thing, TracedTurn, lost_ticks, read_file, thing_at, unwritten

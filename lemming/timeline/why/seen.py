@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from lemming.base import paths
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.base.quoting import quoted
-from lemming.mail.capability_notes import notes_of
-from lemming.messages import text_of_payload
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.quoting import quoted
+from lemming.kernel.mail.capability_notes import notes_of
+from lemming.kernel.messages import text_of_payload
+from lemming.kernel.tools import shipped_tools
 from lemming.timeline.record import ToolUse, TurnRecord
 from lemming.timeline.repair.unknown import CALL, RETRY
 from lemming.timeline.why.sight import SeenEntry, Shown, sight_of
@@ -27,7 +28,6 @@ from lemming.timeline.why.things import (
     unwritten,
 )
 from lemming.timeline.why.writings import Moment, Writings
-from lemming.tools import shipped_tools
 
 MEMORY_FILE = re.compile(r"agents/([^/]+)/memory/([^/]+)\.json")
 CUT_SHORT = ("deadline", "out_of_credits", "paused")

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from lemming.base import paths
-from lemming.base.jsontext import JsonProblem, parse
-from lemming.base.paths import place_of
-from lemming.messages import names_of
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.paths import place_of
+from lemming.kernel.messages import names_of
 from lemming.timeline.record import TurnRecord
 
 # A section's mark is made from its text, so nothing inside the text can end it.

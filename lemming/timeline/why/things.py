@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lemming.base import paths
-from lemming.base.errors import CorruptState, UsageError
-from lemming.base.jsontext import JsonProblem, compact, parse
-from lemming.files import fs
-from lemming.memory import MEMORY_LIMIT_BYTES, decode_memory
-from lemming.messages import text_of_payload
-from lemming.org.organisation import OrgPath
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.files import fs
+from lemming.kernel.memory import MEMORY_LIMIT_BYTES, decode_memory
+from lemming.kernel.messages import text_of_payload
+from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.why.writings import Moment, Writings
 
 What = Literal["entry", "memory", "file", "result"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lemming.agents import survey_agents
-from lemming.base import paths
-from lemming.base.jsontext import parse
-from lemming.messages import names_of
-from lemming.org.config import load_config
-from lemming.org.organisation import Organisation
-from lemming.plugins.capabilities import why_missing
-from lemming.tick.counter import LAST_TICK
-from lemming.tick.firing_plan import people_in
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import parse
+from lemming.kernel.messages import names_of
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capabilities import why_missing
+from lemming.kernel.tick.counter import LAST_TICK
+from lemming.kernel.tick.firing_plan import people_in
 from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.writings import Writings
 

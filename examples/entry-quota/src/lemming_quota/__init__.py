@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.agents import Agent
-from lemming.base import paths
-from lemming.base.contract import NewEntry
 from lemming.errors import Problem
-from lemming.files.fitting import about
-from lemming.org.config import Config
-from lemming.plugins.capabilities import register_capability
-from lemming.turn.draft import Draft
-from lemming.turn.seams import Capability, Fact, InUse, Moment, No, Preparation, TurnPart
+from lemming.kernel.base import paths
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.files.fitting import about
+from lemming.kernel.org.config import Config
+from lemming.kernel.plugins.capabilities import register_capability
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.seams import Capability, Fact, InUse, Moment, No, Preparation, TurnPart
 
 
 @dataclass(frozen=True, kw_only=True)

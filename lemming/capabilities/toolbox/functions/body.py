@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
-from lemming.files.refusals import require_about_one_file
-from lemming.plugins.errors import is_own, provider_error, words_of
-from lemming.tools import ToolResult
-from lemming.tools.context import CallEffects, ToolContext
+from lemming.kernel.base.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
+from lemming.kernel.files.refusals import require_about_one_file
+from lemming.kernel.plugins.errors import is_own, provider_error, words_of
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import CallEffects, ToolContext
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 FRAMES = 8
@@ -86,7 +86,7 @@ def run(tool: Callee, arguments: Mapping[str, Any], context: ToolContext) -> Don
 def _tried_again(
     once: Callable[[], tuple[ToolResult, CallEffects]], attempts: int
 ) -> tuple[ToolResult, CallEffects]:
-    from lemming.llm.retrying import try_again  # takes its time at every start of a process
+    from lemming.kernel.llm.retrying import try_again  # takes its time at every start of a process
 
     pauses = {"first_s": FIRST_PAUSE_S, "longest_s": LONGEST_PAUSE_S}
     return try_again(once, is_transient=is_transient, attempts=attempts, **pauses)

@@ -10,11 +10,11 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from lemming.base.jsontext import compact
-from lemming.base.redaction.secrets import redact_values
-from lemming.memory import memory_effect
-from lemming.tools import ToolResult
-from lemming.tools.context import ToolContext
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.redaction.secrets import redact_values
+from lemming.kernel.memory import memory_effect
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 MOST_RESULTS, MOST_CHARS = 50, 100_000
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lemming.base.errors import ConfigError, Problem
-from lemming.files import fs
-from lemming.files.documents import unreadable
-from lemming.files.real_place import real_path
-from lemming.files.refusals import looking
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.files import fs
+from lemming.kernel.files.documents import unreadable
+from lemming.kernel.files.real_place import real_path
+from lemming.kernel.files.refusals import looking
 
 
 def owner_of(file: str) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lemming.access.allowed_paths import resolve
-from lemming.access.open import write_effect
-from lemming.access.recorded_effects import require_writable as require_granted_or_memory
-from lemming.agents import FileAccess
-from lemming.base import paths
-from lemming.base.errors import DiskError, LemmingError
-from lemming.base.redaction.secrets import redact_foreign
 from lemming.capabilities.toolbox.functions.body import Done
-from lemming.files.effects import FileEffect
-from lemming.files.quota import FolderSize
-from lemming.memory import memory_effect
-from lemming.tools import Tool, ToolResult
-from lemming.tools.context import ToolContext
+from lemming.kernel.access.allowed_paths import resolve
+from lemming.kernel.access.open import write_effect
+from lemming.kernel.access.recorded_effects import require_writable as require_granted_or_memory
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import DiskError, LemmingError
+from lemming.kernel.base.redaction.secrets import redact_foreign
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.quota import FolderSize
+from lemming.kernel.memory import memory_effect
+from lemming.kernel.org.resume import FileAccess
+from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 RESULTS = "tool_results"
 WHOLE_BYTES = 1 << 20

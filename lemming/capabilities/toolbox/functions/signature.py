@@ -17,9 +17,9 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_json
 
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.jsontext import compact, nearest
-from lemming.tools.context import ToolContext
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import compact, nearest
+from lemming.kernel.tools.context import ToolContext
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _PROBLEMS_TOLD, _GOT_CHARS = 20, 80

@@ -7,11 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.errors import ConfigError, InvalidArguments
-from lemming.base.jsontext import compact, nearest
-from lemming.base.paths import place_of
-from lemming.base.redaction.secrets import redact_json
 from lemming.capabilities.toolbox.functions import caching, keeping
 from lemming.capabilities.toolbox.functions.body import Callee, Done, of_call, run
 from lemming.capabilities.toolbox.functions.docstrings import described
@@ -19,11 +14,16 @@ from lemming.capabilities.toolbox.functions.homes import Home, home_of, place_in
 from lemming.capabilities.toolbox.functions.signature import BadFunction, Signature
 from lemming.capabilities.toolbox.functions.wire import request_of
 from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
-from lemming.logging_config import EngineLog
-from lemming.org.config import Org
-from lemming.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult
-from lemming.tools.context import ToolContext
-from lemming.tools.declared import TOOL_NAME, TOOL_NAME_RULE, declared
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ConfigError, InvalidArguments
+from lemming.kernel.base.jsontext import compact, nearest
+from lemming.kernel.base.paths import place_of
+from lemming.kernel.base.redaction.secrets import redact_json
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.config import Org
+from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult
+from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.tools.declared import TOOL_NAME, TOOL_NAME_RULE, declared
 
 
 class FunctionTool(Tool):

@@ -12,11 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from lemming.access.plugin_files import writable
-from lemming.access.trust import Consent
-from lemming.agents import survey_agents
-from lemming.base.errors import ConfigError, Problem
-from lemming.base.redaction.secrets import redact
 from lemming.capabilities.toolbox.functions.body import trace_of
 from lemming.capabilities.toolbox.functions.finding import (
     by_owner,
@@ -28,13 +23,18 @@ from lemming.capabilities.toolbox.functions.homes import Home
 from lemming.capabilities.toolbox.functions.loading import Sources, forget, load
 from lemming.capabilities.toolbox.functions.tool import FunctionTool
 from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
-from lemming.org.config import Org
-from lemming.org.organisation import Organisation
-from lemming.plugins.errors import words_of
-from lemming.plugins.registry import registered_by
-from lemming.tools import Tool
-from lemming.tools.declared import declared
-from lemming.tools.toolset import OwnTools, ToolSource
+from lemming.kernel.access.plugin_files import writable
+from lemming.kernel.access.trust import Consent
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.redaction.secrets import redact
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.errors import words_of
+from lemming.kernel.plugins.registry import registered_by
+from lemming.kernel.tools import Tool
+from lemming.kernel.tools.declared import declared
+from lemming.kernel.tools.toolset import OwnTools, ToolSource
 
 SOURCE_LIMIT_BYTES = 1 << 20
 

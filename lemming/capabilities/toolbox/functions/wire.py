@@ -6,18 +6,18 @@ import math
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.base.contract import NewEntry
-from lemming.base.errors import InvalidArguments
 from lemming.capabilities.toolbox.functions.body import Callee, Done
 from lemming.capabilities.toolbox.functions.homes import Home
 from lemming.capabilities.toolbox.functions.loading import Sources
-from lemming.files.fitting import fit
-from lemming.org.config import Org
-from lemming.org.organisation import Organisation
-from lemming.tools import ToolResult
-from lemming.tools.context import CallEffects, ToolContext
-from lemming.tools.toolset import Toolset
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.base.errors import InvalidArguments
+from lemming.kernel.files.fitting import fit
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import CallEffects, ToolContext
+from lemming.kernel.tools.toolset import Toolset
 
 REPLY_LIMIT_BYTES = 16 << 20
 OUTPUT_LIMIT_CHARS = 4 << 20

@@ -16,14 +16,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from lemming.base.errors import LemmingError, ToolError
 from lemming.capabilities.toolbox.functions.body import Callee, Done, run, trace_of
 from lemming.capabilities.toolbox.functions.homes import Home, attribute_of
 from lemming.capabilities.toolbox.functions.loading import Sources, load
 from lemming.capabilities.toolbox.functions.wire import context_in, reply_of, sources_in
-from lemming.tools import ToolResult
-from lemming.tools.context import CallEffects
-from lemming.tools.declared import declared
+from lemming.kernel.base.errors import LemmingError, ToolError
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import CallEffects
+from lemming.kernel.tools.declared import declared
 
 
 def main() -> None:

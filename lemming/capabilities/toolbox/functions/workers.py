@@ -21,9 +21,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lemming.base.deadlines import STOP_GRACE_S, LeftBehind
-from lemming.base.errors import ConfigError, Problem, ToolError
-from lemming.base.jsontext import compact, parse
 from lemming.capabilities.processes import keeper
 from lemming.capabilities.toolbox.functions.body import Done
 from lemming.capabilities.toolbox.functions.loading import Sources
@@ -33,10 +30,13 @@ from lemming.capabilities.toolbox.functions.wire import (
     load_request,
     sources_as_json,
 )
-from lemming.org.config import Org
-from lemming.org.organisation import Organisation
-from lemming.tools import Tool, ToolResult, interrupted
-from lemming.tools.context import CallEffects, ToolContext
+from lemming.kernel.base.deadlines import STOP_GRACE_S, LeftBehind
+from lemming.kernel.base.errors import ConfigError, Problem, ToolError
+from lemming.kernel.base.jsontext import compact, parse
+from lemming.kernel.org.config import Org
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tools import Tool, ToolResult, interrupted
+from lemming.kernel.tools.context import CallEffects, ToolContext
 
 AT_ONCE = 4
 IDLE_AT_MOST = 8

@@ -1,0 +1,384 @@
+"""The one strict way JSON is read and the one way it is written. Pure: bytes in, values out.
+
+Python's own reader accepts NaN, duplicate keys and lone surrogates, and fails on deep nesting,
+huge integers and bad UTF-8 with three different exceptions. Here each of these is a `JsonProblem`
+with a line, a column and a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from difflib import SequenceMatcher, get_close_matches
+from functools import cache, lru_cache
+from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
+from json.scanner import make_scanner
+from typing import Any
+
+MAX_DEPTH = 64
+MAX_INTEGER = 2**53
+MAX_DIGITS = 4300  # Python reads and writes no longer integer as text
+DEFAULT_LIMIT_BYTES = 1 << 20
+_N, _I = b"NI"
+
+# A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+
+
+class JsonProblem(ValueError):
+    """The text is not strict JSON. `line` and `column` count from 1; 0 when unknown."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0, pointer: str = "") -> None:
+        super().__init__(message)
+        self.message, self.line, self.column, self.pointer = message, line, column, pointer
+
+
+class _Refused(ValueError):
+    """Raised inside the parser's hooks, where no position is known."""
+
+    def __init__(self, message: str, *, key: str | None = None, literal: str = "") -> None:
+        super().__init__(message)
+        self.key, self.literal = key, literal
+
+
+def parse(
+    raw: bytes | str,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    allow_bom: bool = False,
+    max_depth: int = MAX_DEPTH,
+    any_integer: bool = True,
+) -> Any:
+    """Return the value of one strict JSON text; raise `JsonProblem` for anything else.
+
+    Integers are exact, up to `MAX_DIGITS`. Without `any_integer`, for what people set, they must fit in 53
+    bits: many a program rounds others.
+
+    >>> parse('{"a": [1, 2.5, null]}')
+    {'a': [1, 2.5, None]}
+    >>> parse('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    lemming.kernel.base.jsontext.JsonProblem: duplicate key "a"
+    """
+    text = _decode(raw, limit_bytes, allow_bom)
+    try:
+        value = _scanned(text, _ANY if any_integer else _SMALL)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()):
+            raise JsonProblem("unexpected end of JSON", error.lineno, error.colno) from error
+        raise JsonProblem(_plain(error.msg, text[error.pos :].lstrip()), error.lineno, error.colno) from error
+    except _Refused as error:
+        is_duplicate = error.key is not None
+        pointer = _find_duplicate(text, error.key or "") if is_duplicate else _find_value(text, error.literal)
+        raise JsonProblem(str(error), *locate(text, pointer), pointer) from error
+    except RecursionError as error:
+        raise JsonProblem(f"nesting deeper than {max_depth}") from error
+    if text.count("[") + text.count("{") > max_depth and _depth(value) > max_depth:
+        raise JsonProblem(f"nesting deeper than {max_depth}")
+    if "\\u" in text and ("\\ud" in text or "\\uD" in text):
+        _require_encodable(value)
+    return value
+
+
+def pretty(value: Any) -> bytes:
+    """Return the bytes of a file that people read: two spaces, key order kept, one line end."""
+    return _dump(value, indent=2) + b"\n"
+
+
+def as_laid_out(raw: bytes, wanted: Any) -> bytes:
+    """Return a file that keeps how a person has laid it out if it says what is wanted, else that anew."""
+    try:
+        return raw if parse(raw, allow_bom=True) == wanted else pretty(wanted)
+    except JsonProblem:
+        return pretty(wanted)
+
+
+def compact(value: Any) -> bytes:
+    """Return the value on one line, without a line end."""
+    return _dump(value)
+
+
+def compact_texts(value: Any) -> bytes:
+    """Do what `compact` does for a value without fractions: nobody need look whether one is a number."""
+    return _dump(value, has_fractions=False)
+
+
+def pretty_words(words: dict[str, str | int]) -> bytes:
+    """Return the bytes of a small file as `pretty` does, without loading the library it writes with."""
+    return json.dumps(words, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
+
+
+def to_line(value: Any) -> str:
+    """Return JSON as prompts show it: on one line, with spaces."""
+    return "".join(_pieces_of(value, 0))
+
+
+# Made once: `json.JSONEncoder(ensure_ascii=False).encode` makes another for every value.
+_refuse = json.JSONEncoder().default
+_pieces_of = c_make_encoder(None, _refuse, encode_basestring, None, ": ", ", ", False, False, True)
+
+
+def locate(text: str, pointer: str) -> tuple[int, int]:
+    """Return (line, column) of the key or element a JSON pointer names; (0, 0) when it is not there."""
+    offset = _offsets(text).get(pointer)
+    if offset is None:
+        return 0, 0
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
+    """Return `did you mean "x"?` for the closest known word, or an empty string.
+
+    >>> nearest("modle", ["model", "title"])
+    'did you mean "model"?'
+    """
+    found = near(word, known)
+    return f'did you mean "{found}"?' if found else ""
+
+
+def near(word: str, known: Collection[str]) -> str:
+    """Return the closest known word, or an empty string."""
+    by_letters = {other.lower(): other for other in known}
+    matches = get_close_matches(word, known, n=1, cutoff=0.6)
+    if not matches:
+        matches = [by_letters[it] for it in get_close_matches(word.lower(), by_letters, n=1, cutoff=0.6)]
+    return matches[0] if matches else ""
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """Return the known word that this one surely is with a slip of the pen; empty where it may be another.
+
+    Stricter than `nearest`: words that differ in digits, or in a part of two letters, are two words.
+
+    >>> [meant(word, ["credits", "gates", "worker_1"]) for word in ("credit", "Gates", "gaets", "worker_2")]
+    ['credits', 'gates', 'gates', '']
+    """
+    return next((other for other in known if word != other and _is_slip(word, other)), "")
+
+
+def _is_slip(word: str, other: str) -> bool:
+    if _COUNTERS.findall(word) != _COUNTERS.findall(other):
+        return False
+    word, other = ("".join(_SEPARATED.split(it.lower())) for it in (word, other))
+    shorter = min(len(word), len(other))
+    if word == other or shorter < 3 or (shorter == 3 and len(word) == len(other)):
+        return word == other
+    return _is_one_slip(word, other) or SequenceMatcher(None, word, other).ratio() > 0.87
+
+
+def _is_one_slip(word: str, other: str) -> bool:
+    """Return whether one letter is too many, missing, or another, or two have changed places."""
+    start = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), len(word))
+    left, right = word[start:], other[start:]
+    return (
+        left[1:] == right or left == right[1:] or left[1:] == right[1:]
+        or (left[:2] == right[1::-1] and left[2:] == right[2:])
+    )  # fmt: skip
+
+
+_SEPARATED = re.compile(r"[-_. ]")
+_COUNTERS = re.compile(r"[0-9]+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
+
+
+def _dump(value: Any, indent: int | None = None, *, has_fractions: bool = True) -> bytes:
+    """Return strict JSON; raise `ValueError` for a value that is not JSON, NaN among them.
+
+    Half of a surrogate pair, as in a file's name that is not UTF-8, is not text: it becomes "?".
+    """
+    to_json, refusal = _writer()
+    try:
+        raw: bytes = to_json(value, indent=indent)
+    except refusal as error:
+        try:
+            text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        except TypeError:
+            raise error from None
+        raw = to_json(json.loads(text), indent=indent)
+    if not has_fractions or isinstance(value, str):  # where these are words
+        return raw
+    # To look for one byte, as a number, takes next to no time, and most values have neither.
+    if (_N in raw and b"NaN" in raw) or (_I in raw and b"Infinity" in raw):
+        json.dumps(value, allow_nan=False, default=str)  # raises unless these are words in a string
+    return raw
+
+
+@cache
+def _writer() -> tuple[Any, type[Exception]]:
+    """Return the function that writes JSON, and what it raises; a command that only reads needs neither."""
+    from pydantic_core import PydanticSerializationError, to_json
+
+    return to_json, PydanticSerializationError
+
+
+def _decode(raw: bytes | str, limit_bytes: int, allow_bom: bool) -> str:
+    if len(raw) > limit_bytes:
+        raise JsonProblem(f"larger than {limit_bytes} bytes")
+    if isinstance(raw, str):
+        text = raw
+        _require_encodable(text)
+    else:
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            column = error.start - raw.rfind(b"\n", 0, error.start)
+            message = f"byte 0x{raw[error.start]:02x} at offset {error.start} is not UTF-8"
+            raise JsonProblem(message, line, column) from error
+    if text.startswith("\ufeff"):
+        if not allow_bom:
+            raise JsonProblem("starts with a byte order mark", 1, 1)
+        text = text[1:]
+    return text
+
+
+def _plain(message: str, found: str) -> str:
+    if found.startswith(("//", "/*", "#")):
+        return "JSON has no comments: take this one out"
+    if message.startswith("Expecting property name"):
+        return 'expected a key in double quotes (a comma before "}" is not JSON)'
+    return message[0].lower() + message[1:].removesuffix(" at").removesuffix(" starting")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Refused(f'duplicate key "{key}"', key=key)
+            seen.add(key)
+    return result
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise _Refused(f"number out of range: more than {MAX_DIGITS} digits", literal=digits)
+    return int(digits)
+
+
+def _small_integer(digits: str) -> int:
+    if len(digits) >= 16 and (len(digits) > 18 or abs(int(digits)) > MAX_INTEGER):
+        raise _Refused("number out of range: integers must fit in 53 bits", literal=digits)
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise _Refused("number out of range", literal=digits)
+    return value
+
+
+def _constant(name: str) -> None:
+    raise _Refused(f"{name} is not JSON", literal=name)
+
+
+def _decoder(parse_int: Callable[[str], int]) -> tuple[json.JSONDecoder, Any]:
+    """Return a decoder and its scanner."""
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_object, parse_int=parse_int, parse_float=_number, parse_constant=_constant
+    )
+    return decoder, make_scanner(decoder)  # type: ignore[arg-type]  # it takes the decoder's attributes
+
+
+_ANY, _SMALL = _decoder(_integer), _decoder(_small_integer)
+
+
+def _scanned(text: str, by: tuple[json.JSONDecoder, Any]) -> Any:
+    """Do what a decoder does; where nothing is amiss, without its two layers around the scanner."""
+    decoder, scan = by
+    try:
+        value, end = scan(text, 0)
+    except StopIteration:
+        return decoder.decode(text)
+    return value if not text[end:].strip(" \t\n\r") else decoder.decode(text)
+
+
+def _depth(value: Any) -> int:
+    deepest, pending = 0, [(value, 1)]
+    while pending:
+        item, level = pending.pop()
+        if isinstance(item, (dict, list)):
+            deepest = max(deepest, level)
+            children = item.values() if isinstance(item, dict) else item
+            pending.extend((child, level + 1) for child in children)
+    return deepest
+
+
+def _require_encodable(value: Any) -> None:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise JsonProblem("a string holds half of a surrogate pair, which is not text") from error
+
+
+@lru_cache(maxsize=1)  # several problems of one text are located one after another
+def _offsets(text: str) -> dict[str, int]:
+    """Map each JSON pointer of a possibly broken text to the offset of its key or element."""
+    return dict(_walk(text))
+
+
+def _find_duplicate(text: str, key: str) -> str:
+    seen: set[str] = set()
+    for pointer, _ in _walk(text):
+        if pointer.endswith(f"/{escaped(key)}"):
+            if pointer in seen:
+                return pointer
+            seen.add(pointer)
+    return ""
+
+
+def _find_value(text: str, literal: str) -> str:
+    """Return the pointer of the first value that is written like this."""
+    offset = next((token.start() for token in _TOKEN.finditer(text) if token.group() == literal), 0)
+    pointer = ""
+    for found, start in _walk(text):
+        if start > offset:
+            break
+        pointer = found
+    return pointer
+
+
+def _walk(text: str) -> Iterator[tuple[str, int]]:
+    """Yield (pointer, offset) for every key and array element, in the order of the text."""
+    yield "", 0
+    path: list[str | int] = []
+    opened: list[str] = []
+    expect_key = False
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        in_array = bool(opened) and opened[-1] == "["
+        if in_array and mark not in "],:}":
+            yield _pointer(path), token.start()
+        if mark in "{[":
+            if len(path) == MAX_DEPTH:
+                return
+            opened.append(mark)
+            path.append(0 if mark == "[" else "")
+            expect_key = mark == "{"
+        elif mark in "}]" and opened:
+            opened.pop()
+            path.pop()
+        elif mark == ",":
+            if in_array and isinstance(path[-1], int):
+                path[-1] += 1
+            expect_key = not in_array
+        elif expect_key and mark.startswith('"') and path:
+            try:
+                path[-1] = str(json.loads(mark, strict=False))
+            except json.JSONDecodeError:
+                path[-1] = mark.strip('"')
+            yield _pointer(path), token.start()
+            expect_key = False
+
+
+def _pointer(path: list[str | int]) -> str:
+    return "".join(f"/{escaped(str(part))}" for part in path)
+
+
+def escaped(part: str) -> str:
+    """Return a key as it stands in a JSON pointer."""
+    return part.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,92 @@
+"""Reading from files that are open. Nothing here changes the disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from io import BufferedReader
+
+from lemming.kernel.files.refusals import require_about_one_file
+
+LONGEST_LINE_BYTES = 64 << 20
+"""No line that the engine writes is longer: what is, is not read to its end."""
+
+DEEPEST_FOLDER = 100
+
+Around = tuple[os.stat_result, os.stat_result]
+"""What `stat` said of a folder before and after a change of the names in it."""
+
+
+def require_regular(descriptor: int, path: str) -> os.stat_result:
+    """Return a regular file's status; raise `OSError` that names `path` for anything else."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return status
+
+
+def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.DirEntry[str]]]]:
+    """Yield what `os.walk` does, with files as entries, and no limit that nested folders could make it hit.
+
+    Folders below `DEEPEST_FOLDER` others are passed over: nothing that people or tools make lies there. So
+    are those that may not be read; `DiskError` is raised where the disk does not say what is in one.
+    """
+    pending = [(os.fspath(top), 0)]
+    while pending:
+        folder, depth = pending.pop()
+        inner: list[str] = []
+        files: list[os.DirEntry[str]] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        inner.append(entry.name)
+                    else:
+                        files.append(entry)
+        except OSError as error:
+            require_about_one_file(folder, error)
+            continue
+        yield folder, inner, files
+        if depth < DEEPEST_FOLDER:
+            below = [f"{folder}/{name}" for name in inner]
+            pending += [(path, depth + 1) for path in reversed(below) if not os.path.islink(path)]
+
+
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file to read from; raise `OSError` for a link, a pipe (it does not block), a folder."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        require_regular(descriptor, os.fspath(path))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return open(descriptor, "rb")
+
+
+def read_up_to(descriptor: int, count: int, size: int) -> bytes:
+    """Return at most `count` bytes; a file that still has its `size` takes one call."""
+    content = os.read(descriptor, min(count, size + 1))
+    if len(content) == size:
+        return content
+    chunks = [content]
+    while (count := count - len(chunks[-1])) > 0 and chunks[-1]:
+        chunks.append(os.read(descriptor, min(count, 1 << 20)))
+    return b"".join(chunks)
+
+
+def last_lines(descriptor: int, size: int, block_bytes: int, lines: int) -> bytes:
+    """Return the end of a file of this size: whole lines, at least `lines` of them if there are so many.
+
+    Raises `OSError` for lines that nobody wrote: one may not be longer than `LONGEST_LINE_BYTES`.
+    """
+    start = max(0, size - block_bytes)
+    tail = os.pread(descriptor, size - start, start)
+    while start and tail.count(b"\n") <= lines:
+        if len(tail) >= LONGEST_LINE_BYTES:
+            raise OSError(errno.EFBIG, f"its last line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
+        step = min(start, len(tail))
+        start -= step
+        tail = os.pread(descriptor, step, start) + tail
+    return tail[tail.find(b"\n") + 1 :] if start else tail

@@ -1,0 +1,139 @@
+"""The lock of an organisation: the kernel's, so it dies with its holder.
+
+Two locks on one file. `flock` keeps a second engine out. A holder that has written down who it is also takes
+a record lock (`F_OFD_SETLK`), of which anybody may ask whether it is held without taking any lock: looking
+never stands in an engine's way, and what a killed engine left in the file is never taken for a holder.
+Nobody but the owner may open the file, because whoever may open it can lock it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import platform
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from lemming.kernel.base.errors import ConfigError, DiskError, OrgBusy
+from lemming.kernel.files import fs
+
+TRIES = 250
+
+_OWNER_ONLY = 0o600
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DESCRIPTION_BYTES = 4096
+_SETTINGS_BYTES = 1 << 20
+_IS_LINUX = platform.system() == "Linux"
+# Where there are no such locks (macOS), the other kind tells of `flock` as well.
+_SET, _GET = getattr(fcntl, "F_OFD_SETLK", 0), getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
+
+
+@contextlib.contextmanager
+def changing(root: Path, folder: str) -> Iterator[None]:
+    """Hold a folder for as long as a file in it is read, changed and written: others who do so wait.
+
+    The engine reads such files without asking. Raises `OrgBusy` after some seconds.
+    """
+    fs.make_folder(root, folder)
+    descriptor = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for _ in range(TRIES):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.02)
+        else:
+            raise OrgBusy(f"somebody else is changing {folder}", where=str(root), hint="try again")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def read_to_change(base: os.PathLike[str], file: str) -> bytes:
+    """Return a file of settings that is about to be changed; an empty object where there is none.
+
+    Raises `ConfigError` for one that cannot be read, `DiskError`.
+    """
+    try:
+        return fs.read_bytes(f"{os.fspath(base)}/{file}", _SETTINGS_BYTES)
+    except FileNotFoundError:
+        return b"{}\n"
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
+
+
+class FolderLock:
+    """A kernel lock on a file, which is never removed.
+
+    The file's content describes the holder, for the message of whoever is refused. Raises `OrgBusy`, without
+    words, when somebody else holds it.
+    """
+
+    def __init__(self, root: Path, relative: str) -> None:
+        self._file = fs.AppendFile(root, relative, mode=_OWNER_ONLY)
+        try:
+            os.fchmod(self._file.fileno(), _OWNER_ONLY)
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise DiskError(f"cannot lock: {error.strerror}", where=str(root / relative)) from error
+            raise OrgBusy("", where=str(root)) from error
+
+    def read(self) -> bytes:
+        """Return what the last holder wrote."""
+        return self._file.read_first(_DESCRIPTION_BYTES)
+
+    def describe(self, holder: bytes, *, is_leaving: bool = False) -> None:
+        """Replace the description of the holder; unless it is leaving, `description` now finds it."""
+        self._mark(fcntl.F_UNLCK)
+        self._file.truncate(0)
+        self._file.append(holder)
+        if not is_leaving:
+            self._mark(fcntl.F_WRLCK)
+
+    def restamp(self) -> os.stat_result:
+        """Change nothing but the file's stamps, and return what `stat` then says."""
+        return self._file.restamp()
+
+    def release(self) -> None:
+        """Let the next one in."""
+        self._file.close()
+
+    def _mark(self, kind: int) -> None:
+        with contextlib.suppress(OSError):  # a file system without such locks: lookers see nobody
+            if _SET:
+                fcntl.fcntl(self._file.fileno(), _SET, _record_lock(kind))
+
+
+def description(root: Path, relative: str) -> bytes | None:
+    """Return how the holder describes itself; None when nobody holds the lock. Takes no lock.
+
+    Raises `DiskError` when we may not open the file.
+    """
+    try:
+        descriptor = os.open(root / relative, _LOOK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DiskError(f"cannot read: {error.strerror}", where=str(root / relative)) from error
+    try:
+        answer = fcntl.fcntl(descriptor, _GET, _record_lock(fcntl.F_WRLCK))
+        if struct.unpack_from("h", answer, 0 if _IS_LINUX else 20)[0] == fcntl.F_UNLCK:
+            return None
+        return os.pread(descriptor, _DESCRIPTION_BYTES, 0)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _record_lock(kind: int) -> bytes:
+    """Return the system's `struct flock` for a whole file."""
+    if _IS_LINUX:
+        return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
+    return struct.pack("qqihh", 0, 0, 0, kind, os.SEEK_SET)

@@ -1,0 +1,42 @@
+"""The parts of a `turn_started` that are more than plain JSON: the resume, the model, the allocation."""
+
+from __future__ import annotations
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.files.documents import value_of
+from lemming.kernel.journal.records import TurnStarted
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.resume import AgentCredits
+
+IN_THE_PROMPT = "(recorded in the prompt)"
+"""What stands for the instructions: the record holds them once, in the prompt."""
+
+
+def why_no_start(record: TurnStarted) -> str:
+    """Return why no turn can begin from a `turn_started`; empty when one can."""
+    if record.resume["name"] != record.agent:
+        return f'turn_started /resume/name: "{record.resume["name"]}" is not {record.agent}'
+    for key, part_of in (("resume", agent_of), ("model", model_of), ("allocation", allocation_of)):
+        try:
+            part_of(record)
+        except ValueError as error:
+            return f"turn_started /{key}: {error}"
+    return ""
+
+
+def agent_of(record: TurnStarted) -> Agent:
+    """Return the agent as its turn began; raise `ValueError` for a resume that is none."""
+    agent: Agent = value_of(Agent, {**record.resume, "instructions": IN_THE_PROMPT})
+    return agent
+
+
+def model_of(record: TurnStarted) -> ModelEntry:
+    """Return the model that the turn began with; raise `ValueError` for what is none."""
+    entry: ModelEntry = value_of(ModelEntry, record.model)
+    return entry
+
+
+def allocation_of(record: TurnStarted) -> AgentCredits:
+    """Return what the agent might spend when the turn began; raise `ValueError` for what is none."""
+    allocation: AgentCredits = value_of(AgentCredits, record.allocation)
+    return allocation

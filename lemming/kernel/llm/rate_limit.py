@@ -1,0 +1,128 @@
+"""Pacing: how many calls, requests and tokens a backend is sent, before it has to ask for less.
+
+Calls go in the order in which they came, each as soon as there is room for it by its own line of
+`config/models.json`. Lines of one backend share one count; calls of a line that sets no limit are neither
+held up nor counted. A minute is always the last 60 seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from lemming.kernel.base.errors import TimedOut, Unavailable
+from lemming.kernel.llm.tokens import tokens_in, tokens_used
+from lemming.kernel.providers import Reply, Request
+
+WINDOW_S = 60.0
+LONGEST_SLEEP_S = 0.25  # of the one call that is next: how soon it sees that the engine is to stop
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one line of `config/models.json` allows; None is no limit."""
+
+    max_concurrency: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(eq=False)
+class PacedCall:
+    """A call that was let go. `tokens` is a guess until it is settled."""
+
+    at: float
+    tokens: int
+
+
+@dataclass(eq=False)
+class Pace:
+    """The calls of one backend: those that wait, those under way, those of the last minute. Thread-safe.
+
+    `name` says in errors who is meant; `clock` and `wait` are for tests.
+    """
+
+    name: str = ""
+    clock: Callable[[], float] = time.monotonic
+    wait: Callable[[threading.Condition, float | None], object] = threading.Condition.wait
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _waiting: deque[threading.Condition] = field(default_factory=deque)
+    _sent: deque[PacedCall] = field(default_factory=deque)
+    _under_way: int = 0
+
+    @contextlib.contextmanager
+    def turn(self, limits: Limits, request: Request, *, stop: threading.Event) -> Iterator[PacedCall]:
+        """Run one call in the block, once there is room for it.
+
+        Raises `Unavailable` when `stop` is set while the call waits, `TimedOut` when its turn's time is over.
+        """
+        # The longest answer counts until the real one is known, as it does with the hosted backends.
+        tokens = tokens_in(request.messages) + request.max_output_tokens
+        with self._lock:
+            self._await_room(limits, tokens, stop, self.clock() + request.turn_s)
+            sent = PacedCall(self.clock(), tokens)
+            self._sent.append(sent)
+            self._under_way += 1
+            self._wake_next()
+        try:
+            yield sent
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                self._wake_next()
+
+    def settle(self, sent: PacedCall, request: Request, reply: Reply) -> None:
+        """Count what a call used in the place of the guess."""
+        used = tokens_used(request.messages, reply)
+        with self._lock:
+            sent.tokens = used.input + used.output
+
+    def _await_room(self, limits: Limits, tokens: int, stop: threading.Event, ends: float) -> None:
+        place = threading.Condition(self._lock)
+        self._waiting.append(place)
+        try:
+            while (wait_s := self._wait_s(limits, tokens, place)) != 0:
+                if stop.is_set():
+                    raise Unavailable("not asked: the engine is stopping", where=self.name)
+                if (left := ends - self.clock()) <= 0:
+                    late = TimedOut("not asked: there was no room in the turn's time", where=self.name)
+                    late.may_be_paid = False
+                    raise late
+                self.wait(place, wait_s if left == math.inf else min(left, wait_s or left))
+        finally:
+            self._waiting.remove(place)
+            self._wake_next()
+
+    def _wait_s(self, limits: Limits, tokens: int, place: threading.Condition) -> float | None:
+        """Return 0 for a call that may go now, else how long to sleep; None: until it is woken.
+
+        The one that is next watches the time and `stop` for all.
+        """
+        if self._waiting[0] is not place:
+            return None
+        now = self.clock()
+        while self._sent and self._sent[0].at <= now - WINDOW_S:
+            self._sent.popleft()
+        in_window = len(self._sent)
+        if limits.requests_per_minute is not None and in_window >= limits.requests_per_minute:
+            blocking = self._sent[in_window - limits.requests_per_minute]
+            return min(LONGEST_SLEEP_S, blocking.at + WINDOW_S - now)
+        if limits.max_concurrency is not None and self._under_way >= limits.max_concurrency:
+            return LONGEST_SLEEP_S
+        # A call that is larger than the limit goes when nothing else counts.
+        room = limits.tokens_per_minute
+        if room is not None and min(tokens, room) + sum(sent.tokens for sent in self._sent) > room:
+            return LONGEST_SLEEP_S
+        return 0
+
+    def _wake_next(self) -> None:
+        if self._waiting:
+            self._waiting[0].notify()

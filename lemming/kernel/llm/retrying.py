@@ -1,0 +1,218 @@
+"""Asks again when that may help, for as long as the call's own deadline lasts."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
+from lemming.kernel.llm.calls import ask, timed_out
+from lemming.kernel.llm.circuit import Circuit, CircuitsInMemory
+from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits, Pace
+from lemming.kernel.providers import Backend, LLMProvider, Reply, Request
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState, Retrying
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+T = TypeVar("T")
+
+
+class Server(Protocol):
+    """What is known of one server."""
+
+    def suited(self, request: Request) -> Request:
+        """Return a request as the server takes it."""
+        ...
+
+    def learn(self, model_name: str, error: RequestRejected) -> None:
+        """Take note of what was refused when a model was asked."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Deadline:
+    """When a call must be over. A wait for room moves it, as far as `last`: when its turn must."""
+
+    whole_s: float
+    ends: float
+    last: float
+    hear: Callable[[str], object] | None = None
+    again: Callable[[ProviderError], None] | None = None
+    waited_s: float = 0.0
+    failures: list[ProviderError] = dataclasses.field(default_factory=list)
+
+
+class RetryingLLMProvider(Backend):
+    """A provider behind exponential backoff, a pace and a circuit breaker. Only `ProviderError`s come out.
+
+    `Request.deadline_s` holds for all attempts and pauses together. A pause is what the server asked
+    for, or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error whose pause
+    would outlast the deadline is raised at once. Each attempt waits for room in the `pace` by the `limits`,
+    for as long as it takes: the deadline is the backend's, not ours. What the `server` refuses of a request
+    and can do without is left out: at once, and from then on. Without a `circuit` it has its own, as long as
+    it lives, unless the provider cannot be down.
+
+    Setting `stop` ends a pause or a wait for room; the call then fails, for the process is about to end.
+    """
+
+    keeps_deadline = True
+
+    def __init__(
+        self,
+        provider: LLMProvider,
+        *,
+        attempts: int = 4,
+        circuit: Circuit | None = None,
+        pace: Pace | None = None,
+        limits: Limits = NO_LIMITS,
+        server: Server | None = None,
+        stop: threading.Event | None = None,
+        sleep: Callable[[float], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.takes_extra = getattr(provider, "takes_extra", True)
+        self.takes_schema, self.takes_tools = provider.takes_schema, provider.takes_tools
+        self.is_person = provider.is_person
+        if circuit is None and provider.can_be_down:
+            circuit = CircuitsInMemory(SystemClock()).circuit(type(provider).__name__)
+        self._provider, self._attempts, self._circuit = provider, attempts, circuit
+        self._pace, self._limits, self._server = pace, limits, server
+        self._stop = stop or threading.Event()
+        self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
+
+    def complete(
+        self,
+        request: Request,
+        hear: Callable[[str], object] | None = None,
+        again: Callable[[ProviderError], None] | None = None,
+    ) -> Reply:
+        """Return the first reply; raise the last attempt's `ProviderError` when there is none.
+
+        `hear` gets the text of each attempt as it comes. `again` gets the error of one that failed before
+        the next is made, and what it raises comes out.
+        """
+        now = self._clock()
+        deadline = _Deadline(request.deadline_s, now + request.deadline_s, now + request.turn_s, hear, again)
+        try:
+            reply = self._attempt(request, deadline)
+            return reply._replace(earlier=tuple(deadline.failures)) if deadline.failures else reply
+        except ProviderError as error:  # only now there is something to retry
+            first = error
+        try:
+            reply = self._retrying()(self._again, [first], request, deadline)
+        except (ProviderError, OutOfCredits) as error:
+            error.earlier = tuple(failure for failure in deadline.failures if failure is not error)
+            raise
+        return reply._replace(earlier=tuple(deadline.failures))
+
+    def complete_heard(self, request: Request, hear: Callable[[str], object]) -> Reply:
+        """Return the first reply, each attempt heard as it comes."""
+        return self.complete(request, hear)
+
+    def _retrying(self) -> Retrying:
+        from tenacity import Retrying, retry_if_exception  # costs as much as a short command: not before
+
+        return Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable),
+            wait=self._pause_s,
+            stop=self._gives_up,
+            sleep=self._pause,
+            reraise=True,
+        )
+
+    def _again(self, failed: list[ProviderError], request: Request, deadline: _Deadline) -> Reply:
+        """Ask in the time that is left; `failed` holds the first attempt's error until that is raised."""
+        if failed:
+            raise failed.pop()
+        if deadline.again and deadline.failures:
+            deadline.again(deadline.failures[-1])
+        remaining_s = deadline.ends - self._clock()
+        return self._attempt(request._replace(deadline_s=remaining_s), deadline)
+
+    def _attempt(self, request: Request, deadline: _Deadline) -> Reply:
+        """Ask, and again without each part of the request that the server refuses and can do without."""
+        if self._server:
+            request = self._server.suited(request)
+        while True:
+            try:
+                return self._once(request, deadline)
+            except RequestRejected as error:
+                if error.refused in ("", *request.without):
+                    raise
+                if self._server:
+                    self._server.learn(request.model_name, error)
+                without, remaining_s = (*request.without, error.refused), deadline.ends - self._clock()
+                request = request._replace(without=without, deadline_s=remaining_s)
+
+    def _once(self, request: Request, deadline: _Deadline) -> Reply:
+        if request.deadline_s <= 0:
+            late = timed_out(deadline.whole_s)
+            late.may_be_paid = False  # it was not sent
+            raise late
+        if self._pace is None:
+            return self._ask(request, deadline)
+        came = self._clock()
+        request = request._replace(turn_s=deadline.last - came)
+        with self._pace.turn(self._limits, request, stop=self._stop) as sent:
+            waited_s = self._clock() - came
+            deadline.ends = min(deadline.ends + waited_s, deadline.last)
+            deadline.waited_s += waited_s
+            request = request._replace(deadline_s=min(request.deadline_s, deadline.last - self._clock()))
+            reply = self._ask(request, deadline)
+            self._pace.settle(sent, request, reply)
+        return reply._replace(waited_s=deadline.waited_s)
+
+    def _ask(self, request: Request, deadline: _Deadline) -> Reply:
+        try:
+            if self._circuit is None:
+                return ask(self._provider, request, deadline.hear)
+            with self._circuit.guard():
+                return ask(self._provider, request, deadline.hear)
+        except ProviderError as error:
+            deadline.failures.append(error)
+            raise
+
+    def _gives_up(self, state: RetryCallState) -> bool:
+        deadline: _Deadline = state.args[2]  # of `_again`
+        is_last = state.attempt_number >= self._attempts
+        return is_last or self._stop.is_set() or state.upcoming_sleep >= deadline.ends - self._clock()
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, ProviderError) and error.retry_after_s is not None:
+            return error.retry_after_s
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (state.attempt_number - 1))
+        return longest * (1 - self._jitter() / 2)
+
+    def _pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+        if self._stop.is_set():
+            raise Unavailable("not asked again: the engine is stopping")
+
+
+def try_again(
+    work: Callable[[], T],
+    *,
+    is_transient: Callable[[BaseException], bool],
+    attempts: int,
+    first_s: float,
+    longest_s: float,
+) -> T:
+    """Return what work gives, tried again after errors that are transient, with pauses that grow.
+
+    Raises the last attempt's error, and any that is not transient at once.
+    """
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
+
+    wait = wait_exponential(multiplier=first_s, max=longest_s) + wait_random(0, first_s)
+    transient, most = retry_if_exception(is_transient), stop_after_attempt(attempts)
+    found: T = Retrying(retry=transient, wait=wait, stop=most, reraise=True)(work)
+    return found

@@ -1,0 +1,102 @@
+"""What a resume's `model.key` stands for: an entry of `config/models.json`. Format: docs/settings.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lemming.kernel.files.fitting import LARGEST_AMOUNT, about
+from lemming.kernel.plugins.shipped import NO_MODELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEntry:
+    """One line of `config/models.json`: what a resume's `model.key` stands for."""
+
+    provider: str = field(metadata=about("openai, anthropic, ollama, local, cli, ...", min_length=1))
+    model: str = field(default="", metadata=about("The model's name at the provider."))
+    options: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=about("Arguments of the provider: base_url, api_key_env, command, file, ..."),
+    )
+    temperature: float | None = field(
+        default=None,
+        metadata=about("Sampling temperature, where a resume sets none; null: the backend's.", ge=0, le=2),
+    )
+    max_output_tokens: int = field(default=2048, metadata=about("Longest answer, in tokens.", ge=1))
+    deadline_s: float = field(
+        default=120.0,
+        metadata=about(
+            "Longest wait for one answer, retries and pauses included, waits for room by the limits below "
+            "not.",
+            gt=0,
+        ),
+    )
+    batch_deadline_s: float = field(
+        default=86_400.0,
+        metadata=about("Longest wait for a batch; calls without an answer then go live.", gt=0),
+    )
+    batch_price_factor: float = field(
+        default=0.5,
+        metadata=about("What a batch's tokens cost in dollars, against the price.", ge=0, le=1),
+    )
+    attempts: int = field(default=4, metadata=about("Tries of one call, the first included.", ge=1, le=10))
+    max_concurrency: int | None = field(
+        default=None, metadata=about("Calls that may be under way at once; null: as many as turns.", ge=1)
+    )
+    requests_per_minute: int | None = field(
+        default=None, metadata=about("Calls sent in any 60 s, attempts included; null: no limit.", ge=1)
+    )
+    tokens_per_minute: int | None = field(
+        default=None, metadata=about("Tokens in and out in any 60 seconds; null: no limit.", ge=1)
+    )
+    tools: Literal["native", "contract"] | None = field(
+        default=None,
+        metadata=about(
+            'How tools are called. "native": by the backend\'s own tool calls; "contract": by the reply\'s '
+            "JSON; null: native where the backend prefers it (openai, anthropic)."
+        ),
+    )
+    images: bool = field(
+        default=False,
+        metadata=about("Whether the model takes images: those attached to the entries it is shown."),
+    )
+    prompt: Literal["full", "brief", "tools", "values"] = field(
+        default="full",
+        metadata=about(
+            '"brief": short, for very small models. "tools": one action a step, for small models that call '
+            'tools. "values": JSON instead of prose, for programs.'
+        ),
+    )
+    per_call: float = field(default=1.0, metadata=about("Credits a call costs.", ge=0, le=LARGEST_AMOUNT))
+    per_1k_input_tokens: float = field(
+        default=0.0, metadata=about("Credits per 1,000 tokens in.", ge=0, le=LARGEST_AMOUNT)
+    )
+    per_1k_output_tokens: float = field(
+        default=0.0, metadata=about("Credits per 1,000 tokens out.", ge=0, le=LARGEST_AMOUNT)
+    )
+    usd_per_million_input_tokens: float | None = field(
+        default=None, metadata=about("Price in dollars; null: unknown.", ge=0, le=LARGEST_AMOUNT)
+    )
+    usd_per_million_output_tokens: float | None = field(
+        default=None, metadata=about("Price in dollars; null: unknown.", ge=0, le=LARGEST_AMOUNT)
+    )
+
+
+def says_of_model(entry: ModelEntry, key: str) -> bool:
+    """Return whether a line says anything about a key of its, or about one of its `options`."""
+    _, _, option = key.partition(".")
+    return option in entry.options if option else bool(getattr(entry, key) != getattr(ModelEntry, key))
+
+
+LOCAL_MODEL = "smollm2-135m-instruct"
+ANSWERS_KNOWN = NO_MODELS | {"replay"}
+"""Providers that ask nobody: their answers are worked out, or were given before."""
+FREE: dict[str, Any] = {"prompt": "values", "per_call": 0.0}
+FREE |= dict.fromkeys(("usd_per_million_input_tokens", "usd_per_million_output_tokens"), 0.0)
+DEFAULT_MODELS = {
+    "default": ModelEntry(provider="local", model=LOCAL_MODEL, prompt="brief", max_output_tokens=220),
+    "human": ModelEntry(provider="human"),
+    "plan": ModelEntry(provider="plan", **FREE),
+    "clock": ModelEntry(provider="clock", prompt="values", per_call=0.0),
+}

@@ -1,0 +1,263 @@
+"""A resume as a value: all there is to know about an agent. Format: docs/resume.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from lemming.kernel.base.jsontext import compact, parse
+from lemming.kernel.base.kinds import MESSAGE_KINDS, MessageKind
+from lemming.kernel.files.fitting import INSIDE, LARGEST_AMOUNT, about, written
+from lemming.kernel.org.schedule import AgentSchedule
+from lemming.kernel.plugins.capabilities import resume_keys
+
+Take = Literal["one", "all"] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentModel:
+    """Which model answers for the agent."""
+
+    key: str = field(default="default", metadata=about("A key of config/models.json.", min_length=1))
+    temperature: float | None = field(
+        default=None, metadata=about("Sampling temperature; null leaves it to the model's entry.", ge=0, le=2)
+    )
+    fallback: list[str] = field(
+        default_factory=list,
+        metadata=about("Model keys asked in this order when the one before gives no answer.", max_length=8),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileAccess:
+    """Folders whose files the file tools may touch. `./workspace` is the agent's, `./shared` the org's."""
+
+    allow_read: list[str] = field(
+        default_factory=lambda: ["./workspace"], metadata=about("Roots below which tools may read files.")
+    )
+    allow_write: list[str] = field(
+        default_factory=lambda: ["./workspace"], metadata=about("Roots below which tools may write files.")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentPermissions:
+    """What the agent may read and do."""
+
+    read_outboxes: list[str] = field(
+        default_factory=list, metadata=about('Agents whose outboxes are in the inbox; "*" means all others.')
+    )
+    tools: list[str] = field(
+        default_factory=list,
+        metadata=about(
+            'Tools the agent may call, beside those always allowed; "weather_*" stands for all that begin so.'
+        ),
+    )
+    file_access: FileAccess = field(default_factory=FileAccess)
+    read_memories: list[str] = field(
+        default_factory=list,
+        metadata=about('Memories of others that its prompts show, as AGENT/KEY: "planner/goal", "desk/*".'),
+    )
+    may_be_absent: bool = field(
+        default=False,
+        metadata=about("Whether agents and tools that are named here may be absent: for what comes later."),
+    )
+
+    @cached_property
+    def tool_patterns(self) -> tuple[str, ...]:
+        """Those of `tools` that stand for more than one."""
+        return tuple(name for name in self.tools if "*" in name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentCredits:
+    """How much the agent may spend. `config/credits.json` overrides these."""
+
+    max_credits: float | None = field(
+        default=None,
+        metadata=about("No model call is made beyond this; null: no limit.", ge=0, le=LARGEST_AMOUNT),
+    )
+    soft_cap: float | None = field(
+        default=None,
+        metadata=about("One warning in log and prompt when this is reached.", ge=0, le=LARGEST_AMOUNT),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocation(AgentCredits):
+    """A line of `config/credits.json`."""
+
+    may_be_absent: bool = field(
+        default=False, metadata=about("Whether that agent may be absent: for one who comes later.")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnLimits:
+    """What one turn may do."""
+
+    max_steps: int | None = field(
+        default=None,
+        metadata=about(
+            "Model calls a turn may make to use tool results. Default 1; 8 with a strategy, and where the "
+            "model takes tools natively.",
+            ge=1,
+            le=50,
+        ),
+    )
+    repairs: int | None = field(
+        default=None,
+        metadata=about("Corrective calls after a reply that is not the contract. Default 1.", ge=0, le=5),
+    )
+    tool_timeout_s: float | None = field(
+        default=None,
+        metadata=about("Longest time a call of a tool may take; null: what tool and organisation say.", gt=0),
+    )
+    deadline_s: float | None = field(
+        default=None,
+        metadata=about(
+            "Time for the whole turn: questions to models, retries, calls of tools. What it has come to then "
+            "is kept. null: none.",
+            gt=0,
+        ),
+    )
+    max_entries: int = field(default=64, metadata=about("Outbox entries one reply may write.", ge=0, le=64))
+    max_approvals: int = field(
+        default=5,
+        metadata=about(
+            "So many calls, and as many entries, one turn may ask persons to approve; more are refused.",
+            ge=1,
+            le=64,
+        ),
+    )
+    kinds: list[MessageKind] = field(
+        default_factory=lambda: list(MESSAGE_KINDS),
+        metadata=about("Kinds of entries the agent may write.", min_length=1),
+    )
+    take: Take = field(
+        default=None,
+        metadata=about(
+            '"one": a turn is for one request that is open, and shows that and what belongs to it; "all": '
+            "requests are part of the inbox. Default: one, of those who wait for the answer (`lemming ask`, "
+            "programs, agents whose team has this one); all, of the others."
+        ),
+    )
+    strategy: str | None = field(
+        default=None,
+        metadata=about(
+            'How a turn asks and acts: "react", "plan_execute", "reflexion", or one of a plugin; null: '
+            "react, with one step where max_steps says nothing."
+        ),
+    )
+    options: dict[str, Any] = field(
+        default_factory=dict, metadata=about("Options of the strategy: docs/strategies.md.")
+    )
+
+
+_NO_LIMITS = TurnLimits()
+
+
+def says_of_turns(limits: TurnLimits, key: str) -> bool:
+    """Return whether a resume says anything about a key of `turn`."""
+    return bool(getattr(limits, key) != getattr(_NO_LIMITS, key))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextFile:
+    """A file whose text is put into every prompt of the agent."""
+
+    file: str = field(
+        metadata=about(
+            "A path the agent may read, such as ./shared/facts.txt; * in the name: every file that is there.",
+            min_length=1,
+        )
+    )
+    label: str = field(default="", metadata=about("What the prompt calls it; default: the file's name."))
+    take: Literal["all", "next_line"] = field(
+        default="all", metadata=about('"next_line": one line a turn, in turn, starting over at the end.')
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One example turn shown to the model before the real one."""
+
+    input: str = field(metadata=about("What the agent was shown."))
+    output: str = field(metadata=about("The text of the one entry it wrote."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """One agent, as its resume defines it."""
+
+    name: str = field(metadata=about("The name of the agent's folder."))
+    title: str = field(default="", metadata=about("What the agent is called in prompts and tables."))
+    model: AgentModel = field(default_factory=AgentModel)
+    permissions: AgentPermissions = field(default_factory=AgentPermissions)
+    schedule: AgentSchedule = field(default_factory=AgentSchedule)
+    instructions: str = field(metadata=about("What the agent is told to be and do.", min_length=1))
+    credits: AgentCredits = field(default_factory=AgentCredits)
+    turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
+    created_by: str = field(
+        default="",
+        metadata=about("The agent that created it, and whose limits it shares; create_agent writes it."),
+    )
+    context: list[ContextFile] = field(
+        default_factory=list, metadata=about("Files that are put into every prompt.")
+    )
+    clock: bool = field(
+        default=False, metadata=about("Put date, time, weekday and time zone into every prompt of the agent.")
+    )
+    examples: list[Example] = field(
+        default_factory=list, metadata=about("Example turns; small models need two.", max_length=20)
+    )
+    paused: str = field(
+        default="",
+        metadata=about(
+            "Any text, such as since when, by whom and why: the agent takes no turns. `lemming pause`."
+        ),
+    )
+
+    capabilities: dict[str, dict[str, Any]] = field(
+        default_factory=dict,
+        metadata=about("What capabilities that do not ship are told of this agent, by their names."),
+    )
+    further: dict[str, Any] = field(default_factory=dict, metadata=INSIDE)
+    """The values of keys that capabilities read, by key: those that the resume has."""
+
+    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = resume_keys()
+
+    def may_read(self, author: str) -> bool:
+        """Return whether entries of `author` may reach this agent's inbox."""
+        readable = self.permissions.read_outboxes
+        return author != self.name and (author in readable or "*" in readable)
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The agent as JSON values, in the resume's own shape, without the later keys that say nothing."""
+        values: dict[str, Any] = parse(compact(asdict(self)))
+        del values["further"]
+        values |= {key: written(value) for key, value in self.further.items()}
+        for block, defaults in LATER_KEYS.items():
+            inside = (values.get(block) or {}) if block else values
+            for key in [key for key, default in defaults.items() if inside.get(key, ...) == default]:
+                del inside[key]
+        return values
+
+
+_BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
+LATER_KEYS: dict[str, dict[str, Any]] = {
+    "": {
+        "capabilities": {},
+        "clock": False,
+        "created_by": "",
+        "paused": "",
+    },
+    "model": {"fallback": []},
+    "permissions": {"may_be_absent": False},
+    "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
+    "turn": {"take": None, "tool_timeout_s": None, "deadline_s": None, "strategy": None, "options": {}},
+}
+"""Keys that came after version 0.1.0, by the block they stand in: at their defaults no journal holds them."""

@@ -1,0 +1,206 @@
+"""Turns at once, each as soon as those it waits for are over: one works, the others wait for an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from queue import Empty, SimpleQueue
+
+from lemming.kernel.tick.dependencies import Waits
+from lemming.kernel.tick.executors.pool import pool
+from lemming.kernel.tick.executors.turn_lock import TurnLock
+from lemming.kernel.turn.places import Gathering
+
+Work = Callable[[str], None]
+HEARD_WITHIN_S = 0.5
+"""So late may Ctrl-C be heard that came while the system was about to put the main thread to sleep."""
+
+
+def run_all(
+    order: list[str],
+    waits: dict[str, Waits],
+    work: Work,
+    *,
+    at_once: int,
+    turn_lock: TurnLock,
+    stop: threading.Event,
+    register: Gathering | None = None,
+) -> None:
+    """Call `work(name)` for every name, at most `at_once` at a time, each after those it waits for.
+
+    Of those calls one works, the one that holds the `turn_lock`; the others are `turn_lock.waiting`. Those
+    that are ready start in the order given. An exception sets `stop`, for the running ones to end soon;
+    nobody starts any more, and it is raised when they are over.
+    """
+    try:
+        if at_once == 1 or len(order) == 1:
+            with turn_lock:
+                for name in order:
+                    work(name)
+        else:
+            _Run(order, waits, work, at_once, turn_lock, stop, register).run()
+    except BaseException:
+        stop.set()
+        raise
+
+
+class _Run:
+    """The progress of one `run_all`. Only who holds the turn lock touches it.
+
+    A thread whose turn is over takes the next one, without another thread in between.
+    """
+
+    def __init__(
+        self,
+        order: list[str],
+        waits: dict[str, Waits],
+        work: Work,
+        at_once: int,
+        turn_lock: TurnLock,
+        stop: threading.Event,
+        register: Gathering | None,
+    ) -> None:
+        self._order, self._call, self._at_once = order, work, at_once
+        self._turn_lock, self._stop, self._register = turn_lock, stop, register
+        self._rank = {name: rank for rank, name in enumerate(order)}
+        for_some = [name for name in order if not waits[name].everyone]
+        self._missing = {name: len(waits[name].names) for name in for_some}
+        self._waiting: dict[str, list[str]] = {}
+        for name in for_some:
+            for other in waits[name].names:
+                self._waiting.setdefault(other, []).append(name)
+        self._for_everyone = [name for name in reversed(order) if waits[name].everyone]
+        self._ready: list[int] = []
+        self._over: set[str] = set()
+        self._leading = 0  # so many from the front are over
+        self._running = 0  # turns that have a thread, or are promised one
+        self._none_runs: SimpleQueue[None] = SimpleQueue()  # unlike a semaphore, whole after Ctrl-C
+        self._error: BaseException | None = None
+        for name in for_some:
+            if not self._missing[name]:
+                self._make_ready(name)
+        self._let_in_those_for_everyone()
+
+    def run(self) -> None:
+        try:
+            while self._ready:
+                self._work_or_hand_out()
+        except BaseException as interrupt:  # what runs writes files, so it must be over first
+            self._fail(interrupt)
+            while self._running:
+                self._wait_for_the_last()
+            raise
+        if self._error:
+            raise self._error
+
+    def _work_or_hand_out(self) -> None:
+        """Take a single turn here, where Ctrl-C ends it at once; let several have threads of their own."""
+        with self._turn_lock:
+            while len(self._ready) == 1 and (name := self._next()):
+                self._work(name)
+            self._hand_out()
+            is_any_under_way = self._running > 0
+        if is_any_under_way:
+            self._wait_for_the_last()
+
+    def _wait_for_the_last(self) -> None:
+        """Wait until none runs. A signal that comes just before a wait does not end it: so none is long."""
+        while True:
+            with contextlib.suppress(Empty):
+                return self._none_runs.get(timeout=HEARD_WITHIN_S)
+
+    def _hand_out(self) -> None:
+        while self._running < self._at_once and (name := self._next()):
+            self._running += 1
+            self._turn_lock.promise(partial(self._begin, name))
+
+    def _begin(self, name: str) -> bool:
+        """Let a thread take this turn and those it makes way for; return whether there is a thread."""
+        try:
+            if not self._error:
+                pool().start(partial(self._serve, name))
+                return True
+        except RuntimeError as error:  # the system has no more threads
+            self._fail(error)
+        self._end(name)
+        self._running -= 1
+        if not self._running:
+            self._none_runs.put(None)
+        return False
+
+    def _serve(self, first: str) -> None:
+        name: str | None = first
+        while name:
+            self._work(name)
+            name = self._following()
+        self._running -= 1
+        is_last = not self._running
+        self._turn_lock.pass_on()
+        if is_last:
+            self._none_runs.put(None)
+
+    def _following(self) -> str | None:
+        """Return what a thread does whose turn is over, and let others start that may."""
+        if self._running == 1 and len(self._ready) == 1:
+            return None
+        name = self._next()
+        self._hand_out()
+        return name
+
+    def _next(self) -> str | None:
+        """Return who is next; None when nobody is ready, or none is any more (see `_fail`)."""
+        try:
+            return self._order[heappop(self._ready)]
+        except IndexError:
+            return None
+
+    def _work(self, name: str) -> None:
+        try:
+            try:
+                self._call(name)
+            finally:
+                self._end(name)
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that waits, and raised there
+            self._fail(error)
+
+    def _end(self, name: str) -> None:
+        self._over.add(name)
+        if not self._error:
+            self._let_in_those_after(name)
+        if self._register:
+            self._register.left()
+
+    def _fail(self, error: BaseException) -> None:
+        """Let nobody start any more, and the running ones end soon.
+
+        After Ctrl-C the thread that waits calls it, without the turn lock: so each is taken out of `_ready`
+        once, here or by `_next`.
+        """
+        self._stop.set()
+        self._error = self._error or error
+        with contextlib.suppress(IndexError):
+            while True:
+                self._ready.pop()
+                if self._register:
+                    self._register.left()
+
+    def _let_in_those_after(self, name: str) -> None:
+        for other in self._waiting.get(name, ()):
+            self._missing[other] -= 1
+            if not self._missing[other]:
+                self._make_ready(other)
+        while self._leading < len(self._order) and self._order[self._leading] in self._over:
+            self._leading += 1
+        self._let_in_those_for_everyone()
+
+    def _let_in_those_for_everyone(self) -> None:
+        while self._for_everyone and self._rank[self._for_everyone[-1]] <= self._leading:
+            self._make_ready(self._for_everyone.pop())
+
+    def _make_ready(self, name: str) -> None:
+        if self._register:
+            self._register.entered()
+        heappush(self._ready, self._rank[name])

@@ -1,0 +1,385 @@
+"""A turn's draft: what it has come to so far, how a reply is staged, and how it all ends.
+
+Nothing here touches the disk or reads a clock. Which questions are asked, and when it is over, is for a
+strategy to say (`lemming.kernel.turn.loop`); whatever comes from outside comes from its `Answers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply
+from lemming.kernel.base.errors import (
+    LemmingError,
+    LimitReached,
+    OutOfCredits,
+    Paused,
+    ProviderError,
+    RequestOverLimit,
+    StoppedByGate,
+    ToolError,
+    TurnTooLong,
+)
+from lemming.kernel.base.times.spoken import moment_of
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
+from lemming.kernel.journal.report import STATUS_OF, End, Status, ToolUsed
+from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.memory import memory_effect
+from lemming.kernel.messages import WAITING_FROM, OutboxEntry, entry_id
+from lemming.kernel.providers import Message
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.parts import PLAIN_LINE, asking, entries_of
+from lemming.kernel.turn.repeats import HINT, Repeats
+from lemming.kernel.turn.replies import read_reply
+from lemming.kernel.turn.results import OUTBOX_ENTRIES, RESULTS_CHARS, as_shown, tool_used
+from lemming.kernel.turn.seams import No
+from lemming.kernel.turn.values import Answer, Answers, TurnInputs
+
+HELD_UP = (LimitReached, Paused, TurnTooLong)
+
+
+class Draft:
+    """What one turn has come to so far.
+
+    `answers`: those of the model. `staged`: files to be written, by place; `settled`: those written already,
+    before a call that reached outside. `results`: those of tool calls, the first `shown` of which the model
+    has seen; what is `untold` it is never shown. `accepted`: how many replies were acted on. `over`: how
+    the turn has to end now, whatever its strategy. `left`: what it leaves for the next turn.
+    """
+
+    in_vain = 0
+    notes = left = ""
+    stopped_by: LemmingError | None = None
+    is_handed_on = False
+    misfit = ""  # why the answer in the last reply is not what was asked for
+    only_asks = False  # it asks persons for something, and nothing was shown to anybody
+    asks_persons = False  # because a question was stopped
+
+    def __init__(self, inputs: TurnInputs, source: Answers) -> None:
+        self.inputs, self.source, self.task = inputs, source, inputs.task
+        self.seams = PLAIN_LINE  # until the turn is taken
+        self.accepted = self.shown = 0
+        self.over: End | None = None
+        self.lost = NONE_LOST
+        self.answers: list[Answer] = []
+        self.aside: dict[str, list[Answer]] = {}  # of these, those to questions of capabilities
+        # What it writes.
+        self.entries: list[OutboxEntry] = []
+        self.staged: dict[str, FileEffect] = {}
+        self.settled: dict[str, FileEffect] = {}
+        self.memory: dict[str, FileEffect] = {}
+        self.passed_on: dict[str, float] = {}  # by the resume that says so
+        # What its calls gave.
+        self.results: list[dict[str, Any]] = []
+        self.calls: list[str] = []  # of the results, what the backend calls them
+        self.untold: set[int] = set()
+        self.used: list[ToolUsed] = []
+        self.outside: list[dict[str, Any]] = []
+        self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
+        # What is said of it.
+        self.remarks: list[str] = []
+        self.verdicts: list[dict[str, Any]] = []
+        self.noted: dict[str, Any] = {}  # by capabilities, as fields of its report
+        # Where it asks, or was asked.
+        self.asked: dict[str, int] = {}  # entries that ask, with the number of the result
+        self.held: dict[str, dict[str, Any]] = {}  # what capabilities keep until an entry is answered
+        self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
+
+    @property
+    def unshown(self) -> list[dict[str, Any]]:
+        """The results that the model has not been shown."""
+        if self.shown == len(self.results):
+            return []
+        return [self.results[place] for place in self.unshown_places]
+
+    @property
+    def unshown_with_hints(self) -> list[dict[str, Any]]:
+        """The results that the model has not been shown, as its next turn is told of them."""
+        hinted = self.repeats.hinted
+        return [
+            {**self.results[place], "output": f"{self.results[place]['output']}\n[{HINT}]"}
+            if place in hinted
+            else self.results[place]
+            for place in self.unshown_places
+        ]
+
+    @property
+    def unshown_places(self) -> list[int]:
+        """Which of the results the model has not been shown, and is to be."""
+        return [place for place in range(self.shown, len(self.results)) if place not in self.untold]
+
+    @property
+    def has_results_to_tell(self) -> bool:
+        """Whether there is a result to show, or a call of the backend's own that wants one."""
+        return self.shown < len(self.results)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether what the turn is for has its answer."""
+        return any(is_answered() for is_answered in self.seams.is_answered)
+
+    @property
+    def held_up(self) -> str:
+        """Why no more may be asked, where that is not for the agent's credits; empty where it may."""
+        return str(self.stopped_by) if isinstance(self.stopped_by, HELD_UP) else ""
+
+    @property
+    def trust(self) -> str:
+        """How far the turn is trusted by now, in a word; empty where nobody tracks that."""
+        return next((word for trust in self.seams.trust if (word := trust())), "")
+
+    @property
+    def questions(self) -> int:
+        """How many questions were asked, those without an answer included."""
+        return len(self.answers) + self.in_vain
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether the turn may say nothing, and leave open what it was asked."""
+        return any(may_rest() for may_rest in self.seams.may_rest)
+
+    def status_of(self, end: End) -> Status:
+        """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
+        return "skipped" if end in ("out_of_credits", "paused") and not self.answers else STATUS_OF[end]
+
+    def show(self, prompt: list[Message]) -> None:
+        """Have the turn begin with another prompt."""
+        self.inputs = replace(self.inputs, prompt=prompt)
+
+    def ask(
+        self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None, by: str = ""
+    ) -> Answer:
+        """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`.
+
+        `by`: the capability that asks, for itself; what it gives is no reply.
+        """
+        if self.task and (why := self.task.why_unpaid(self.answers)):
+            raise RequestOverLimit(why)
+        try:
+            answer = self.source.ask(self.questions, messages, model, schema)
+        except (OutOfCredits, ProviderError) as error:
+            self.in_vain += 1  # what stood in its place has its number
+            self.lost = self.lost.plus(Lost.of(error.lost))
+            self.verdicts += error.verdicts
+            match error.verdicts[-1]["then"] if error.verdicts else "":
+                case "stop":
+                    raise StoppedByGate(error.message) from error
+                case "ask":
+                    for stopped in self.seams.stopped:
+                        stopped(error.verdicts[-1])
+            raise
+        self.answers.append(answer)
+        if by:
+            self.aside.setdefault(by, []).append(answer)
+        self.verdicts += answer.verdicts
+        self.lost = self.lost.plus(Lost.of(answer.lost)) if answer.lost else self.lost
+        return answer
+
+    def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
+        """Return the reply that an answer is; raise `ContractError` for what is none."""
+        return read_reply(self, answer, keep=keep)
+
+    def act(self, reply: TurnReply, *, has_seen: bool = True) -> None:
+        """Stage what a reply asks for: entries, tool calls, memories. `has_seen`: it knew all results."""
+        if has_seen:
+            self.shown, self.accepted = len(self.results), self.accepted + 1
+        if self.results:
+            self.repeats.begin_reply()
+        first, at, room = len(self.entries), self.answers[-1].at, self.room
+        if len(reply.outbox_entries) > room:
+            self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
+        for new in reply.outbox_entries[:room]:
+            self.write(new, at)
+        written = len(self.entries) - first
+        for place, call in enumerate(reply.tool_calls):
+            if self.is_handed_on or self.over:
+                why = "the request was handed on" if self.is_handed_on else "the turn was over"
+                self.remarks.append(f"{call.tool}: not called, {why}")
+                continue
+            if place + 1 < len(reply.tool_calls) and not self.seams.before_call:  # whom each is shown first
+                self.source.begin(len(self.results), reply.tool_calls[place:], at, self._staged_now)
+            self.use(call, at)
+        before = {**self.staged} if self.seams.replied else {}
+        for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
+            self.stage_memory(update.key, update.value, at)
+        for replied in self.seams.replied:
+            replied(first, written, before, has_seen=has_seen)
+        if reply.left_out:
+            self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
+        self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
+        self.notes = reply.notes or self.notes
+
+    @property
+    def room(self) -> int:
+        """How many entries the turn may still write."""
+        return self.inputs.agent.turn.max_entries - len(self.entries)
+
+    def write(
+        self,
+        new: NewEntry,
+        at: str,
+        *,
+        by_engine: bool = False,
+        is_approved: bool = False,
+        alone: bool = False,
+    ) -> OutboxEntry | None:
+        """Stage an entry, with what is known of it; for what is none, say why in a result."""
+        for fills in self.seams.fills:
+            if isinstance(filled := fills(new, alone=alone), No):
+                whom = {"target": new.payload.get("target")}
+                self.add_result(OUTBOX_ENTRIES, whom, ToolResult(False, filled.why))
+                return None
+            new = filled
+        for leaving in self.seams.leaving if not by_engine else ():
+            if isinstance(may := leaving(new, at), No):
+                told = {"kind": new.kind, "target": new.payload.get("target")}
+                self.add_result(OUTBOX_ENTRIES, told, ToolResult(False, may.why, outcome="refused"))
+                return None
+            new = may
+        if self.seams.watch and not by_engine:
+            passed = self.seams.watch.look_at_entry(new, at, is_approved=is_approved)
+            if passed is None:
+                return None
+            new = passed
+        identity = self.next_id(WAITING_FROM if self.waits_until(new.payload, at) else 0)
+        entry = self.as_entry(new, identity, at)
+        self.entries.append(entry)
+        return entry
+
+    def as_entry(self, new: NewEntry, identity: str, at: str) -> OutboxEntry:
+        """Return the entry that something new becomes."""
+        tick, name = self.inputs.tick, self.inputs.agent.name
+        return OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
+
+    def next_id(self, first: int = 0) -> str:
+        """Return the id of the next entry; those of entries that were taken back are free."""
+        number, taken = first + len(self.entries), [entry.id for entry in self.entries]
+        while (identity := entry_id(self.inputs.tick, self.inputs.agent.name, number)) in taken:
+            number += 1
+        return identity
+
+    def waits_until(self, payload: dict[str, Any], at: str) -> str:
+        """Return the moment to come that an entry is to wait for; empty when it is to be shown as others."""
+        moment = moment_of(payload.get("not_before"))
+        if "not_before" in payload and not moment:
+            why = "payload.not_before is no moment (write 2026-12-01T12:00:00Z): the entry is shown at once"
+            self.add_result(OUTBOX_ENTRIES, {}, ToolResult(False, why))
+        return moment if moment > at else ""
+
+    def stage_memory(self, key: str, value: Any, at: str) -> None:
+        """Stage a memory, or tell the model why it is not kept."""
+        try:
+            if key in self.inputs.damaged:
+                raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
+            if self.seams.watch:
+                value = self.seams.watch.look_at_memory(key, value)
+            is_from_reply = self.seams.watch is None
+            effect = memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
+        except ToolError as error:
+            self.remarks.append(f"not kept: {error}"[:500])
+            self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
+        else:
+            place = effect.place
+            self.repeats.remember(key, value)
+            self.memory[place] = self.staged[place] = effect
+
+    def use(self, call: ToolCall, at: str) -> None:
+        """Call a tool, and stage the files that it wants written."""
+        for before_call in self.seams.before_call:
+            if isinstance(allowed := before_call(call), No):
+                self.refuse(call, ToolResult(False, allowed.why, outcome="refused"))
+                return
+            call = allowed
+        if any(takes(call, at) for takes in self.seams.takes):
+            return
+        index, staged = len(self.results), self._staged_now()
+        call = self.seams.watch.judged_call(call) if self.seams.watch else call
+        result = self.source.use(index, call, at, staged)
+        result = self.seams.watch.judged_result(call, result) if self.seams.watch else result
+        self.add_result(call.tool, call.args, result, call.id)
+        self._notice(index, call, result)
+        if self.source.reached_outside(index):  # they are written, and were the tool's to change
+            self.settled.update(staged)
+            self.staged.clear()
+            self.outside += [] if index in self.untold else self.results[-1:]
+            if result.outcome == "interrupted":
+                self.results[-1]["unknown"] = f"{self.inputs.tick}/{self.inputs.agent.name}/{index}"
+                self.remarks.append(f"{call.tool}: {result.output}")
+        for after_call in self.seams.after_call:
+            after_call(index, call, result)
+        effects = self.seams.watch.look_at_effects(result.effects, at) if self.seams.watch else result.effects
+        self.staged |= {effect.place: effect for effect in effects}
+        if result.verdicts:
+            self.verdicts += map(GateVerdict.as_json, result.verdicts)
+        if result.passed_on:
+            self.passed_on |= {effect.place: result.passed_on for effect in result.effects}
+        of_call = entries_of(call) if result.success else ()
+        if (beyond := len(result.entries) - self.room) > 0 and not result.entries_by:
+            self.remarks.append(f"{call.tool}: {beyond} entries beyond the turn's limit were not written")
+        room = self.room if not result.entries_by else len(result.entries)
+        for new in (*result.entries[:room], *of_call):
+            alone = self.is_answered and new.kind == "request"  # else it would be over with what is answered
+            entry = self.write(new, at, by_engine=bool(result.entries_by), alone=alone)
+            if entry and result.outcome == "pending":  # answered in its place
+                self.seams = asking(self)
+                self.asked[entry.identity] = len(self.results)
+                if by := result.entries_by:
+                    self.held[entry.identity] = {by: self.seams.parts[by].holds(new)}
+
+    def _staged_now(self) -> dict[str, FileEffect]:
+        """Return what is staged as a call has it, which may write it."""
+        staged = dict(self.staged)
+        for writes in self.seams.writes:
+            staged = writes(staged)
+        return staged
+
+    def refuse(self, call: ToolCall, refused: ToolResult) -> None:
+        """Tell the model, and whoever looks at the turn, that a call is not made."""
+        self.add_result(call.tool, call.args, refused, call.id)
+        self.remarks.append(f"{call.tool}: {refused.output}"[:500])
+        self._notice(len(self.results) - 1, call, refused)
+
+    def stop(self, error: LemmingError) -> End:
+        """End the turn: it has failed."""
+        self.over, self.stopped_by = "failed", error
+        return "failed"
+
+    def _notice(self, index: int, call: ToolCall, result: ToolResult) -> None:
+        """Notice what a result means for the turn: that it is over, or that it goes round in circles."""
+        if not result.success and result.on_error == "skip":
+            self.untold.add(index)
+        elif not result.success and result.on_error == "stop":
+            if result.outcome == "skipped":
+                self.over, self.stopped_by = "deadline", TurnTooLong(result.output)
+            else:
+                is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
+                why = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
+                self.stop(StoppedByGate(why) if is_gates else ToolError(why))
+        elif self.repeats.is_stuck(index, call, result) and self._may_go_on:
+            self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
+            self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
+
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether another reply would be asked for now: a turn that is on record went on as it did."""
+        # A question that is on record may be a capability's, where there are any.
+        went_on = not self.inputs.given and self.source.knows(self.questions)
+        return self.accepted < self.inputs.max_steps and not went_on
+
+    def add_result(
+        self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "", *, is_entry: bool = False
+    ) -> None:
+        """Add a result to those that the model is shown next; `call` is the call's id, if it has one.
+
+        `is_entry`: no tool was called, an entry asks somebody.
+        """
+        room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
+        self.results.append(as_shown(tool, args, result, room))
+        self.calls.append(call)
+        if not is_entry:
+            self.used.append(tool_used(tool, result))
+        if tool == OUTBOX_ENTRIES and not result.success and result.outcome != "pending":
+            why = next(iter(result.output.splitlines()), "it does not say why")
+            self.remarks.append(f"{tool}: {why}"[:500])

@@ -1,0 +1,308 @@
+"""From an agent that is due to the inputs of its turn: everything it will see, gathered once.
+
+They are written to the journal before the model is asked: `lemming.kernel.turn.on_record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lemming.kernel.access.context_files import place_of_item, text_of_item, with_context_found
+from lemming.kernel.agents import Agent, OwnFolders
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import OutOfCredits, Problem, name_of
+from lemming.kernel.base.times.words import due_text, full_moment_text
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.report import Reason
+from lemming.kernel.llm.credits import check_credits, has_reached_soft_cap
+from lemming.kernel.mail.agenda import Agenda
+from lemming.kernel.mail.inbox import NO_INBOX, assemble, has_unread
+from lemming.kernel.mail.task import Task
+from lemming.kernel.mail.visibility import View
+from lemming.kernel.memory import Memories, read_memories
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import credits_of
+from lemming.kernel.org.resume import AgentCredits, ContextFile
+from lemming.kernel.org.schedule import Wake, due_by_clock
+from lemming.kernel.org.uses import habits_of
+from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.turn.labels import Labels
+from lemming.kernel.turn.moments import Moment, Showing
+from lemming.kernel.turn.news import changed, is_news
+from lemming.kernel.turn.opening import Opening, Openings, Surroundings
+from lemming.kernel.turn.places import ToShow
+from lemming.kernel.turn.prepared import Prepared, Uses, prepared_for, require_asked_for
+from lemming.kernel.turn.prompt import SITUATIONS, Seen
+from lemming.kernel.turn.values import TurnInputs
+
+Held = Mapping[str, bytes]
+Tell = Callable[[Task | None], Sequence[Mapping[str, Any]]]
+NOTHING: Held = {}
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Gathered:
+    """The inputs of a turn, the ids of the entries its prompt shows, and what was wrong with files.
+
+    `situation`: the lines of the prompt's last message.
+    """
+
+    inputs: TurnInputs
+    opening: Opening
+    situation: list[str]
+    entries: list[str]
+    problems: tuple[Problem, ...] = ()
+
+
+def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> Gathered | Reason:
+    """Gather what an agent's turn starts from, or say why it takes none.
+
+    `held` are files that earlier turns wrote and that are not on the disk yet, by `FileEffect.place`.
+
+    Raises a `LemmingError` when something that only concerns this agent is wrong: an unknown model key, a
+    context file it may not read, a damaged ledger.
+    """
+    now.org.own(OwnFolders).require(agent.name)
+    found = find(now, agent, digest, held)
+    if isinstance(found, Reason):
+        return found
+    moment, allocation, memories, context = found.moment, found.allocation, found.memories, found.context
+    view, agenda, prepared = found.view, found.agenda, found.prepared
+    agent, entry, state, settings = moment.agent, moment.model, moment.state, now.config.org
+    task = agenda.next(state.serving) if agenda else None
+    inbox, asked = NO_INBOX, list[OutboxEntry]()
+    if not task:
+        inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, agenda=agenda)
+        asked = [*agenda.beside(inbox.unread)] if agenda else []
+    if not (task or asked):
+        require_asked_for(inbox.unread, moment)
+    prepared = prepared.and_for(task, asked, moment)
+    labels = prepared.labels()
+    tell: Callable[[Task | None], Sequence[Mapping[str, Any]]] = partial(
+        _earlier_results, state.results, prepared, labels
+    )
+    offered = ToShow(task, inbox, asked, memories, context, tell)
+    offered = prepared.looks(offered)
+    task, asked, memories, context = offered.task, offered.asked, offered.memories, offered.context
+    shown = prepared.shows(Showing(task, offered.inbox, memories, offered.tell(task), labels))
+    task, inbox = shown.task, shown.inbox
+    added = prepared.sections()
+    opening = now.org.own(Openings).of(
+        now, agent, entry, allocation, added, prepared.forms(task, asked), prepared.tools
+    )
+    warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
+    seen = Seen(
+        agent=agent,
+        tick=now.tick,
+        inbox=inbox,
+        time=[*_time_lines(now, agent)],
+        task=task,
+        asked=asked,
+        memory=_memory_shown(opening.toolset.of(agent.name), shown.memories.values),
+        context=context,
+        added=added,
+        results=shown.results,
+        warnings=_warnings_of(allocation.soft_cap if warned else None, state),
+        memory_chars=settings.memory_chars,
+        uses_wire_form=opening.takes_schema,
+        calls_tools=opening.calls_tools,
+        left_out=shown.left_out,
+        before=shown.before,
+        labels=labels,
+    )
+    prepared.annotates(seen, shown)
+    situation = SITUATIONS[entry.prompt](seen)
+    inputs = TurnInputs(
+        agent=agent,
+        tick=now.tick,
+        model=entry,
+        allocation=allocation,
+        max_steps=opening.fields["max_steps"],
+        repairs=opening.fields["repairs"],
+        prompt=[*map(dict, opening.messages), {"role": "user", "content": "\n".join(situation)}],
+        schema=opening.fields["schema"],
+        state=state,
+        read=task.mark if task else inbox.mark,
+        warned=warned,
+        fingerprint=found.fingerprint,
+        task=prepared.purpose(task) if task else None,
+        open_requests={request.identity: request.agent for request in asked},
+        damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
+        given=prepared.given(),
+    )
+    ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
+    return Gathered(inputs, opening, situation, ids, (*memories.problems, *inbox.problems))
+
+
+def _earlier_results(
+    earlier: Sequence[Mapping[str, Any]], prepared: Prepared, labels: Labels, task: Task | None
+) -> Sequence[Mapping[str, Any]]:
+    """Return the results of earlier calls that a turn's prompt shows."""
+    if task is None:
+        return earlier
+    return prepared.earlier_results(task, [*earlier, *task.begun.results], labels)
+
+
+def _entries_of(task: Task) -> list[str]:
+    """Return the ids of the entries that a turn for a request is shown as new."""
+    answers = [ended.answer.id for ended in task.asked if ended.answer]
+    return [task.request.id, *answers] if task.request and not answers else answers
+
+
+def _memory_shown(toolset: Toolset, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the memories that a prompt shows: not those that are a tool's own."""
+    if toolset.own_memories:
+        return {key: value for key, value in values.items() if key not in toolset.own_memories}
+    return values
+
+
+def _warnings_of(soft_cap: float | None, state: AgentState) -> list[str]:
+    """Return what an agent is warned of: that it has reached its soft cap, that entries expired unread."""
+    warnings = []
+    if soft_cap is not None:
+        warnings.append(
+            f"You have spent {state.credits:g} credits; the soft cap is {soft_cap:g}. Be sparing."
+        )
+    if count := state.expired_unread:
+        entries = f"{count} entr{'y' if count == 1 else 'ies'}"
+        warnings.append(f"{entries} expired unread: removed before you were shown them.")
+    return warnings
+
+
+def _time_lines(now: Surroundings, agent: Agent) -> Iterator[str]:
+    """Yield what the prompt says of the wall clock: nothing, for an agent that does not go by it."""
+    zone_name, schedule = now.config.org.timezone, agent.schedule
+    if agent.clock and now.at:
+        text = full_moment_text(parse_timestamp(now.at), schedule.timezone or zone_name or "UTC")
+        yield f"As the tick began it was {text}."
+    if schedule.cron is not None and (due := due_by_clock(schedule, zone_name, now.since, now.at)):
+        yield due_text(due)
+
+
+def why_not(now: Surroundings, agent: Agent, digest: str) -> Reason | None:
+    """Return why an agent that is due would take no turn now; None when it would. Raises as `gather`."""
+    found = find(now, agent, digest)
+    return found if isinstance(found, Reason) else None
+
+
+def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
+    """Return why an agent that is due would take a turn now, or none. Raises as `gather`."""
+    found = find(now, agent, digest)
+    if isinstance(found, Reason):
+        return found
+    state = found.moment.state
+    if _is_due_always(habits_of(agent, now.config).wake, state):
+        return Reason("due")
+    news = _news(now, state, found.fingerprint, found.view, found.agenda)
+    return Reason("news", f"new to it: {', '.join(news)}")
+
+
+def _is_due_always(wake: Wake, state: AgentState) -> bool:
+    return wake == "always" and not any(begun.open for begun in state.requests)  # who waits, for news only
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class FoundFirst:
+    """What an agent finds before it opens its inbox."""
+
+    moment: Moment
+    allocation: AgentCredits
+    memories: Memories
+    context: list[tuple[str, str]]
+    fingerprint: dict[str, Any] | None
+    view: View
+    agenda: Agenda | None
+    prepared: Prepared
+    asks: bool
+
+
+def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> FoundFirst | Reason:
+    """Return what an agent finds before it opens its inbox, or why it takes no turn. Raises as `gather`."""
+    org, config = now.org, now.config
+    entry = config.model(agent.model.key)
+    state = read_state(org, agent.name, before=now.tick)
+    allocation = credits_of(config, agent.name, agent.credits)
+    try:
+        check_credits(entry, allocation, state.used_up)
+    except OutOfCredits as error:
+        return Reason("out_of_credits", str(error), name_of(error))
+    memories = read_memories(org, agent.name)
+    there = with_context_found(agent, org.base, held)
+    texts, shown = [], []
+    for item in there.context:
+        text = text_of_item(agent, org.base, item, held)
+        texts.append(text)
+        shown.append(_shown(item, text, state.turns))
+    moment = Moment(now, there, entry, state, held)
+    view = now.mail.view(agent, state.read)
+    prepared, (_, habits) = prepared_for(moment, view), org.own(Uses).of(there, config)
+    files, wake = prepared.finds(memories), habits.wake
+    agenda = prepared.agenda(view, habits)
+    fingerprint = None
+    if wake == "changed":
+        fingerprint = _fingerprint(there, org.base, digest, memories, texts, shown)
+        fingerprint["context"] |= files
+    is_news = _is_due_always(wake, state) or any(_news(now, state, fingerprint, view, agenda))
+    asks = prepared.wakes(view, is_alone=not is_news)
+    if not (is_news or asks):
+        return Reason("nothing_new", _why_nothing(wake, state, prepared))
+    return FoundFirst(moment, allocation, memories, shown, fingerprint, view, agenda, prepared, asks)
+
+
+def _why_nothing(wake: Wake, state: AgentState, prepared: Prepared) -> str:
+    if why := prepared.why_resting():
+        return why
+    if waiting := [asked.to for begun in state.requests for asked in begun.open]:
+        return f"waits for {', '.join(sorted(set(waiting)))}"
+    if wake == "addressed":
+        return f"nothing was addressed to it {f'since tick {state.tick}' if state.tick >= 0 else 'yet'}"
+    return f"nothing it reads has changed since tick {state.tick}"
+
+
+def _shown(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
+    label = item.label or PurePosixPath(item.file).name
+    if item.take == "all":
+        return label, text.strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return label, lines[turns % len(lines)] if lines else ""
+
+
+def _fingerprint(
+    agent: Agent,
+    base: Path,
+    digest: str,
+    memories: Memories,
+    texts: list[str],
+    shown: list[tuple[str, str]],
+) -> dict[str, Any]:
+    """Return the fingerprint of what the turn reads beside its inbox."""
+    context = {
+        place_of_item(agent, base, item).key: sha256(
+            (text if item.take == "all" else line).encode()
+        ).hexdigest()
+        for item, text, (_, line) in zip(agent.context, texts, shown, strict=True)
+    }
+    return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
+
+
+def _news(
+    now: Surroundings,
+    state: AgentState,
+    fingerprint: Mapping[str, Any] | None,
+    view: View,
+    agenda: Agenda | None,
+) -> Iterator[str]:
+    """Yield in words what is new to an agent that wakes for nothing else."""
+    if fingerprint is not None and fingerprint != state.inputs:
+        yield from changed(fingerprint, state.inputs)
+    if any(is_news(result, now.toolset.of(view.reader).get(result["tool"])) for result in state.results):
+        yield "what its tools gave"
+    if agenda and (task := agenda.next("")):
+        yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"
+    if has_unread(view, agenda):
+        yield "entries"

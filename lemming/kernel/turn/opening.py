@@ -1,0 +1,279 @@
+"""What every turn of an agent begins with, as long as resume, settings and tools stay the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import chain, count
+from operator import is_
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.errors import ConfigError, Unusable
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.mail.visibility import Mail
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import AgentCredits, TurnLimits
+from lemming.kernel.providers import LLMProvider, Message, make_provider, provider_class, providers_of
+from lemming.kernel.tools import Tool
+from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.turn.actions import STEPS, action_schema, actions_of
+from lemming.kernel.turn.prompt import OPENINGS
+from lemming.kernel.turn.reply_schemas import Form, brief_schema, reply_schema
+
+T = TypeVar("T")
+IN_THE_OPENING = ("instructions", "examples")
+OPENINGS_REMEMBERED = 10_000
+STEPS_TO_GO_ON = 8
+"""Replies that a turn may ask for where nobody says so: with a strategy, or with tools called natively."""
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+NAME_CHARS = 64
+"""What backends take in names of tools, and how much of it."""
+
+
+class Surroundings(Protocol):
+    """One look at an organisation, in which turns are taken."""
+
+    @property
+    def org(self) -> Organisation:
+        """The organisation."""
+        ...
+
+    @property
+    def config(self) -> Config:
+        """The settings."""
+        ...
+
+    @property
+    def toolset(self) -> Toolset:
+        """The tools that the organisation has."""
+        ...
+
+    @property
+    def mail(self) -> Mail:
+        """Who can see what."""
+        ...
+
+    @property
+    def tick(self) -> int:
+        """The tick's number."""
+        ...
+
+    @property
+    def at(self) -> str:
+        """The tick's reading of the wall clock."""
+        ...
+
+    @property
+    def since(self) -> str:
+        """The reading up to which the ticks before it went; empty where none is needed."""
+        ...
+
+    def own(self, kind: Callable[[Surroundings], T]) -> T:
+        """Return what somebody keeps of this look, made once."""
+        ...
+
+    @property
+    def survey(self) -> Survey:
+        """The agents."""
+        ...
+
+
+class _Abilities(NamedTuple):
+    """What a backend can do with what it is asked: constrain its answer to a schema, call tools itself."""
+
+    takes_schema: bool
+    calls_tools: bool
+
+
+class Opening(NamedTuple):
+    """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
+
+    `basis` is what it follows from, beside `added`, the sections after the agent's instructions. `fields` are
+    those of a `TurnStarted` from `schema` to `repairs`, and `messages` the messages that the prompt begins
+    with; `written` are both, as JSON.
+    """
+
+    basis: tuple[object, ...]
+    added: tuple[str, ...]
+    forms: Sequence[Form]
+    takes_schema: bool
+    calls_tools: bool
+    fields: dict[str, Any]
+    messages: list[Message]
+    written: bytes
+    toolset: Toolset
+
+
+class Openings:
+    """The openings of an organisation's agents, by name, and which models take a schema."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._base = org.base
+        self._known: dict[str, Opening] = {}
+        self._abilities: dict[tuple[object, ...], _Abilities] = {}
+
+    def of(
+        self,
+        now: Surroundings,
+        agent: Agent,
+        entry: ModelEntry,
+        allocation: AgentCredits,
+        added: tuple[str, ...],
+        forms: Sequence[Form],
+        turn_tools: Callable[[], Iterable[Tool]],
+    ) -> Opening:
+        """Return the agent's opening, made anew when anything that it follows from is not the very same.
+
+        `forms`: those of the turn's entries; `turn_tools`: of tools, those that follow from the resume.
+        """
+        plugins = now.config.org.plugins
+        basis = agent, now.config, now.toolset, providers_of(plugins)
+        known = self._known.get(agent.name)
+        if known and all(map(is_, known.basis, basis)) and (known.added, known.forms) == (added, forms):
+            return known
+        if len(self._known) >= OPENINGS_REMEMBERED:
+            self._known.clear()
+            self._abilities.clear()
+        provider = provider_class(entry.provider, plugins)
+        key = provider, entry.provider, entry.tools, entry.prompt, compact(entry.options), tuple(plugins)
+        if key not in self._abilities:
+            self._abilities[key] = _abilities_of(entry, self._base, plugins)
+        opening = _make_opening(
+            basis, added, forms, turn_tools, now, agent, entry, allocation, self._abilities[key]
+        )
+        self._known[agent.name] = opening
+        return opening
+
+
+def _make_opening(
+    basis: tuple[object, ...],
+    added: tuple[str, ...],
+    forms: Sequence[Form],
+    turn_tools: Callable[[], Iterable[Tool]],
+    now: Surroundings,
+    agent: Agent,
+    entry: ModelEntry,
+    allocation: AgentCredits,
+    can: _Abilities,
+) -> Opening:
+    settings = now.config.org
+    tools = (*now.toolset.allowed(agent, settings).values(), *turn_tools())
+    limits, defaults = agent.turn, settings.defaults.turn
+    told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
+    messages = OPENINGS[entry.prompt](told, None if can.calls_tools else tools)
+    if can.calls_tools and tools:
+        messages[0]["tools"] = _native_tools_of(tools)
+    schema = None
+    if can.takes_schema:
+        in_json = () if can.calls_tools else tools
+        if entry.prompt == "tools":
+            schema = action_schema(actions_of(agent, tools))
+        elif forms:
+            schema = _formed(entry.prompt, agent, in_json, forms)
+        else:
+            schema = _schema(entry.prompt, tuple(limits.kinds), in_json, limits.max_entries)
+    fields = {
+        "schema": schema,
+        "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
+        "model": {key: value for key, value in vars(entry).items() if key != "images" or value},
+        "allocation": vars(allocation),
+        "max_steps": limits.max_steps or defaults.max_steps or _steps(entry, limits, goes_on=can.calls_tools),
+        "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
+    }
+    return Opening(
+        basis=basis,
+        added=added,
+        forms=forms,
+        takes_schema=can.takes_schema,
+        calls_tools=can.calls_tools,
+        fields=fields,
+        messages=messages,
+        written=compact({"prompt": messages, **fields}),
+        toolset=now.toolset,
+    )
+
+
+def _abilities_of(entry: ModelEntry, base: Path, plugins: list[str]) -> _Abilities:
+    """Return what an entry's backend can do; raise `Unusable` where it cannot be made."""
+    try:
+        provider = make_provider(entry.provider, entry.options, base=base, plugins=plugins)
+    except ConfigError as error:
+        raise Unusable(error.message, where=error.where, hint=error.hint) from error
+    if entry.tools == "native" and not (provider.takes_tools and entry.prompt == "full"):
+        why = "its provider takes none" if entry.prompt == "full" else f'its prompt is "{entry.prompt}"'
+        what = f'{entry.provider} {entry.model}: "tools": "native" is not possible: {why}'
+        raise Unusable(what, where=MODELS_FILE)
+    return _Abilities(provider.takes_schema, calls_natively(entry, provider))
+
+
+def calls_natively(entry: ModelEntry, provider: LLMProvider) -> bool:
+    """Return whether a model calls tools by its backend, not by the JSON of its reply."""
+    prefers = entry.tools is None and provider.prefers_tools and entry.prompt == "full"
+    return entry.tools == "native" or prefers
+
+
+def native_names(names: Iterable[str]) -> dict[str, str]:
+    """Return what backends are told tools are called: letters, digits, _ and - only, and no two alike.
+
+    >>> native_names(["mcp.a.b__c", "mcp.a.b.c", "file_list"])
+    {'file_list': 'file_list', 'mcp.a.b.c': 'mcp__a__b__c', 'mcp.a.b__c': 'mcp__a__b__c_2'}
+    """
+    fit = {name: NOT_IN_NAMES.sub("__", name) for name in names}
+    told: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(fit, key=lambda name: (fit[name] != name, name)):  # first those that keep their names
+        ends = (f"_{number}" for number in count(2))
+        numbered = (f"{fit[name][: NAME_CHARS - len(end)]}{end}" for end in ends)
+        told[name] = next(each for each in chain([fit[name]], numbered) if each not in taken)
+        taken.add(told[name])
+    return told
+
+
+def _native_tools_of(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+    """Return how a backend is told of tools; `tool` is the real name of one whose name is another here."""
+    by_name = {tool.name: tool for tool in tools}
+    names = native_names(by_name)
+    return [
+        {
+            "name": names[name],
+            **({} if names[name] == name else {"tool": name}),
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
+        for name, tool in by_name.items()
+    ]
+
+
+def _steps(entry: ModelEntry, limits: TurnLimits, *, goes_on: bool) -> int:
+    """Return how many replies a turn may ask for where nobody says so."""
+    if limits.strategy or goes_on:
+        return STEPS_TO_GO_ON
+    return STEPS if entry.prompt == "tools" else 1
+
+
+def _formed(prompt: str, agent: Agent, tools: Iterable[Tool], forms: Sequence[Form]) -> dict[str, Any]:
+    kinds = [
+        *agent.turn.kinds,
+        *({kind for form in forms for kind in form.kinds}.difference(agent.turn.kinds)),
+    ]
+    if prompt == "brief":
+        return brief_schema(kinds=agent.turn.kinds, form=forms[0] if forms else None)
+    arguments = {tool.name: tool.parameters for tool in tools}
+    return reply_schema(kinds=kinds, tools=arguments, max_entries=agent.turn.max_entries, forms=forms)
+
+
+@lru_cache(maxsize=4096)
+def _schema(
+    prompt: str, kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int
+) -> dict[str, Any]:
+    if prompt == "brief":
+        return brief_schema(kinds=kinds)
+    arguments = {tool.name: tool.parameters for tool in tools}
+    return reply_schema(kinds=kinds, tools=arguments, max_entries=max_entries)

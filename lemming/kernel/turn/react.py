@@ -1,0 +1,17 @@
+"""`react`: ask, do what the reply says, and ask again with the results."""
+
+from __future__ import annotations
+
+from lemming.kernel.turn.strategy import Act, Steps, Turn
+
+
+def react(turn: Turn) -> Steps:
+    """Ask, do what the reply says, and ask again with the results, as often as the agent may in one turn."""
+    messages = turn.prompt
+    while True:
+        reply = yield from turn.reply(messages)
+        yield Act(reply)
+        if not turn.results or turn.is_over:
+            return "done"
+        if turn.has_asked:
+            return "waits"

@@ -1,0 +1,104 @@
+"""Calls that give the same again and again: by tool, arguments and result: polling is none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.tools import ToolResult
+
+HINT_AT, STUCK_AT = 3, 4
+"""At how many times the model is told, and at how many the turn is over."""
+
+HINT = "This call has given the same three times; do something else or finish."
+
+
+KEPT = 64
+"""So many calls are remembered from turn to turn, with what they gave."""
+
+
+class Repeats:
+    """The calls of one turn, counted: what one reply asks for twice counts once, for it was not told yet.
+
+    `before`: how often calls gave the same in earlier turns for the same request, or while results waited.
+    `hinted`: the results, by number, with which the model is told.
+    """
+
+    def __init__(self, before: Mapping[str, int] | None = None) -> None:
+        self._kept: dict[str, int] = {**(before or {})}
+        self._counts = {**self._kept}
+        self._before = frozenset(self._kept)
+        self._of_reply: set[str] = set()
+        self._of_turn: dict[str, bool] = {}  # by key: whether the call failed
+        self._memories: list[tuple[str, object]] = []  # most turns never ask whether they are new
+        self._has_learned = False
+        self.hinted: set[int] = set()
+
+    @property
+    def in_vain(self) -> dict[str, int]:
+        """How often calls gave the same, and memories were given it, by what tells them apart."""
+        self._count_memories()
+        return self._kept
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether a memory was given a value that it was not given before."""
+        self._count_memories()
+        return self._has_learned
+
+    @property
+    def is_round(self) -> bool:
+        """Whether calls gave the same so often, over several turns, that another turn would come to the same.
+
+        One that fails is enough. Of those that succeed it must be all that the turn did: who goes on with its
+        work may look at the same file in each turn.
+        """
+        again = [key for key in self._of_turn if self._counts[key] >= STUCK_AT and key in self._before]
+        if any(self._of_turn[key] for key in again):
+            return True
+        return bool(again) and len(again) == len(self._of_turn) and not self.has_learned
+
+    def begin_reply(self) -> None:
+        """Begin with the calls of another reply."""
+        self._of_reply.clear()
+
+    def is_stuck(self, index: int, call: ToolCall, result: ToolResult) -> bool:
+        """Count a call with its result, number `index`, and return whether it was made too often."""
+        key = _key([call.tool, call.args, result.success, result.output])
+        if key in self._of_reply:
+            return False
+        self._of_reply.add(key)
+        count = self._count(key)
+        if count == HINT_AT:
+            self.hinted.add(index)
+        if result.outcome != "pending":
+            self._of_turn[key] = not result.success
+            self._keep(key)
+        return count >= STUCK_AT
+
+    def remember(self, memory: str, value: object) -> None:
+        """Take note that a memory was given a value."""
+        self._memories.append((memory, value))
+
+    def _count_memories(self) -> None:
+        for memory, value in self._memories:
+            key = _key([memory, value])
+            self._has_learned = self._count(key) == 1 or self._has_learned
+            self._keep(key)
+        self._memories.clear()
+
+    def _count(self, key: str) -> int:
+        self._counts[key] = self._counts.get(key, 0) + 1
+        return self._counts[key]
+
+    def _keep(self, key: str) -> None:
+        self._kept.pop(key, None)  # the newest comes last
+        if len(self._kept) >= KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = self._counts[key]
+
+
+def _key(said: list[object]) -> str:
+    return blake2b(compact(said), digest_size=16).hexdigest()

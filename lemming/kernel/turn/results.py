@@ -1,0 +1,46 @@
+"""Results of tool calls, as prompts show them. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.kernel.base.errors import OUTCOME_CODES
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.journal.report import ToolUsed
+from lemming.kernel.tools import ToolResult, interrupted
+
+# What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools
+# would else end in a prompt that no model takes, and so in an agent that fails for ever.
+RESULTS_CHARS = 128_000
+ARGS_CHARS = 2000
+
+OUTBOX_ENTRIES = "outbox_entries"
+"""What a result is of that says what became of an entry."""
+INTERRUPTED = interrupted("the engine stopped while this ran")
+
+
+def as_shown(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS) -> dict[str, Any]:
+    """Return a call and its result as a prompt shows them, cut to `room` characters of output."""
+    shown = {
+        "tool": tool,
+        "args": _short(args),
+        "success": result.success,
+        "output": _cut(result.output, room),
+    }
+    return {**shown, "trust": result.trust["is"]} if "is" in result.trust else shown
+
+
+def tool_used(tool: str, result: ToolResult) -> ToolUsed:
+    """Return what a report says of a call."""
+    used: ToolUsed = {"tool": tool, "success": result.success, "outcome": result.outcome}
+    return {**used, "code": code} if (code := OUTCOME_CODES[result.outcome]) else used
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[:room]}\n[cut: {room} of {len(text)} characters are shown]"
+
+
+def _short(args: Any) -> Any:
+    """Return arguments as they are, or the beginning of their JSON: the agent knows what it asked for."""
+    text = compact(args).decode()
+    return args if len(text) <= ARGS_CHARS else _cut(text, ARGS_CHARS)

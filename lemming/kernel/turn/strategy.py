@@ -1,0 +1,250 @@
+"""What a strategy of a turn is: a generator that says what to ask and what to do, and knows nothing else.
+
+It is driven by `turn.loop`: what it yields is done, or was done before and stands in the journal, and
+what came of it is sent back. So a turn that was interrupted is taken again and comes to the same end,
+whatever its strategy, as long as that depends on nothing but what it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lemming.kernel.base.contract import MemoryUpdate, ToolCall, TurnReply, object_in
+from lemming.kernel.base.errors import ContractError, Outcome, OutOfCredits
+from lemming.kernel.journal.report import End
+from lemming.kernel.providers import Message
+from lemming.kernel.tools.toolset import turn_tools
+from lemming.kernel.turn.actions import responses
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.prompt import correction, native_results, results_message, results_values
+from lemming.kernel.turn.repeats import HINT
+from lemming.kernel.turn.values import Answer
+
+REPLY_CHARS_QUOTED = 4000
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Ask:
+    """A question to a model, the agent's own unless `model` is a key of `config/models.json`.
+
+    `schema`: the JSON Schema of the answer, for backends that can keep to one; None: the contract's; empty:
+    none. Sent back is the `Answer`; thrown is what stood in its place: a `ProviderError`, or `OutOfCredits`.
+    """
+
+    messages: Sequence[Message]
+    model: str = ""
+    schema: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Act:
+    """A reply whose entries are written, whose tools are called and whose memories are kept.
+
+    `has_seen`: whether whoever gave it was shown the results so far; else they are still to be shown.
+    """
+
+    reply: TurnReply
+    has_seen: bool = True
+
+
+class Called(NamedTuple):
+    """What a call that a strategy made came to; `outcome` is one of `lemming.kernel.base.errors.Outcome`."""
+
+    success: bool
+    output: str
+    outcome: Outcome
+
+
+Step = Ask | Act
+Steps = Generator[Step, Any, End]
+
+
+class NoMoreReplies(Exception):
+    """The turn has asked for as many replies as it may; a strategy lets it through."""
+
+
+class Turn:
+    """A turn as its strategy sees it: what it starts from, and what it has come to.
+
+    `options`: those that the resume gives the strategy; `given`: what it said beforehand that it needs beside
+    the prompt. Not to be changed.
+    """
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self.options: Any = None
+        self.given: Mapping[str, Any] = {}
+        self.replies_left = draft.inputs.max_steps
+        self.conversation: list[Message] = []
+
+    @property
+    def prompt(self) -> list[Message]:
+        """The messages that the turn begins with."""
+        return [*self._draft.inputs.prompt]
+
+    @property
+    def max_steps(self) -> int:
+        """How many replies may be asked for, corrections not counted."""
+        return self._draft.inputs.max_steps
+
+    @property
+    def request(self) -> str:
+        """The id of the request that the turn is for; empty when it is for its inbox."""
+        return self._draft.task.id if self._draft.task and self._draft.task.request else ""
+
+    @property
+    def results(self) -> Sequence[Mapping[str, Any]]:
+        """What tools gave that no model has been shown: tool, args, success, output."""
+        return self._draft.unshown
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to do: the request is answered or handed on."""
+        return self._draft.is_answered or self._draft.is_handed_on
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether others were asked, whose answers come in a later turn."""
+        return bool(self._draft.asked)
+
+    def ask(
+        self, messages: Sequence[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Generator[Step, Any, Answer]:
+        """Ask a model, and return its answer as it is."""
+        answer: Answer = yield Ask(messages, model, schema)
+        return answer
+
+    def value(
+        self, messages: list[Message], schema: dict[str, Any], model: str = ""
+    ) -> Generator[Step, Any, dict[str, Any]]:
+        """Ask for a JSON object that satisfies a schema, with corrections where the limits allow.
+
+        The messages are those up to now, to which the answers are added. Raises
+        `ContractError` when none does.
+        """
+        from lemming.kernel.base.json_schema.violations import misfits  # most turns ask for none
+
+        for corrections_left in range(self._draft.inputs.repairs, -1, -1):
+            answer = yield from self.ask(messages, model, schema)
+            messages.append({"role": "assistant", "content": answer.text[:REPLY_CHARS_QUOTED]})
+            try:
+                found = object_in(answer.text, [], schema["properties"].keys())
+                if wrong := misfits(schema, found):
+                    raise ContractError("; ".join(wrong))
+            except ContractError as error:
+                if not corrections_left:
+                    raise
+                self._draft.remarks.append(f"asked again: {error}"[:500])
+                messages.append(correction(str(error)[:2000]))
+            else:
+                return found
+        raise AssertionError("unreachable: the last correction returns or raises")
+
+    def act(self, reply: TurnReply) -> Generator[Step, Any, None]:
+        """Do what a reply says."""
+        yield Act(reply)
+
+    def call(self, tool: str, args: dict[str, Any]) -> Generator[Step, Any, Called]:
+        """Call a tool by the agent's permissions; what it gave is for the strategy, the model is not told."""
+        draft = self._draft
+        if tool in turn_tools(draft.inputs.agent):
+            raise ValueError(f"{tool} asks another agent: that is for a reply")
+        before, used_before = len(draft.results), len(draft.used)
+        draft.untold.add(before)
+        yield Act(TurnReply(tool_calls=(ToolCall(tool, args),)), has_seen=False)
+        used = draft.used[used_before]  # what comes after is what parts of the turn called
+        return Called(used["success"], draft.results[before]["output"], used.get("outcome", "failed"))
+
+    def remember(self, key: str, value: Any) -> Generator[Step, Any, None]:
+        """Keep a memory, as a reply does."""
+        yield Act(TurnReply(memory_updates=(MemoryUpdate(key, value),)), has_seen=False)
+
+    def remark(self, text: str) -> None:
+        """Put a remark into the report of the turn."""
+        self._draft.remarks.append(text[:500])
+
+    def leave(self, text: str) -> None:
+        """Say what is left for the agent's next turn, which it takes whatever else is new."""
+        self._draft.left = text
+
+    def reply(self, messages: list[Message]) -> Generator[Step, Any, TurnReply]:
+        """Ask for a reply that is the contract, with corrections where the limits allow.
+
+        The messages are those up to now, to which the answers are added. Raises `ContractError` when none is.
+        """
+        if not self.replies_left:
+            raise NoMoreReplies
+        self.replies_left -= 1
+        self.conversation = messages
+        if self._draft.has_results_to_tell:
+            messages += self.shown(messages)
+        problem: ContractError | None = None
+        for corrections_left in range(self._draft.inputs.repairs, -1, -1):
+            try:
+                answer: Answer = yield Ask(messages)
+            except OutOfCredits as error:
+                if problem is None:
+                    raise
+                return self._salvage(messages, f"; no correction: {error.message}")
+            try:
+                read = self._draft.read(answer)
+            except ContractError as error:
+                if not corrections_left:
+                    return self._salvage(messages)
+                problem = error
+                self._draft.remarks.append(f"asked again: {error}"[:500])
+                said = {"role": "assistant", "content": answer.text[:REPLY_CHARS_QUOTED]}
+                messages += [said, correction(str(error)[:2000])]
+            else:
+                messages.append(said_in(answer))
+                return read
+        raise AssertionError("unreachable: the last correction returns or raises")
+
+    def shown(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages that show the model what its tools gave, after those up to now."""
+        draft, form = self._draft, self._draft.inputs.model.prompt
+        calls = messages[-1].get("calls", ())
+        by_call = {call["id"] for call in calls}
+        places = range(draft.shown, len(draft.results))
+        given = {draft.calls[place]: self._told(place) for place in places if draft.calls[place] in by_call}
+        others = [self._told(place) for place in draft.unshown_places if draft.calls[place] not in by_call]
+        if form in ("values", "tools"):
+            say = results_values if form == "values" else responses
+            return [say(others)] if others else []
+        natively = native_results(calls, given)
+        return [*natively, *([results_message(others, [*messages, *natively])] if others else [])]
+
+    def _told(self, place: int) -> dict[str, Any]:
+        """Return a result as the model is told of it within the turn."""
+        result = self._draft.results[place]
+        for told in self._draft.seams.shown_result:
+            result = told(result)
+        if place in self._draft.untold:
+            return {**result, "success": True, "output": "(no result)"}
+        if place in self._draft.repeats.hinted:
+            return {**result, "output": f"{result['output']}\n[{HINT}]"}
+        return result
+
+    def _salvage(self, messages: list[Message], why: str = "") -> TurnReply:
+        """Read the last answer, which stays as it is, without its wrong parts; raise if nothing remains."""
+        answer = self._draft.answers[-1]
+        try:
+            read = self._draft.read(
+                answer, keep="any" if self._draft.accepted or self._draft.misfit else "some"
+            )
+        except ContractError as error:
+            raise ContractError(f"{error.message}{why}") from error
+        messages.append(said_in(answer))
+        return read
+
+
+Strategy = Callable[[Turn], Steps]
+
+
+def said_in(answer: Answer) -> Message:
+    """Return the message that tells a model what it has answered."""
+    calls = {"calls": answer.calls} if answer.calls else {}
+    kept = {"kept": answer.kept} if answer.kept is not None else {}
+    return {"role": "assistant", "content": answer.text, **calls, **kept}

@@ -1,0 +1,188 @@
+"""What goes into a turn, what it asks for on the way, and what comes out: plain values, and no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import ProviderError
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.providers import Message
+from lemming.kernel.tools import ToolResult
+
+if TYPE_CHECKING:
+    from lemming.kernel.llm.credits import Most
+    from lemming.kernel.turn.places import Found, Functions
+
+
+class Paid(Protocol):
+    """An answer of a model, with what it cost."""
+
+    @property
+    def input_tokens(self) -> int:
+        """What was read for it."""
+        ...
+
+    @property
+    def output_tokens(self) -> int:
+        """What was written."""
+        ...
+
+    @property
+    def credits(self) -> float:
+        """What that was worth."""
+        ...
+
+
+class Purpose(Protocol):
+    """What a turn is for, where that is one thing that was asked: as whoever says so has it, and records it.
+
+    `request`: the entry's identity, empty for what the agent asked on its own account; `asker`: to whom the
+    answer is owed; `id`: what it refers to.
+    """
+
+    @property
+    def request(self) -> str:
+        """The entry's identity."""
+        ...
+
+    @property
+    def asker(self) -> str:
+        """To whom the answer is owed."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """What the answer refers to."""
+        ...
+
+    @property
+    def begun(self) -> Begun:
+        """Where it stands."""
+        ...
+
+    @property
+    def answered(self) -> tuple[tuple[str, str], ...]:
+        """What calls asked for it, and has an answer: both entries, by identity."""
+        ...
+
+    def why_unpaid(self, answers: Iterable[Paid], worst: Most | None = None) -> str:
+        """Return why nothing more is asked for it after these answers, that could cost so much; or empty."""
+        ...
+
+    def as_json(self) -> Json:
+        """Return it as the turn's record has it."""
+        ...
+
+
+@dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
+class TurnInputs:
+    """What a turn starts from. All of it is in the journal before the model is asked."""
+
+    agent: Agent
+    tick: int
+    model: ModelEntry
+    allocation: AgentCredits
+    max_steps: int
+    repairs: int
+    prompt: list[Message]
+    schema: dict[str, Any] | None
+    state: AgentState
+    read: ReadMark
+    warned: bool = False
+    fingerprint: dict[str, Any] | None = None
+    damaged: frozenset[str] = frozenset()
+    """Keys of memories whose files a person broke: they are not written over."""
+    task: Purpose | None = None
+    """What the turn is for; None: for its inbox."""
+    open_requests: dict[str, str] = field(default_factory=dict)
+    """Who asked, by the identity of the open requests that the prompt shows beside others."""
+    given: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What capabilities start from that take part in the turn, by their names (`turn.seams`)."""
+    problem: ProviderError | None = None
+    """Why no model can be asked any more, if so."""
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Answer:
+    """A model's reply as the journal keeps it: the text, when it came, what it used."""
+
+    text: str
+    at: str
+    finish: str = "stop"
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    is_estimated: bool = False
+    credits: float = 0.0
+    cost_usd: float | None = None
+    duration_ms: int = 0
+    calls: Sequence[dict[str, Any]] = ()
+    kept: Any = None
+    verdicts: Sequence[dict[str, Any]] = ()
+    lost: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Answers(Protocol):
+    """Where the answers of a turn come from: its record first, the world after that."""
+
+    def ask(
+        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Answer:
+        """Return the model's answer number `call`; raise what stood in its place.
+
+        That is a `ProviderError`, or `OutOfCredits` when the call could not be paid for. `model` is a key of
+        `config/models.json`, empty for the agent's own; `schema` as in `lemming.kernel.turn.strategy.Ask`.
+        """
+        ...
+
+    def knows(self, call: int) -> bool:
+        """Return whether the model's answer number `call` is recorded."""
+        ...
+
+    def begin(
+        self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
+    ) -> None:
+        """Begin those calls of a reply that may run at once, of these, which are number `first` on.
+
+        What they give `use` returns, and records, in their order; what is not `use`d was not called.
+        """
+        ...
+
+    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Return the result of the turn's tool call number `index`."""
+        ...
+
+    def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
+        """Return what a function says that is asked, the turn's `number`th time; raise why it broke."""
+        ...
+
+    def reached_outside(self, index: int) -> bool:
+        """Return whether that call had effects of its own, before which `use` wrote what was staged."""
+        ...
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class TurnOutcome:
+    """What a turn came to: the report, the files to write in this order, and the agent's next state.
+
+    `state_if_unwritten` works out the state to keep instead if the files turn out not to be writable.
+    """
+
+    report: TurnReport
+    state: AgentState
+    state_if_unwritten: Callable[[], AgentState]
+    entries: tuple[OutboxEntry, ...] = ()
+    effects: tuple[FileEffect, ...] = ()
