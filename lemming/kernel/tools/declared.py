@@ -70,7 +70,7 @@ class Declared:
 
     def register(self, function: Callable[..., Any]) -> None:
         """Register the function that said this, as a plugin's module is loaded."""
-        import_module("lemming.tools").ToolRegistry.register(function)
+        import_module("lemming.kernel.tools").ToolRegistry.register(function)
 
 
 class Said(TypedDict, total=False):
