@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from approvals_org import lemming, make, requests, tick
+from approvals_org import edit, kept_calls, lemming, make, requests, shown, tick
 
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
@@ -147,3 +148,80 @@ def test_the_answer_to_a_request_waits_and_is_the_answer_once_it_is_approved(tmp
     answers = [it.payload for it in read_outbox_entries(base, "ada") if it.kind == "response"]
     assert [(it["text"], it["target"]) for it in answers] == [("forty-two", "human")]
     assert tick(base) is None
+
+
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def with_chart(base: Path, content: bytes = b"first", **more: Any) -> Path:
+    """Make an organisation whose agent writes news that a chart goes with."""
+    payload = {"text": "the ferry is late", "attachments": [{"path": "shared/c.png"}]}
+    news = say("", outbox_entries=[{"kind": "report", "payload": payload, "tags": []}])
+    script = [{**NEWS, "reply": news}, {"reply": say("seen")}]
+    may = {"read_outboxes": ["human"], "tools": ["attach"], "file_access": {"allow_read": ["./shared"]}}
+    made = org(base, script=script, permissions=may, **more)
+    fs.publish(made, "shared/c.png", content)
+    return made
+
+
+def charts(base: Path) -> list[Any]:
+    return [it.payload["attachments"] for it in read_outbox_entries(base, "ada") if it.kind == "report"]
+
+
+def test_what_goes_with_an_entry_is_bound_and_stands_in_it_once_it_is_approved(tmp_path: Path) -> None:
+    base = with_chart(tmp_path)
+    tick(base)
+    (request,) = requests(base)
+    assert request.payload["call"]["binds"] == {"shared/c.png": digest(b"first")}
+    assert kept_calls(base) == [request.payload["call"]]
+    assert lemming(base, "approve", request.id) == 0
+    assert tick(base)
+    assert charts(base) == [[{"path": "shared/c.png", "sha256": digest(b"first")}]]
+    assert '"tool":"attach"' not in shown(base, 2)
+    assert [it.tick for it in replay(base, [1, 2])] == [1, 2]
+
+
+def test_an_entry_is_asked_about_again_when_what_goes_with_it_has_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = with_chart(tmp_path)
+    tick(base)
+    (request,) = requests(base)
+    assert lemming(base, "approve", request.id) == 0
+    fs.publish(base, "shared/c.png", b"second")
+    turn = tick(base)
+    assert turn
+    assert (turn.status, charts(base)) == ("waiting", [])
+    again = requests(base)[-1]
+    assert again.payload["call"]["binds"] == {"shared/c.png": digest(b"second")}
+    assert again.payload["text"].endswith("; shared/c.png changed since it was approved")
+    assert lemming(base, "approvals", again.id) in (0, 1)
+    assert digest(b"second") in capsys.readouterr().out
+    assert lemming(base, "approve", again.id) == 0
+    tick(base)
+    assert charts(base) == [[{"path": "shared/c.png", "sha256": digest(b"second")}]]
+    assert [it.tick for it in replay(base, [1, 2, 3])] == [1, 2, 3]
+
+
+def test_where_no_gate_asks_any_more_what_has_changed_goes_with_it_as_it_is(tmp_path: Path) -> None:
+    base = with_chart(tmp_path)
+    tick(base)
+    (request,) = requests(base)
+    assert lemming(base, "approve", request.id) == 0
+    fs.publish(base, "shared/c.png", b"second")
+    edit(base, "config/org.json", gates=[{**ASK, "when": {"field": "kind", "op": "is", "value": "status"}}])
+    tick(base)
+    assert charts(base) == [[{"path": "shared/c.png", "sha256": digest(b"second")}]]
+
+
+def test_what_is_edited_is_bound_to_the_files_that_it_named_before(tmp_path: Path) -> None:
+    base = with_chart(tmp_path)
+    tick(base)
+    (request,) = requests(base)
+    edited = 'payload={"text": "late", "attachments": [{"path": "shared/c.png"}]}'
+    assert lemming(base, "approve", request.id, "--edit", edited) == 0
+    fs.publish(base, "shared/c.png", b"second")
+    tick(base)
+    assert charts(base) == []
+    assert "changed since it was approved" in requests(base)[-1].payload["text"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.capabilities.approvals.entries import publish
+from lemming.capabilities.approvals.entries import bind_entries, publish
 from lemming.capabilities.approvals.waiting import PUBLISH, digest_of
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.jsontext import parse, to_line
@@ -21,8 +21,10 @@ from lemming.kernel.turn.prompt import results_message
 VALUES_LIMIT_BYTES = 64 << 20
 
 
-def make_approved(draft: Draft, decided: Json) -> End | None:
+def make_approved(draft: Draft, decided: Json, again: list[str]) -> End | None:
     """Make calls, and let the prompt show what they gave; return how the turn has to end.
+
+    `again`: what changed of the files of an entry that is to be asked about again, while it is written.
 
     That is None where the model is to be asked. Where a call has to be asked about again, the turn waits,
     and keeps the results of its earlier calls.
@@ -32,10 +34,12 @@ def make_approved(draft: Draft, decided: Json) -> End | None:
     for place, call in _approved(decided):
         numbers[place] = len(draft.results)
         if call.tool == PUBLISH:
-            publish(draft, call, decided["at"])
+            publish(draft, call, decided["at"], again)
+            numbers[place] = len(draft.results) - 1  # behind what was found out for it
         else:
             draft.use(call, decided["at"])
         draft.untold.discard(numbers[place])
+    bind_entries(draft, 0, decided["at"])
     if draft.asked and not draft.over:
         _keep_all(draft, decided["results"], numbers)
         return "waits"
@@ -65,18 +69,19 @@ def _keep_all(draft: Draft, before: Sequence[Json], numbers: Mapping[int, int]) 
         kept[place] = draft.results[number]
         if number + 1 in asked:
             draft.asked[asked[number + 1]] = place + 1
-    draft.results, draft.calls = kept, [""] * len(kept)
+    draft.results, draft.calls, draft.shown = kept, [""] * len(kept), 0
 
 
 def _show(draft: Draft, numbers: Mapping[int, int]) -> None:
     """Put the results into the prompt, whatever is asked with it."""
     if not numbers:
         return
-    prompt = draft.inputs.prompt
+    prompt, made = draft.inputs.prompt, {*numbers.values()}
     if draft.inputs.model.prompt == "values":
         draft.show(_filled_in(prompt, {place: draft.results[number] for place, number in numbers.items()}))
     else:
-        draft.show([*prompt, results_message(draft.results, prompt)])
+        told = [it for number, it in enumerate(draft.results) if number in made or not it["success"]]
+        draft.show([*prompt, results_message(told, prompt)])
     draft.shown = len(draft.results)
 
 

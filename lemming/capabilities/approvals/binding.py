@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -160,6 +160,19 @@ def _shown(files: dict[str, str]) -> dict[str, str]:
 def changed(binds: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
     """Return the files that are not as they were, by their places: also one that cannot be read any more."""
     return [path for path in sorted({*binds, *before}) if binds.get(path) != before.get(path)]
+
+
+def changed_since(word: Mapping[str, Any], binds: Mapping[str, str]) -> list[str]:
+    """Return the files that are not as they were as this word was given; who edits may name other files."""
+    before = word["binds"]
+    if word["is_edited"]:  # what these held nobody has said
+        return [path for path in sorted(binds) if path in before and binds[path] != before[path]]
+    return changed(binds, before)
+
+
+def changed_text(paths: Sequence[str]) -> str:
+    """Return what a request adds that asks again, since these files have changed."""
+    return f"; {', '.join(paths)} changed since it was approved" if paths else ""
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.approvals.binding import binds_of, changed
+from lemming.capabilities.approvals.binding import binds_of, changed, changed_since, changed_text
 from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too_many
 from lemming.capabilities.gates.people import whom_to_ask
 from lemming.kernel.base.contract import NewEntry, ToolCall
@@ -137,12 +137,7 @@ def _grant_for(
 
 def _is_for(given: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
     """Return whether a word is for a call as it is now; who edited it may have named other files."""
-    before = given["binds"]
-    if given["sha256"] != digest_of(call.tool, call.args):
-        return False
-    if given["is_edited"]:  # who edits may have named other files, and says what these held, or nothing
-        return all(binds[path] == before[path] for path in binds if path in before)
-    return not changed(binds, before)
+    return given["sha256"] == digest_of(call.tool, call.args) and not changed_since(given, binds)
 
 
 def _changed_since(call: ToolCall, binds: Json) -> list[str]:
@@ -159,9 +154,8 @@ def _asked(
     changed: list[str],
 ) -> ToolResult:
     """Return the result of a call that waits, with the request to a person."""
-    again = f"; {', '.join(changed)} changed since it was approved" if changed else ""
     diff = diff_of(context.base, planned.effects, context.staged) if planned else ""
-    payload = held.request(people, asking.expires, context.now, diff=diff, further=again)
+    payload = held.request(people, asking.expires, context.now, diff=diff, further=changed_text(changed))
     if len(compact(payload)) > MOST_BYTES:
         return _too_long()
     whom = " or ".join(people)

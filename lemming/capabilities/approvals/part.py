@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lemming.capabilities.approvals.approved_calls import make_approved
-from lemming.capabilities.approvals.entries import ask_about_entry
+from lemming.capabilities.approvals.entries import ask_about_entry, bind_entries
 from lemming.capabilities.approvals.journals import having_made
 from lemming.capabilities.approvals.waiting import NAME, SPEND, Waiting, call_in
 from lemming.capabilities.requests.deadlines import last_tick, not_after_in
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.begun import Asked
 from lemming.kernel.journal.ledger import AgentState
@@ -32,6 +33,7 @@ class ApprovalsPart(TurnPart):
     def __init__(self, name: str, draft: Draft, given: Json) -> None:
         super().__init__(name, draft, given)
         self._used: list[tuple[Json, bool]] = []  # by whose word calls were made, and whether outside
+        self._changed: list[str] = []  # of the files of an entry that was approved, as it is written
         self._more: list[Json] = []  # payloads of requests to spend more
         self._written: Sequence[OutboxEntry] = ()  # what it asked as the turn ended
 
@@ -40,7 +42,12 @@ class ApprovalsPart(TurnPart):
         if self.given.get("only"):
             self.draft.only_asks = True
             return "waits"
-        return make_approved(self.draft, self.given["decided"]) if "decided" in self.given else None
+        decided = self.given.get("decided")
+        return make_approved(self.draft, decided, self._changed) if decided else None
+
+    def replied(self, first: int, written: int, before: Mapping[str, FileEffect], *, has_seen: bool) -> None:
+        """Have entries that wait bound to what is in the files that go with them."""
+        bind_entries(self.draft, first, self.draft.answers[-1].at)
 
     def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
         """Note by whose word a call was made."""
@@ -50,7 +57,7 @@ class ApprovalsPart(TurnPart):
     def asks(self, new: NewEntry, asking: Asking, at: str) -> None:
         """Ask about an entry that a gate stops."""
         people = self.given.get("askable", {}).get(asking.line, [])
-        ask_about_entry(self.draft, new, asking, people, at)
+        ask_about_entry(self.draft, new, asking, people, at, self._changed)
 
     def holds(self, new: NewEntry) -> Json:
         """Return what waits for the answer to a request of ours."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lemming.capabilities.attachments.filling import fill_in
+from lemming.capabilities.attachments.filling import filled_in
 from lemming.capabilities.attachments.images import images_in, load_images
 from lemming.kernel.access.allowed_paths import why_no_grant
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Unusable
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fields import Json
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import MODELS_FILE
@@ -19,6 +18,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Request, provider_class
 from lemming.kernel.tick.seams import TickPart
 from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.places import Carried
 from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 from lemming.kernel.turn.values import TurnInputs
@@ -74,9 +74,9 @@ class ImagesShown(Preparation):
 class Filling(TurnPart):
     """Fills in what is in the files that a turn's entries name."""
 
-    def replied(self, first: int, written: int, before: Mapping[str, FileEffect], *, has_seen: bool) -> None:
-        """Look at the files that entries from `first` on name, a strategy's too, as all calls are made."""
-        fill_in(self.draft, first)
+    def carries(self, payloads: Sequence[Json], at: str) -> Sequence[Carried]:
+        """Look at the files that these name."""
+        return filled_in(self.draft, payloads, at)
 
 
 class AttachmentsInTicks(TickPart):

@@ -6,6 +6,7 @@ strategy to say (`lemming.kernel.turn.loop`); whatever comes from outside comes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from lemming.kernel.base.errors import (
 )
 from lemming.kernel.base.times.spoken import moment_of
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
 from lemming.kernel.journal.report import STATUS_OF, End, Status, ToolUsed
 from lemming.kernel.journal.verdicts import GateVerdict
@@ -31,6 +33,7 @@ from lemming.kernel.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.parts import PLAIN_LINE, asking, entries_of
+from lemming.kernel.turn.places import Carried
 from lemming.kernel.turn.repeats import HINT, Repeats
 from lemming.kernel.turn.replies import read_reply
 from lemming.kernel.turn.results import OUTBOX_ENTRIES, RESULTS_CHARS, as_shown, tool_used
@@ -204,12 +207,22 @@ class Draft:
         before = {**self.staged} if self.seams.replied else {}
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
+        if self.seams.carries:
+            found = self.carried([entry.payload for entry in self.entries[first:]], at)
+            entries = zip(self.entries[first:], found, strict=True)
+            self.entries[first:] = [replace(entry, payload=it.payload) for entry, it in entries]
         for replied in self.seams.replied:
             replied(first, written, before, has_seen=has_seen)
         if reply.left_out:
             self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
         self.notes = reply.notes or self.notes
+
+    def carried(self, payloads: Sequence[Json], at: str) -> Sequence[Carried]:
+        """Return payloads with what is known of the files that go with them, as all calls are made."""
+        for carries in self.seams.carries:  # of one capability
+            return carries(payloads, at)
+        return [Carried(payload) for payload in payloads]
 
     @property
     def room(self) -> int:

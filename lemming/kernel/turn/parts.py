@@ -23,7 +23,7 @@ from lemming.kernel.plugins.shipped import LISTED, REQUESTS, TAKING_PART, WRITER
 from lemming.kernel.providers import Message, Request
 from lemming.kernel.tools import ToolContext, ToolResult
 from lemming.kernel.turn.opening import Surroundings
-from lemming.kernel.turn.places import Asking, Held, Holder, Lookout, Tracing, Words
+from lemming.kernel.turn.places import Asking, Carried, Held, Holder, Lookout, Tracing, Words
 from lemming.kernel.turn.prepared import used_by
 from lemming.kernel.turn.seams import (
     Capability,
@@ -53,6 +53,7 @@ class Seams:
     drives: tuple[Callable[[Turn, Drive, Steps], End], ...] = ()
     fits: tuple[Fits, ...] = ()
     reads: tuple[Callable[[TurnReply], None], ...] = ()
+    carries: tuple[Callable[[Sequence[Json], str], Sequence[Carried]], ...] = ()
     replied: tuple[Replied, ...] = ()
     shown_result: tuple[Callable[[Json], Json], ...] = ()
     trust: tuple[Callable[[], str], ...] = ()

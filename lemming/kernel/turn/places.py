@@ -48,6 +48,13 @@ class Asking(NamedTuple):
     further: Collection[str] = ()
 
 
+class Carried(NamedTuple):
+    """A payload as it leaves, and what is in the files that go with it: their SHA-256, by place."""
+
+    payload: Json
+    files: Mapping[str, str] = MappingProxyType({})
+
+
 class Found(NamedTuple):
     """What was found in something: why it may not pass as it is, and what a rewrite puts in its place."""
 

@@ -51,6 +51,7 @@ from lemming.kernel.turn.places import (
     Asking,
     CallLookout,
     CallsOfTick,
+    Carried,
     Gathering,
     Held,
     Holder,
@@ -104,12 +105,15 @@ class TurnPart:
         """Return each entry of a reply as it is kept, or what is wrong in its payload; one part does."""
         return [*entries]
 
+    def carries(self, payloads: Sequence[Json], at: str) -> Sequence[Carried]:
+        """Return payloads with what is known of files that go with them; looked at through the draft."""
+        return [Carried(payload) for payload in payloads]
+
     def replied(self, first: int, written: int, before: Mapping[str, FileEffect], *, has_seen: bool) -> None:
         """Take note of what a reply has staged, its calls made: of the draft's entries those from `first` on.
 
         `written` of these are its own, not its calls'; `before`: the files there were before its memories.
-        `has_seen`: a model gave it; else it is what a strategy does for itself.
-        """
+        `has_seen`: a model gave it; else it is what a strategy does for itself."""
 
     def watches(self) -> Lookout | None:
         """Return who looks at what goes through this turn, after all else; None: nobody. One part does."""
@@ -301,10 +305,7 @@ class Capability:
         return None
 
     def awaits(self, mail: Mail) -> Awaits | None:
-        """Return who says of an entry past its retention that it is still waited for; None: nobody does.
-
-        Asked of those that say so in the table, whether anybody uses them or not.
-        """
+        """Return who says of an entry past its retention that it is still waited for, used or not."""
         return None
 
     def kept_results(
@@ -356,8 +357,7 @@ class Capability:
         return ()
 
     def wrong_with(self, agent: Agent | None, known: Any) -> Iterator[tuple[str, str, str]]:
-        """Yield what can never be in its key of a resume (None: of the settings): place, message, hint.
-        `known`, an `Inventory`, is all that there is."""
+        """Yield place, message, hint of what its key of a resume (None: the settings) has and `known` not."""
         yield from ()
 
     def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
