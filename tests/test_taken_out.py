@@ -175,6 +175,18 @@ def test_who_names_it_is_refused_and_told_what_is_missing(tmp_path: Path, name: 
         assert not [*base.glob("agents/ada/outbox/*")]
 
 
+@pytest.mark.parametrize("name", ["attachments", "toolbox", "mcp"])
+def test_all_tools_are_those_that_are_here(tmp_path: Path, name: str) -> None:
+    base = plain(tmp_path / "org", permissions={"tools": ["*"]})
+    (tmp_path / "taken").mkdir()
+    place = without(name, tmp_path / "taken")
+    found = python(place, "-c", RUN, str(base))
+    assert found.returncode == 0, found.stderr
+    assert "('ada', 'done', '')" in found.stdout
+    checked = python(place, "-m", "lemming", "-C", str(base), "validate")
+    assert checked.returncode == 0, checked.stderr
+
+
 def test_a_gate_of_all_agents_that_asks_stops_the_run_where_nobody_is_asked(tmp_path: Path) -> None:
     base = plain(tmp_path / "org")
     (base / "config/org.json").write_text(json.dumps({"gates": [{"at": "out", "then": "ask"}]}))

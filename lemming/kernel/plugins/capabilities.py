@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from lemming.kernel.base.errors import ConfigError
@@ -27,6 +26,7 @@ from lemming.kernel.plugins.shipped import (
     REQUESTS,
     SHIPPED,
     SOURCES,
+    lacking,
 )
 from lemming.kernel.plugins.table import TableLine
 
@@ -250,11 +250,7 @@ def _as_registered(registered: Mapping[str, Any]) -> Mapping[str, Any]:
 @cache
 def why_missing(name: str) -> str:
     """Return in words that a capability of ours is not here, or one that it needs; empty where it is."""
-    folder = LISTED[name].folder
-    found = find_spec(folder)
-    if found is None or found.origin is None:  # an empty folder has none
-        return why_not_imported(folder)
-    return next(filter(None, map(why_missing, LISTED[name].needs)), "")
+    return why_not_imported(lacking(name))
 
 
 def why_not_imported(module: str) -> str:

@@ -7,7 +7,9 @@ loaded where an organisation uses it: `lemming.kernel.plugins.capabilities`. Wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from lemming.kernel.base.patterns import is_among
@@ -27,12 +29,27 @@ def _asks_persons(agent: Any, config: Any) -> bool:
 
 def _attaches(agent: Any, config: Any) -> bool:
     line = config.models.get(agent.model.key)
-    return (line is not None and line.images) or is_among("attach", agent.permissions.tools)
+    return (line is not None and line.images) or _names_attach(agent.permissions.tools)
 
 
 def _may_attach(inputs: Any) -> Any:
     tools = inputs.agent.permissions.tools
-    return tools and is_among("attach", tools)
+    return tools and _names_attach(tools)
+
+
+def _names_attach(tools: Collection[str]) -> bool:
+    """Return whether tools have this one by its name, or by a pattern, which means those that are here."""
+    return is_among("attach", tools) and ("attach" in tools or not lacking("attachments"))
+
+
+@cache
+def lacking(name: str) -> str:
+    """Return the folder that a capability of ours lacks: its own, or of one that it needs; empty: none."""
+    folder = LISTED[name].folder
+    found = find_spec(folder)
+    if found is None or found.origin is None:  # an empty folder has none
+        return folder
+    return next(filter(None, map(lacking, LISTED[name].needs)), "")
 
 
 def names_servers(agent: Any) -> bool:
