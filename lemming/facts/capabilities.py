@@ -20,7 +20,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.uses import named_by
 from lemming.kernel.plugins.capabilities import capability, why_missing
 from lemming.kernel.plugins.errors import place_of, words_of
-from lemming.kernel.plugins.shipped import SHIPPED
+from lemming.kernel.plugins.shipped import SHIPPED, WITHIN
 from lemming.kernel.tick.edge import tried
 from lemming.kernel.tick.firing_plan import takes_turns
 from lemming.kernel.tick.soundness.judged import judged
@@ -33,7 +33,8 @@ T = TypeVar("T")
 def names_of_capabilities(config: Config, agents: Iterable[Agent]) -> list[str]:
     """Return the capabilities that ship, and those that the settings or resumes name."""
     named = dict.fromkeys(name for agent in agents for name in sorted(agent.capabilities))
-    return [*{**SHIPPED, **config.org.capabilities, **named}]
+    within = {name: it for name, it in WITHIN.items() if it.brings and it.brings(config.org, None)}
+    return [*{**SHIPPED, **within, **config.org.capabilities, **named}]
 
 
 def problems_of_org(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.facts.reach import reaches
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.errors import ConfigError, NoSuchTool, Problem
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import refresh_tools, toolset_of
@@ -376,3 +376,22 @@ def test_the_same_files_are_tried_in_a_process_once_however_often_it_is_opened(
     shop.file("@tool\ndef other() -> str:\n    return 'two'\n")
     with pytest.raises(pytest.fail.Exception, match="a process is started"):
         refresh_tools(load_config(opened).org, opened)
+
+
+def test_a_pattern_that_matches_no_file_is_named_where_a_tool_is_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = Workshop(tmp_path / "org", tool_files=["tools/*.py", "tols/*.py"], tools=["look", "look_*"])
+    shop.file("@tool\ndef book() -> str:\n    return 'x'\n")
+    gap = '"tols/*.py" in tool_files matches no file'
+    with pytest.raises(NoSuchTool) as raised:
+        shop.toolset.find("look")
+    assert gap in raised.value.hint
+    assert run(["-C", str(shop.base), "trust", "--yes"]) == 0
+    capsys.readouterr()
+    assert run(["-C", str(shop.base), "validate", "--json"]) == 3
+    problems = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [it["pointer"] for it in problems if gap in it.get("message", "")] == ["/tool_files/1"]
+    assert not any("tools/*.py" in it.get("message", "") for it in problems)
+    report = run_once(shop.base, clock=FrozenClock())
+    assert gap in report.turns[0].reason  # "look" is close to "book", so that the agent takes no turn

@@ -42,8 +42,9 @@ class Staff:
     """Who works in the organisation, and what the plan's agent may do.
 
     `tool_classes` maps the tools there are to their classes; plugins may bring more unless `knows_all_tools`.
-    `why_refused` says why the agent may not call a tool, `why_unreadable` why it may not read a file;
-    `plan_of` gives another agent's plan, `arguments_of` the JSON Schema of a tool's arguments, if known.
+    `hint_for_tool` says what to do where there is none, `why_refused` why the agent may not call one,
+    `why_unreadable` why it may not read a file; `plan_of` gives another agent's plan, `arguments_of` the JSON
+    Schema of a tool's arguments, if known.
     """
 
     agents: Mapping[str, Agent]
@@ -51,6 +52,7 @@ class Staff:
     planners: frozenset[str] = frozenset()
     tool_classes: Mapping[str, str] = field(default_factory=dict)
     knows_all_tools: bool = True
+    hint_for_tool: Callable[[str], str] = _no_tool
     why_refused: Callable[[str], str] = _no_tool
     why_unreadable: Callable[[str], str] = _no_tool
     plan_of: Callable[[str], AgentPlan | None] = _no_plan
@@ -176,8 +178,7 @@ def _tool_problems(name: str, pointer: str, staff: Staff) -> Iterator[Problem]:
     if name not in staff.tool_classes:
         if not staff.knows_all_tools:
             return
-        hint = nearest(name, list(staff.tool_classes)) or f"tools: {', '.join(sorted(staff.tool_classes))}"
-        yield Problem(f'there is no tool "{name}"', pointer=pointer, hint=hint)
+        yield Problem(f'there is no tool "{name}"', pointer=pointer, hint=staff.hint_for_tool(name))
     elif why := staff.why_refused(name):
         hint = f'add "{name}" to permissions.tools in the resume'
         yield Problem(f"the tool {name} may not be called: {why}", pointer=pointer, hint=hint)

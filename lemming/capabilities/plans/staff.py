@@ -58,6 +58,7 @@ def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset 
         planners=frozenset(name for name, each in survey.agents.items() if is_planner(each, config)),
         tool_classes={name: tools[name].tool_class for name in tools},
         knows_all_tools=not not_imported(config.org.plugins),
+        hint_for_tool=tools.hint_for,
         why_refused=why_refused,
         why_unreadable=why_unreadable,
         plan_of=plan_of,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 
-from lemming.capabilities.toolbox.functions.finding import find_files, with_neighbours
+from lemming.capabilities.toolbox.functions.finding import empty_patterns, find_files, with_neighbours
 from lemming.kernel.access.bound import code, of_files
 from lemming.kernel.access.trust import Reach
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.turn.seams import Capability
 
 
@@ -18,6 +19,11 @@ class Toolbox(Capability):
     """The tools that ship, and those that are functions in an organisation's own files."""
 
     name = "toolbox"
+
+    def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield a warning for each pattern of files of tools that matches none."""
+        with suppress(ConfigError):  # it stops the run, which is told where tools are looked for
+            yield from empty_patterns(Organisation.at(base).base, config.org.tool_files)
 
     def reaches(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]

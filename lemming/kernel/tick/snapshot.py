@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lemming.kernel.agents import Agent, Survey, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, LemmingError, Problem
-from lemming.kernel.base.jsontext import nearest
 from lemming.kernel.base.patterns import is_named
 from lemming.kernel.files.documents import once_saved
 from lemming.kernel.files.fields import Json
@@ -21,7 +20,6 @@ from lemming.kernel.journal.report import Reason, TurnReport
 from lemming.kernel.mail.visibility import Mail
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capabilities import missing_for_tool
 from lemming.kernel.plugins.errors import words_of
 from lemming.kernel.plugins.shipped import PREFIXES
 from lemming.kernel.tick.clock_reading import kept_reading
@@ -276,9 +274,7 @@ def _problems_of(survey: Survey) -> list[Problem]:
 def unknown_tools(snapshot: Snapshot) -> list[Problem]:
     """Return a warning for each tool in a resume that no tool has as its name."""
     survey = snapshot.survey
-    known = {
-        name: list(snapshot.toolset.of(name)) for places in survey.by_tool.values() for name, _ in places
-    }
+    known = {name: snapshot.toolset.of(name) for places in survey.by_tool.values() for name, _ in places}
     return [
         Problem(
             message,
@@ -296,10 +292,9 @@ def unknown_tools(snapshot: Snapshot) -> list[Problem]:
     ]
 
 
-def _why_unknown(org: Organisation, tool: str, known: list[str]) -> Iterator[tuple[str, str]]:
+def _why_unknown(org: Organisation, tool: str, known: Toolset) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with the name of a tool in a resume, and what to do."""
     if not tool.startswith(PREFIXES):
-        hint = missing_for_tool(tool) or nearest(tool, known) or f"tools: {', '.join(known)}"
-        yield f'no tool "{tool}"', hint
+        yield f'no tool "{tool}"', known.hint_for(tool)
     elif wrong := why_no_server(org, tool, today=True):
         yield wrong

@@ -37,6 +37,8 @@ class OwnTools:
     by_agent: Mapping[str, Mapping[str, Tool]] = field(default_factory=dict)
     out: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
     """What is wrong with the tools that one agent alone would have: it keeps that agent out."""
+    gaps: str = ""
+    """Where tools were looked for, and there are none."""
 
 
 NOBODY: Mapping[str, Sequence[Problem]] = {}
@@ -100,8 +102,9 @@ class Toolset(Catalogue["Tool"]):
         registered: Mapping[str, Tool],
         own: Sequence[OwnTools] = (),
         out: Mapping[str, Sequence[Problem]] = NOBODY,
+        gaps: str = "",
     ) -> None:
-        self.out = out
+        self.out, self.gaps = out, gaps
         self._for_all = {**registered, **{name: tool for each in own for name, tool in each.for_all.items()}}
         super().__init__(shipped, self._for_all, lambda kind: kind())
         by_agent: dict[str, dict[str, Tool]] = {}
@@ -109,13 +112,15 @@ class Toolset(Catalogue["Tool"]):
             for agent, tools in each.by_agent.items():
                 if agent not in out:
                     by_agent.setdefault(agent, {}).update(tools)
-        self._of_agents = {
-            agent: Toolset(shipped, {**self._for_all, **tools}) for agent, tools in by_agent.items()
-        }
+        further = {agent: {**self._for_all, **tools} for agent, tools in by_agent.items()}
+        self._of_agents = {agent: Toolset(shipped, tools, gaps=gaps) for agent, tools in further.items()}
         self.own_memories = frozenset(key for tool in self._for_all.values() for key in tool.own_memories)
 
     out: Mapping[str, Sequence[Problem]]
     """The agents that take no turn, with what is wrong with the tools of their own."""
+
+    gaps: str
+    """Where more of them were looked for, and there are none; empty where there is nothing to say."""
 
     own_memories: frozenset[str]
     """Keys of memories that tools keep for themselves: prompts do not show them."""
@@ -158,8 +163,13 @@ class Toolset(Catalogue["Tool"]):
         """Return a tool whoever may call it; raise `NoSuchTool` with the nearest name."""
         if name in self:
             return self[name]
-        hint = nearest(name, list(self)) or f"tools: {', '.join(self)}"
-        raise NoSuchTool(f'no tool "{name}"', hint=missing_for_tool(name) or hint)
+        raise NoSuchTool(f'no tool "{name}"', hint=self.hint_for(name))
+
+    def hint_for(self, name: str, known: Sequence[str] = ()) -> str:
+        """Return what to do where no tool has this name or pattern; `known`: those to be named, else all."""
+        names = [*(known or self)]
+        near = missing_for_tool(name) or nearest(name, names) or f"tools: {', '.join(names)}"
+        return "; ".join(filter(None, (self.gaps, near)))
 
 
 class OwnToolset:
@@ -218,7 +228,8 @@ class OwnToolset:
         out: dict[str, Sequence[Problem]] = named_twice(base, shipped, own, agents)
         for each in own:
             out |= each.out
-        self._toolset = Toolset(shipped, base.registered, own, out)
+        gaps = "; ".join(each.gaps for each in own if each.gaps)
+        self._toolset = Toolset(shipped, base.registered, own, out, gaps)
         self._parts = parts
 
 

@@ -10,6 +10,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.documents import unreadable
 from lemming.kernel.files.real_place import real_path
 from lemming.kernel.files.refusals import looking
+from lemming.kernel.org.config import ORG_FILE
 
 
 def owner_of(file: str) -> str:
@@ -44,7 +45,7 @@ def find_files(base: Path, patterns: Sequence[str]) -> tuple[list[str], list[Pro
         if pattern.startswith("/") or ".." in parts or "\\" in pattern or not pattern.endswith(".py"):
             hint = 'write "tools/*.py", or "agents/*/tools/*.py"'
             raise ConfigError(
-                f'tool_files: "{pattern}" names no Python files in here', where="config/org.json", hint=hint
+                f'tool_files: "{pattern}" names no Python files in here', where=ORG_FILE, hint=hint
             )
         try:
             found |= _matches(base, pattern)
@@ -54,6 +55,22 @@ def find_files(base: Path, patterns: Sequence[str]) -> tuple[list[str], list[Pro
     wrong = [problem for file in files for problem in _wrong_with(base, file)]
     refused = {problem.file for problem in wrong}
     return [file for file in files if file not in refused], wrong
+
+
+def empty_patterns(base: Path, patterns: Sequence[str]) -> list[Problem]:
+    """Return a warning for each pattern that names no file of tools here. Raises as `find_files`."""
+    hint = "mend it or take it out, or `lemming tools new NAME` writes a file"
+    return [
+        Problem(
+            f'"{pattern}" in tool_files matches no file',
+            ORG_FILE,
+            pointer=f"/tool_files/{index}",
+            hint=hint,
+            severity="warning",
+        )
+        for index, pattern in enumerate(patterns)
+        if not any(find_files(base, [pattern]))
+    ]
 
 
 def _wrong_with(base: Path, file: str) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from types import ModuleType
 from lemming.capabilities.toolbox.functions.body import trace_of
 from lemming.capabilities.toolbox.functions.finding import (
     by_owner,
+    empty_patterns,
     find_files,
     owner_of,
     with_neighbours,
@@ -77,7 +78,8 @@ class ToolFiles(ToolSource):
         files = [file for file in files if owner_of(file) not in out]
         tools = load_all(self._org.base, files, sources)
         self.sources = self._org.own(FunctionWorkers).sources = sources
-        return replace(tools, out={**out, **tools.out})
+        gaps = "; ".join(map(str, empty_patterns(self._org.base, settings.tool_files)))
+        return replace(tools, out={**out, **tools.out}, gaps=gaps)
 
     def _sources_of(self, files: Sequence[str]) -> tuple[dict[str, bytes], list[Problem]]:
         """Return what the files hold, and a problem for each that cannot be read."""

@@ -8,11 +8,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
-from lemming.kernel.base.jsontext import nearest
 from lemming.kernel.base.patterns import is_named
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capabilities import missing_for_tool
 from lemming.kernel.plugins.shipped import PREFIXES
 from lemming.kernel.providers import is_channel, is_person
 from lemming.kernel.tools import Tool, why_no_server
@@ -101,8 +99,7 @@ class Inventory:
         ):
             return None
         known = [*self.tool_names, *{f"{name.partition('_')[0]}_*" for name in self.tool_names}]
-        hint = missing_for_tool(pattern) or nearest(pattern, known) or "`lemming tools list`"
-        return f'there is no tool "{pattern}"', hint
+        return f'there is no tool "{pattern}"', self.toolset.hint_for(pattern, known)
 
     def may_have_more_tools(self, patterns: Iterable[str]) -> bool:
         """Return whether tools of servers, whose arguments nobody knows, may be among those of patterns."""

@@ -74,7 +74,8 @@ def wrong_with_agent(agent: Agent, known: Inventory) -> Iterator[Fault]:
         if not (why := known.why_no_tool(name)):
             continue
         if other := meant(name, sorted(tools)):
-            yield Fault(at, f'no tool "{name}"', f'did you mean "{other}"?')
+            gaps = f"{known.toolset.gaps}; " if known.toolset and known.toolset.gaps else ""
+            yield Fault(at, f'no tool "{name}"', f'{gaps}did you mean "{other}"?')
         elif "*" in name or name.startswith(PREFIXES):
             yield Fault(at, why[0], f"{why[1]}; {_LATER}")
     for index, name in enumerate(() if permissions.may_be_absent else permissions.read_outboxes):
