@@ -6,12 +6,11 @@ import errno
 from pathlib import Path
 
 import pytest
+from refused import asked_with_each_look_refused
 
 from lemming.capabilities.approvals.binding import NOT_THERE, Binding, binds_of, changed
 from lemming.kernel.agents import load_agent
-from lemming.kernel.base.errors import DiskError
 from lemming.testing import make_org, resume
-from lemming.testing.faults import refuse_look
 
 FILES = {"allow_read": ["shared/"], "allow_write": ["shared/"]}
 
@@ -28,16 +27,7 @@ def test_a_look_that_is_refused_binds_a_call_to_nothing_else(tmp_path: Path, pat
     (base / "shared").mkdir(exist_ok=True)
     (base / "shared/a.txt").write_text("a")
     (base / "shared/link.txt").symlink_to("a.txt")
-    whole, refused = bound(base, path), 0
-    with refuse_look(base, 0, number) as looks:
-        bound(base, path)
-    for at in range(1, len(looks) + 1):
-        with refuse_look(base, at, number):
-            try:
-                assert bound(base, path) == whole, looks[at - 1]
-            except DiskError:
-                refused += 1
-    assert refused
+    asked_with_each_look_refused(base, number, lambda: bound(base, path))
 
 
 def test_a_file_that_cannot_be_read_any_more_is_not_one_that_is_not_there() -> None:

@@ -6,12 +6,13 @@ import errno
 from pathlib import Path
 
 import pytest
+from refused import run_with_each_look_refused
 
-from lemming.engine import load_tick, run_once
+from lemming.engine import run_once
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.journal.file import last_record, read_journal, read_plan
-from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.testing.faults import refuse_look, restore, take_image
+from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.testing.faults import refuse_look
 
 PLACES = (
     "agents/ada/resume.json",
@@ -36,23 +37,7 @@ def org(base: Path) -> Path:
 @pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_refused_look_stops_the_tick_or_changes_nothing(org: Path, place: str, refusal: int) -> None:
-    image = take_image(org)
-    calm, stops = restore(image, org.parent / "calm"), 0
-    with refuse_look(calm, 0, refusal) as all_looks:
-        run_once(calm, clock=FrozenClock())
-    peace = tree(calm)
-    at = [number for number, look in enumerate(all_looks, start=1) if look.endswith(f" {place}")]
-    for number in at:
-        again = restore(image, org.parent / f"again {number}")
-        with refuse_look(again, number, refusal):
-            try:
-                run_once(again, clock=FrozenClock())
-            except DiskError:
-                stops += 1
-        while load_tick(again) < 3:
-            run_once(again, clock=FrozenClock())
-        assert tree(again) == peace
-    assert stops
+    run_with_each_look_refused(org, refusal, lambda look: look.endswith(f" {place}"))
 
 
 @pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
@@ -78,22 +63,5 @@ def test_a_refused_look_of_a_file_tool_is_never_a_result(base: Path, refusal: in
     for place in ("shared", "agents/ada/workspace"):
         (base / place).mkdir(parents=True, exist_ok=True)
         (base / place / "x.txt").write_text("x")
-    image = take_image(base)
-    calm, stops = restore(image, base.parent / "calm"), 0
-    with refuse_look(calm, 0, refusal) as all_looks:
-        run_once(calm, clock=FrozenClock())
-    peace = tree(calm)
     about = ("shared", "workspace", "x.txt", "y.txt")
-    at = [number for number, look in enumerate(all_looks, start=1) if look.split("/")[-1].endswith(about)]
-    assert len(at) >= 10
-    for number in at:
-        again = restore(image, base.parent / f"again {number}")
-        with refuse_look(again, number, refusal):
-            try:
-                run_once(again, clock=FrozenClock())
-            except DiskError:
-                stops += 1
-        if load_tick(again) < 2:
-            run_once(again, clock=FrozenClock())
-        assert tree(again) == peace
-    assert stops
+    run_with_each_look_refused(base, refusal, lambda look: look.split("/")[-1].endswith(about))

@@ -6,12 +6,11 @@ import errno
 from pathlib import Path
 
 import pytest
+from refused import asked_with_each_look_refused
 
 from lemming.kernel.access.plugin_files import writable
 from lemming.kernel.agents import load_agent
-from lemming.kernel.base.errors import DiskError
 from lemming.testing import make_org, resume
-from lemming.testing.faults import refuse_look
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
@@ -21,19 +20,10 @@ def test_a_look_that_is_refused_makes_no_file_safe(tmp_path: Path, number: int) 
     (make_org(tmp_path / "org", ada) / "shared/code").mkdir(parents=True)
     base = tmp_path / "named"
     base.symlink_to("org")
-    agents, refused = {"ada": load_agent(base, "ada")}, 0
+    agents = {"ada": load_agent(base, "ada")}
 
     def problems() -> list[str]:
         return [it.message for it in writable(base, ["shared/code/tools.py"], agents)]
 
-    whole = problems()
+    whole = asked_with_each_look_refused(tmp_path, number, problems)
     assert "ada may write it: permissions.file_access.allow_write" in whole
-    with refuse_look(tmp_path, 0, number) as looks:
-        problems()
-    for at in range(1, len(looks) + 1):
-        with refuse_look(tmp_path, at, number):
-            try:
-                assert problems() == whole, looks[at - 1]
-            except DiskError:
-                refused += 1
-    assert refused

@@ -7,17 +7,16 @@ import os
 from pathlib import Path
 
 import pytest
+from refused import asked_with_each_look_refused
 from test_files import played
 
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks, mark_effect
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.files.real_place import opened_place, real_path
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.testing.faults import refuse_look
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
@@ -30,23 +29,13 @@ def test_a_look_that_is_refused_passes_over_no_mark(base: Path, number: int) -> 
         Organisation.at(base), load_config(base), survey_agents(Organisation.at(base)).agents, 4
     )
 
-    def trusted() -> list[str]:
+    def trusted() -> tuple[str, bool]:
         marks = Marks(Organisation(base), authors)  # which has read nothing yet
-        return [marks.marked("shared/x/y.txt"), *(part.word for part in marks.below("shared"))]
+        return marks.marked("shared/x/y.txt"), "outside" in [part.word for part in marks.below("shared")]
 
-    whole, refused = trusted(), 0
-    assert "outside" in whole[0]
-    assert "outside" in whole[1:]
-    with refuse_look(base, 0, number) as looks:
-        trusted()
-    for at in range(1, len(looks) + 1):
-        with refuse_look(base, at, number):
-            try:
-                found = trusted()
-                assert (found[0], {*found[1:]} >= {"outside"}) == (whole[0], True), looks[at - 1]
-            except DiskError:
-                refused += 1
-    assert refused
+    marked, is_among = asked_with_each_look_refused(base, number, trusted)
+    assert "outside" in marked
+    assert is_among
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
@@ -54,16 +43,8 @@ def test_a_look_that_is_refused_gives_a_place_no_other_name(base: Path, number: 
     played(base)
     (base / "shared/x").mkdir(parents=True)
     (base / "shared/link").symlink_to("x")
-    refused = 0
-    with refuse_look(base, 0, number) as looks:
-        assert opened_place(base, "shared/link/y.txt") == "shared/x/y.txt"
-    for at in range(1, len(looks) + 1):
-        with refuse_look(base, at, number):
-            try:
-                assert opened_place(base, "shared/link/y.txt") == "shared/x/y.txt", looks[at - 1]
-            except DiskError:
-                refused += 1
-    assert refused
+    place = asked_with_each_look_refused(base, number, lambda: opened_place(base, "shared/link/y.txt"))
+    assert place == "shared/x/y.txt"
 
 
 def test_a_path_leads_where_the_library_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
