@@ -13,8 +13,9 @@ from lemming.kernel.access.open import read_text
 from lemming.kernel.access.trust import Reach
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import DiskError, LemmingError, PermissionDenied, Problem
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.files.refusals import OF_A_FILE
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.organisation import OrgPath
@@ -141,14 +142,12 @@ def _policy_problems(
     try:
         place = resolve(owner, Path(base), said.policy_file, "read", caller="verify.policy")
         read_text(place, {})
-    except DiskError:
-        raise
-    except LemmingError as error:
+    except OF_A_FILE as error:
         yield Problem(error.message, file, pointer=where, hint=error.hint or "name a file it may read")
         return
     try:
         written = resolve(author, Path(base), str(Path(base) / place.key), "write", caller="verify.policy")
-    except (PermissionDenied, LemmingError):
+    except OF_A_FILE:
         return
     if written.key == place.key:
         message = f"{author.name} may write {said.policy_file}, by which it is judged"

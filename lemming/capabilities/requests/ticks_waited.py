@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from lemming.capabilities.requests.deadlines import last_tick
-from lemming.kernel.base.errors import DiskError, LemmingError
+from lemming.kernel.files.refusals import OF_A_FILE
 from lemming.kernel.journal.begun import Begun
 from lemming.kernel.journal.file import read_plan
 from lemming.kernel.mail.visibility import Mail
@@ -41,9 +41,7 @@ class Patience:
     def _look(self, tick: int) -> bool:
         try:
             plan = read_plan(self._org.base, tick)
-        except DiskError:
-            raise
-        except LemmingError:  # `verify` says what is wrong with it
+        except OF_A_FILE:  # `verify` says what is wrong with it
             return False
         return plan is not None and plan.at_once
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from lemming.kernel.access.allowed_paths import resolve
 from lemming.kernel.agents import Agent, survey_agents
-from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, Problem
+from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
 from lemming.kernel.files.real_place import real_path
+from lemming.kernel.files.refusals import OF_A_FILE
 from lemming.kernel.org.organisation import Organisation
 
 _CODE = (".py", ".pyc", ".so", ".pyd", ".pth", ".zip")
@@ -96,8 +97,6 @@ def _why_writable(base: Path, file: str, agent: Agent) -> str:
 def _allows_write(agent: Agent, base: Path, path: str) -> bool:
     try:
         resolve(agent, base, path, "write", caller="tool_files")
-    except DiskError:
-        raise
-    except LemmingError:
+    except OF_A_FILE:
         return False
     return True

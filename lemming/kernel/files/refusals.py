@@ -9,12 +9,14 @@ from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.errors import ConfigError, ContractError, CorruptState, DiskError, ToolError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Place = TypeVar("Place", bound=str | os.PathLike[str])
 
+OF_A_FILE = (ConfigError, ContractError, CorruptState, ToolError)
+"""What is wrong with a file, or a text, and says nothing about the disk, or the run."""
 _HINTS = {
     errno.ENOSPC: "the disk is full; free space and run again, nothing is lost",
     errno.EDQUOT: "the disk quota is used up; free space and run again, nothing is lost",

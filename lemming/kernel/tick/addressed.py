@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from lemming.kernel.base.errors import DiskError, LemmingError
+from lemming.kernel.files.refusals import OF_A_FILE
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.report import Reason
 from lemming.kernel.mail.agenda import Agenda
@@ -18,6 +19,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.org.uses import habits_of
+from lemming.kernel.tick.edge import tried
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.inputs import FoundFirst, find
 from lemming.kernel.turn.moments import Moment
@@ -49,17 +51,13 @@ def who_goes_on(snapshot: Snapshot, names: Collection[str] | None = None) -> Goi
     for name, agent in snapshot.survey.agents.items():
         if name in snapshot.plan.skipped or (names is not None and name not in names):
             continue
-        try:
-            state = read_state(snapshot.org, name)
-            if _may_spend(snapshot, agent, state) and (tick := _goes_on_at(snapshot, agent, state)):
-                if tick > snapshot.tick:
-                    going.later[name] = tick
-                elif agent.schedule.cron is None or name in snapshot.plan.order:
-                    going.now.append(name)
-        except DiskError:
-            raise
-        except LemmingError:  # its turn says so
+        tick = tried(partial(_goes_on_at, snapshot, agent))
+        if tick is None or isinstance(tick, Exception):  # its turn says so
             continue
+        if tick > snapshot.tick:
+            going.later[name] = tick
+        elif agent.schedule.cron is None or name in snapshot.plan.order:
+            going.now.append(name)
     return going
 
 
@@ -90,9 +88,7 @@ def hurried(snapshot: Snapshot) -> Snapshot:
 def _has_a_person_in_ticks(snapshot: Snapshot, name: str) -> bool:
     try:
         return _waits_in_ticks(read_state(snapshot.org, name), snapshot.mail.persons)
-    except DiskError:
-        raise
-    except LemmingError:  # its turn says so
+    except OF_A_FILE:  # its turn says so
         return False
 
 
@@ -106,9 +102,7 @@ def stands_still(org: Organisation, name: str) -> bool:
     """Return whether the last turn that an agent took for one of its requests came no further."""
     try:
         return any(begun.stands_still for begun in read_state(org, name).requests)
-    except DiskError:
-        raise
-    except LemmingError:  # its turn says so
+    except OF_A_FILE:  # its turn says so
         return False
 
 
@@ -117,8 +111,11 @@ def _may_spend(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
     return most is None or state.used_up < most
 
 
-def _goes_on_at(snapshot: Snapshot, agent: Agent, state: AgentState) -> int | None:
+def _goes_on_at(snapshot: Snapshot, agent: Agent) -> int | None:
     """Return the first tick in which an agent takes a turn for what waits for it; None: nothing does."""
+    state = read_state(snapshot.org, agent.name)
+    if not _may_spend(snapshot, agent, state):
+        return None
     if not _may_have_something(snapshot, agent, state):  # most have nothing, and are looked at no closer
         return None
     due = next_due(agent.schedule, snapshot.tick)

@@ -12,17 +12,13 @@ from types import TracebackType
 from typing import TypeVar
 
 from lemming.kernel.base.errors import (
-    ConfigError,
-    ContractError,
-    CorruptState,
     DiskError,
     LemmingError,
-    ToolError,
     TurnBroke,
     name_of,
 )
 from lemming.kernel.base.redaction.secrets import redact_foreign
-from lemming.kernel.files.refusals import is_about_one_file
+from lemming.kernel.files.refusals import OF_A_FILE, is_about_one_file
 from lemming.kernel.journal.events import is_observers
 from lemming.kernel.journal.report import Reason
 from lemming.kernel.messages import EntryName, OutboxEntry
@@ -32,7 +28,6 @@ from lemming.kernel.tick.runtime import Stopped
 
 T = TypeVar("T")
 
-_OF_A_FILE = (ConfigError, ContractError, CorruptState, ToolError)
 _WORDS = 500
 
 
@@ -55,7 +50,7 @@ def why_not_begun(error: Exception) -> Reason:
 
 def why_broken(error: Exception) -> TurnBroke:
     """Return what broke a turn off that raised this; raise it where it was meant to end the run."""
-    if isinstance(error, _OF_A_FILE):
+    if isinstance(error, OF_A_FILE):
         return TurnBroke(error.message, where=error.where, hint=error.hint)
     if isinstance(error, LemmingError):
         raise error

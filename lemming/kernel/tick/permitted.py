@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import DiskError, LemmingError, UnknownModel
+from lemming.kernel.base.errors import UnknownModel
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.refusals import OF_A_FILE
 from lemming.kernel.journal.records import Record, ToolFinished, TurnStarted
 from lemming.kernel.org.config import credits_of
 from lemming.kernel.org.resume import AgentPermissions, FileAccess
@@ -80,9 +81,7 @@ def refused_places(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) 
         for effect in recorded_result(record).effects:
             try:
                 _require_allowed(context, record.tool, effect)
-            except DiskError:
-                raise
-            except LemmingError as error:
+            except OF_A_FILE as error:
                 refused[effect.place] = str(error)
     return refused
 
