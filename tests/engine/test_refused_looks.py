@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from refused import run_with_each_look_refused
+from parts import by_hand
+from refused import asked_with_each_look_refused, run_with_each_look_refused
 
+from lemming.capabilities.requests.ticks_waited import Patience
 from lemming.engine import run_once
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.journal.file import last_record, read_journal, read_plan
+from lemming.kernel.journal.begun import Asked, Begun
+from lemming.kernel.journal.file import Journal, last_record, read_journal, read_plan
+from lemming.kernel.journal.ledger import AgentState, write_state
+from lemming.kernel.journal.records import TickStarted
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.addressed import hurried, stands_still, who_goes_on
+from lemming.kernel.tick.permitted import refused_places
+from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.faults import refuse_look
 
@@ -65,3 +76,54 @@ def test_a_refused_look_of_a_file_tool_is_never_a_result(base: Path, refusal: in
         (base / place / "x.txt").write_text("x")
     about = ("shared", "workspace", "x.txt", "y.txt")
     run_with_each_look_refused(base, refusal, lambda look: look.split("/")[-1].endswith(about))
+
+
+@pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
+def test_a_refused_look_keeps_no_file_of_a_turn_from_being_written(base: Path, refusal: int) -> None:
+    access = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
+    ada = resume("ada", permissions={"tools": ["file_write"], "file_access": access})
+    calls = [{"tool": "file_write", "args": {"path": f"shared/{name}.txt", "content": "y"}} for name in "ab"]
+    make_org(base, ada, script=[{"reply": say("", tool_calls=calls)}])
+    run_once(base, clock=FrozenClock())
+    snapshot, records = take_snapshot(Organisation(base), load_config(base), 2), read_journal(base, 1)
+    agent = snapshot.survey.agents["ada"]
+    refused = asked_with_each_look_refused(base, refusal, lambda: refused_places(snapshot, agent, records))
+    assert refused == {}
+
+
+@pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
+def test_a_refused_look_leaves_nothing_to_go_on_with_undone(base: Path, refusal: int) -> None:
+    person = resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]})
+    one = {"permissions": {"read_outboxes": ["human"]}, "turn": {"take": "one"}}
+    ada = resume("ada", schedule={"wake": "addressed"}, **one)
+    bob = resume("bob", schedule={"wake": "addressed", "run_every_n_ticks": 5}, **one)
+    make_org(base, ada, bob, person, models={"human": {"provider": "human"}})
+    by_hand(base, "human", 2, "more", kind="request", text="and this", target="ada")
+    waits = Asked(request="bob/00000001_0123456789ab", to="human", until=9)
+    begun = Begun(request="human/00000000_x", asked=(waits,), enough=(1,), turns=1, stands_still=True)
+    write_state(base, "bob", AgentState(tick=1, requests=(begun,)))
+
+    def now() -> Snapshot:
+        org = Organisation(base)
+        return take_snapshot(org, load_config(org), 3)
+
+    asks: dict[str, Callable[[], object]] = {
+        "who goes on": lambda: who_goes_on(now()).now,
+        "at once": lambda: hurried(now()).plan.at_once,
+        "stands still": lambda: stands_still(Organisation(base), "bob"),
+    }
+    found = {name: asked_with_each_look_refused(base, refusal, ask) for name, ask in asks.items()}
+    assert found == {"who goes on": ["ada"], "at once": True, "stands still": True}
+
+
+@pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
+def test_a_refused_look_makes_nobody_wait_for_a_person_less_long(base: Path, refusal: int) -> None:
+    make_org(base, resume("ada"))
+    for tick in (1, 2, 3):
+        with Journal(base, tick, epoch=1, durability="off") as journal:
+            journal.append(TickStarted(at="2026-01-01T00:00:00Z", tick=tick, order=["ada"], at_once=tick < 3))
+
+    def last_tick() -> int:
+        return Patience(Organisation(base)).last_tick(0, 1, now=4)
+
+    assert asked_with_each_look_refused(base, refusal, last_tick) == 3

@@ -1,16 +1,24 @@
-"""Where the disk does not say where a grant leads, no code is taken for code that no agent may write."""
+"""Where the disk does not say what is there, no code is taken for code that may run."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+import resource
 from pathlib import Path
 
 import pytest
 from refused import asked_with_each_look_refused
+from workshop import Workshop
 
+from lemming.capabilities.toolbox.functions.finding import find_files
+from lemming.kernel.access.bound import of_command
 from lemming.kernel.access.plugin_files import writable
 from lemming.kernel.agents import load_agent
 from lemming.testing import make_org, resume
+
+SELECTABLE = 1024  # descriptors beyond which `select` does not go
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
@@ -27,3 +35,37 @@ def test_a_look_that_is_refused_makes_no_file_safe(tmp_path: Path, number: int) 
 
     whole = asked_with_each_look_refused(tmp_path, number, problems)
     assert "ada may write it: permissions.file_access.allow_write" in whole
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_look_that_is_refused_takes_no_file_out_of_what_is_agreed_to(tmp_path: Path, number: int) -> None:
+    base = make_org(tmp_path / "org", resume("ada"))
+    (base / "tools").mkdir()
+    (base / "tools/real.py").write_text("print(1)")
+    (base / "shared").mkdir(exist_ok=True)
+    (base / "shared/run.py").symlink_to("../tools/real.py")
+    words = ["python", "shared/run.py", "--config=config/models.json"]
+    bound = asked_with_each_look_refused(base, number, lambda: of_command(base, "x", words, words, ""))
+    assert sorted(bound) == ["config/models.json", "tools/real.py", "x"]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_look_that_is_refused_makes_no_file_of_tools_of_a_link(tmp_path: Path, number: int) -> None:
+    base = make_org(tmp_path / "org", resume("ada"))
+    (base / "tools").mkdir()
+    (base / "tools/mine.py").write_text("")
+    (tmp_path / "other.py").write_text("")
+    (base / "tools/linked.py").symlink_to(tmp_path / "other.py")
+    files, wrong = asked_with_each_look_refused(base, number, lambda: find_files(base, ["tools/*.py"]))
+    assert (files, [it.file for it in wrong]) == (["tools/mine.py"], ["tools/linked.py"])
+
+
+def test_what_a_function_says_is_heard_however_many_files_are_open(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org")
+    shop.file("@tool\ndef mine() -> str:\n    return 'x'\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    with contextlib.ExitStack() as files, contextlib.closing(shop.org):
+        for _ in range(SELECTABLE):
+            files.enter_context(open(os.devnull, "rb"))
+        assert [shop.call("mine").output for _ in range(2)] == ["x", "x"]
