@@ -55,6 +55,7 @@ from lemming.kernel.tick.next_tick import find_next_tick, progress_of, require_n
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers
 from lemming.service.opened import open_to_run
+from lemming.service.timer import Timer, ticks_left
 
 RESERVED_BYTES = 1 << 20
 __all__ = [
@@ -177,14 +178,18 @@ def ticks(
     `ticks_in_a_row` times; with `until_quiet`, too, and then it ends. In such ticks, and with `hurried` from
     the first on, only those wake for whom something is new. `command`: for who finds it held.
     """
-    from lemming.service.eager import Eager
-    from lemming.service.sleep import Sleeper, Timer, ticks_left
-
     with open_to_run(
         base_path, command=command, clock=clock, notify=notify, stop=stop, batch=batch, watch=watch
     ) as runtime:
-        timer, base, done = Sleeper(runtime) if wake_on_change else Timer(runtime), runtime.base, 0
-        row = Eager(runtime) if eager or until_quiet else None
+        timer, row, base, done = Timer(runtime), None, runtime.base, 0
+        if wake_on_change:
+            from lemming.service.sleep import Sleeper
+
+            timer = Sleeper(runtime)
+        if eager or until_quiet:
+            from lemming.service.eager import Eager
+
+            row = Eager(runtime)
         runtime.hurries = hurried
         while not runtime.stop.is_set() and ticks_left(tick := load_tick(base), done, max_ticks, until_tick):
             with timer.tick():

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -27,40 +26,16 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.counter import load_counter
 from lemming.kernel.tick.firing_plan import takes_turns
-from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.seams import TickLook, TickPart, goes_by_the_clock, next_moment, parts_in
 from lemming.kernel.tick.soundness.judged import sound_survey
 from lemming.kernel.tools import EngineTool, toolset_of
+from lemming.service.timer import Timer
 from lemming.service.watch import Watch, context_files
 
 LONGEST_SLEEP_S = 3600.0
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.5, 3.0, 1.25
 LOOKING_SHARE = 0.01
 SETTLED_S, SETTLING_LOOKS = 0.1, 20
-
-
-@dataclass
-class Timer:
-    """Sleeps from the start of one tick to the start of the next."""
-
-    runtime: Runtime
-    monotonic: Callable[[], float] = time.monotonic
-    _began: float = 0.0
-
-    @contextmanager
-    def tick(self) -> Iterator[None]:
-        """Surround a tick."""
-        self._began = self.monotonic()
-        yield
-
-    def sleep(self, report: TickReport, interval_s: float, most: float) -> int:
-        """Sleep after a tick until the next one is to begin, or until the engine is to end.
-
-        Returns how many ticks were slept through. At most `most` more ticks may be counted, the one that is
-        run after the sleep among them.
-        """
-        self.runtime.stop.wait(max(0.0, self._began + interval_s - self.monotonic()))
-        return 0
 
 
 @dataclass(frozen=True)
@@ -276,14 +251,3 @@ def _written_outside(report: TickReport) -> set[str]:
     """Return the files that turns wrote outside the organisation, where `fs` names them by other roots."""
     files = (file["path"] for turn in report.turns for file in turn.files)
     return {path for path in files if path.startswith("/")}
-
-
-def ticks_left(tick: int, done: int, max_ticks: int | None, until_tick: int | None) -> float:
-    """Return how many ticks may still run, `tick` being the next one and `done` having run.
-
-    >>> ticks_left(5, 3, max_ticks=10, until_tick=6), ticks_left(5, 3, None, None)
-    (2, inf)
-    """
-    by_count = math.inf if max_ticks is None else max_ticks - done
-    by_number = math.inf if until_tick is None else until_tick + 1 - tick
-    return max(0, min(by_count, by_number))
