@@ -14,11 +14,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from lemming.commands.failures import guarded
 from lemming.commands.meant import MEANT, OF_THE_PAGE, words_behind
-from lemming.commands.options import CommandSession, Here, verb
 from lemming.commands.screen import show, show_text
+from lemming.commands.session import CommandSession
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.version import __version__
-from lemming.kernel.plugins.capabilities import missing_for_command
 
 SECTIONS = {
     "Begin": {
@@ -214,6 +213,8 @@ class Contents(TyperGroup):
 
 def _is_an_agent(ctx: Any, word: str) -> bool:
     """Return whether an agent has the name of a command, and so is what stands behind another."""
+    from lemming.commands.options import Here
+
     try:
         org = Here(ctx, as_json=False).org_if_any
     except LemmingError:  # which the command itself says, if it needs one
@@ -248,6 +249,9 @@ def _off_unless_given(option: Any) -> Any:
 
 def load_command(name: str) -> Any:
     """Return a command of the table: a noun is the `app` of its module, a verb a function."""
+    from lemming.commands.options import verb  # what a command needs, and `--help` does not
+    from lemming.kernel.plugins.capabilities import missing_for_command
+
     if why := missing_for_command(name):
         raise UsageError(why, hint="install lemming-engine again")
     own = name.replace("-", "_")

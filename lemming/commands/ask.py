@@ -21,7 +21,6 @@ from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE, l
 from lemming.commands.options import (
     AgentName,
     AsPerson,
-    CommandSession,
     Here,
     Quiet,
     Trust,
@@ -33,6 +32,7 @@ from lemming.commands.options import (
     ticks_or_time,
 )
 from lemming.commands.screen import one_line, show_json, show_pretty, show_text, tell
+from lemming.commands.session import CommandSession
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
 from lemming.kernel.base.clock import SystemClock

@@ -18,17 +18,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from lemming.commands import screen
-from lemming.commands.options import CommandSession
 from lemming.commands.screen import ReaderGone, Style, tell
+from lemming.commands.session import CommandSession
 from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
 from lemming.kernel.base.jsontext import near, nearest
-from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capabilities import why_not_imported
+
+if TYPE_CHECKING:
+    from lemming.kernel.org.organisation import OrgPath
 
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
@@ -123,11 +124,19 @@ def _as_lemming_error(error: Exception, command: str) -> LemmingError | None:
         return error
     if isinstance(error, typer.TyperException):
         return _usage_error(error, command)
-    if isinstance(error, ModuleNotFoundError) and (why := why_not_imported(error.name or "")):
+    if isinstance(error, ModuleNotFoundError) and (why := _why_not_imported(error.name or "")):
         return ConfigError(f"{command} cannot go on: {why}", hint="install lemming-engine again")
     if isinstance(error, OSError) and error.filename is not None:
         return DiskError(error.strerror or str(error), where=os.fsdecode(error.filename))
     return None
+
+
+def _why_not_imported(module: str) -> str:
+    from lemming.kernel.plugins.capabilities import (
+        why_not_imported,  # a command that is there loads it itself
+    )
+
+    return why_not_imported(module)
 
 
 _MEANT = re.compile(r'did you mean "(.*)"')

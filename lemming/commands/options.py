@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -15,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from lemming.commands.screen import show, show_json, show_list, show_text, tell
+from lemming.commands.session import CommandSession
 from lemming.kernel.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
@@ -28,18 +28,6 @@ from lemming.service.under_way import has_been_interrupted as has_been_interrupt
 from lemming.service.under_way import running_engine as running_engine
 
 T = TypeVar("T")
-
-
-@dataclass
-class CommandSession:
-    """`root` is the folder that was given for the organisation's, `base` the organisation's folder, once a
-    command has asked for it; `command` is what was typed. `typed_within`: the first word behind it, and the
-    words that people type there, each with what to do instead."""
-
-    root: str | None = None
-    base: Path | None = None
-    command: str = "lemming"
-    typed_within: tuple[str, Mapping[str, str]] | None = None
 
 
 class Here:

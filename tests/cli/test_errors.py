@@ -9,8 +9,8 @@ import pytest
 from terminal import Lemming, start
 
 from lemming.commands.failures import guarded
-from lemming.commands.options import CommandSession
 from lemming.commands.screen import ReaderGone
+from lemming.commands.session import CommandSession
 from lemming.kernel.base.errors import CorruptState, DiskError, LemmingError, OrgBusy
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume
