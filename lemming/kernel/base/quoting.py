@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import cache
 from hashlib import blake2b
 
 MARK_BYTES = 16
@@ -12,21 +13,23 @@ MARK_BYTES = 16
 # Whatever a reader may take for the end of a line, turns text around on its way to the eye, or is there and
 # cannot be seen: zero width, tags, fillers.
 _JOINS, _SELECTS = "\u200c\u200d", "\ufe00-\ufe0f\U000e0100-\U000e01ef"
-_MISLEADING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e00ff"
-    f"{_SELECTS}]"
+_misleading = cache(
+    lambda: re.compile(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+        "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e00ff"
+        f"{_SELECTS}]"
+    )
 )
-_SELECTOR = re.compile(f"[{_SELECTS}]")
+_selector = cache(lambda: re.compile(f"[{_SELECTS}]"))
 _OPENS = (
     "<\uff1c\u2039\u00ab\u2329\u27e8\u3008\u300a\u226a\u22d8\u02c2\ufe64\u1438\u276e\u2770\u276c\u29fc\u27ea"
 )
 _CLOSES = (
     ">\uff1e\u203a\u00bb\u232a\u27e9\u3009\u300b\u226b\u22d9\u02c3\ufe65\u1433\u276f\u2771\u276d\u29fd\u27eb"
 )
-_OPENING = re.compile(rf"(?:[{_OPENS}]\s*){{1,3}}\w{{4}}")
-_CLOSING = re.compile(rf"\w{{4}}(?:\s*[{_CLOSES}]){{1,3}}")
-_BRACKET = re.compile(f"[{_OPENS}{_CLOSES}]")
+_opening = cache(lambda: re.compile(rf"(?:[{_OPENS}]\s*){{1,3}}\w{{4}}"))
+_closing = cache(lambda: re.compile(rf"\w{{4}}(?:\s*[{_CLOSES}]){{1,3}}"))
+_bracket = cache(lambda: re.compile(f"[{_OPENS}{_CLOSES}]"))
 _ALIKE = str.maketrans(
     {
         **dict.fromkeys("\u0410\u0430\u0391\u03b1\u13aa\u15c5\u1d00\ua4ee", "A"),
@@ -47,10 +50,10 @@ def quoted(text: str) -> str:
     if text.isascii() and text.isprintable() and "<" not in text and ">" not in text:
         return text
     if not text.isprintable() or not text.isascii():
-        text = _MISLEADING.sub(_spelled, text.replace("\r\n", "\n"))
-    if not _BRACKET.search(text) or (text.isascii() and "data" not in text.lower()):
+        text = _misleading().sub(_spelled, text.replace("\r\n", "\n"))
+    if not _bracket().search(text) or (text.isascii() and "data" not in text.lower()):
         return text
-    return _CLOSING.sub(_without_mark, _OPENING.sub(_without_mark, text))
+    return _closing().sub(_without_mark, _opening().sub(_without_mark, text))
 
 
 def _without_mark(found: re.Match[str]) -> str:
@@ -74,7 +77,7 @@ def _spelled(found: re.Match[str]) -> str:
     before, after = text[place - 1 : place] if place else "", text[place + 1 : place + 2]
     if character in _JOINS and not (_is_plain(before) or _is_plain(after)):
         return character  # between letters that take other forms then, or pictures
-    if _SELECTOR.match(character) and before and not (_is_plain(before) or _SELECTOR.match(before)):
+    if _selector().match(character) and before and not (_is_plain(before) or _selector().match(before)):
         return character
     return _spelling(character)
 

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import cache
 
 Place = Callable[[int, int], tuple[int, int]]
 """From where something stands in a text inside to where it stands in the outer one."""
@@ -23,13 +24,15 @@ _UNSEEN = (
     "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff"
 )
 _DRESSED = "\u2070-\u209c\u2102-\u2149\u2460-\u24e9\uff01-\uff5e\U0001d400-\U0001d7ff"
-_IN_DISGUISE = re.compile(f"[{_UNSEEN}{_DRESSED}]")
+_in_disguise = cache(lambda: re.compile(f"[{_UNSEEN}{_DRESSED}]"))
 _IS_ESCAPED = re.compile(r"\\(?:u[0-9a-f{]|U0000|x[2-7]|/|[01][0-7]{2})|%[2-7][0-9a-f]|&#x?[0-9a-f]", re.I)
-_ESCAPE = re.compile(
-    r"\\\\*(?:(?-i:U)0000(?P<long>[0-9a-f]{4})|u(?P<u>[0-9a-f]{4})|u\{0{0,9}(?P<braced>[0-9a-f]{2,4})\}"
-    r"|x(?P<x>[0-9a-f]{2})|(?P<octal>[01][0-7]{2})|(?P<sign>[/\"'\\nrt]))"
-    r"|%(?P<percent>[0-9a-f]{2})|&#(?:x0{0,9}(?P<hex>[0-9a-f]{2,4})|0{0,9}(?P<dec>[0-9]{2,4}));?",
-    re.I,
+_escape = cache(
+    lambda: re.compile(
+        r"\\\\*(?:(?-i:U)0000(?P<long>[0-9a-f]{4})|u(?P<u>[0-9a-f]{4})|u\{0{0,9}(?P<braced>[0-9a-f]{2,4})\}"
+        r"|x(?P<x>[0-9a-f]{2})|(?P<octal>[01][0-7]{2})|(?P<sign>[/\"'\\nrt]))"
+        r"|%(?P<percent>[0-9a-f]{2})|&#(?:x0{0,9}(?P<hex>[0-9a-f]{2,4})|0{0,9}(?P<dec>[0-9]{2,4}));?",
+        re.I,
+    )
 )
 _IS_QUOTED_PRINTABLE = re.compile(r"=(?:[2-7][0-9a-f]|\r?\n)", re.I)
 _QUOTED_PRINTABLE = re.compile(r"=(?:(?P<percent>[0-9a-f]{2})|(?P<soft_end>[ \t]{0,9}\r?\n))", re.I)
@@ -38,8 +41,9 @@ _SIGNS = {"n": "\n", "r": "\r", "t": "\t"}
 _LINE_END = r"(?:\\+r)?(?:\\+n|\r?\n)[ \t]*"
 _IN_BASE64 = "[A-Za-z0-9+/_-]"
 _SHORT_LINES = rf"(?<!{_IN_BASE64}){_IN_BASE64}{{4,15}}+(?:{_LINE_END}{_IN_BASE64}{{2,}}+){{2,}}"
-_WORD = re.compile(rf"{_IN_BASE64}{{16,}}(?:{_LINE_END}{_IN_BASE64}{{2,}})*")
-_WORD_OR_LINES = re.compile(rf"{_WORD.pattern}|(?P<short>{_SHORT_LINES})")
+_LONG_WORD = rf"{_IN_BASE64}{{16,}}(?:{_LINE_END}{_IN_BASE64}{{2,}})*"
+_word = cache(lambda: re.compile(_LONG_WORD))
+_word_or_lines = cache(lambda: re.compile(rf"{_LONG_WORD}|(?P<short>{_SHORT_LINES})"))
 _SHORT_LINE = re.compile(rf"(?:\\n|\n)[ \t]*{_IN_BASE64}{{4,15}}+(?:\\+r)?(?:\\+n|\r?\n)")
 _BETWEEN = re.compile(_LINE_END)
 _HEX = re.compile(r"[0-9a-fA-F]{16,}")
@@ -73,7 +77,8 @@ def texts_in(text: str, *, is_bytes: bool = False) -> Iterator[tuple[str, Place,
 def _words_in(text: str, *, is_bytes: bool) -> Iterator[re.Match[str]]:
     """Yield what may be base64 or hex: long words, and short ones line by line where there are such lines."""
     room = MOST_IN_SHORT_LINES
-    for word in (_WORD if is_bytes or not is_in_short_lines(text) else _WORD_OR_LINES).finditer(text):
+    words = _word if is_bytes or not is_in_short_lines(text) else _word_or_lines
+    for word in words().finditer(text):
         if word.lastgroup == "short":
             room -= len(word[0])
         if word.lastgroup is None or room >= 0:
@@ -82,7 +87,7 @@ def _words_in(text: str, *, is_bytes: bool) -> Iterator[re.Match[str]]:
 
 def is_dressed(text: str) -> bool:
     """Return whether signs nobody sees, or letters in another dress, stand in a text."""
-    return not text.isascii() and _IN_DISGUISE.search(text) is not None
+    return not text.isascii() and _in_disguise().search(text) is not None
 
 
 def is_in_short_lines(text: str) -> bool:
@@ -92,12 +97,12 @@ def is_in_short_lines(text: str) -> bool:
 
 def _undressed(text: str) -> tuple[str, Place]:
     """Return a text in plain letters and without what nobody sees."""
-    plain = text.translate({ord(sign): _plain(sign) for sign in {*_IN_DISGUISE.findall(text)}})
+    plain = text.translate({ord(sign): _plain(sign) for sign in {*_in_disguise().findall(text)}})
 
     def place(start: int, end: int) -> tuple[int, int]:
         if len(plain) == len(text):
             return start, end
-        seen = [at for at, sign in enumerate(text) if not _IN_DISGUISE.match(sign) or _plain(sign)]
+        seen = [at for at, sign in enumerate(text) if not _in_disguise().match(sign) or _plain(sign)]
         return seen[start], seen[end - 1] + 1
 
     return plain, place
@@ -118,7 +123,7 @@ def _both(back: Callable[[int], int]) -> Place:
 def _unescaped(text: str) -> tuple[str, Place]:
     rounds: list[Callable[[int], int]] = []
     for _ in range(_ROUNDS):
-        escapes = [*_ESCAPE.finditer(text)]
+        escapes = [*_escape().finditer(text)]
         if not escapes:
             break
         text, back = _without(escapes, text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from string import ascii_letters, digits
 
 Span = tuple[int, int]
@@ -58,13 +59,13 @@ _LOOKS = (
     r"(?:(?!-----)[\x20-\x7e\s]){16,16384}?-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
     r"|(?:\s|\\+[nr]|[A-Za-z0-9+/=]){40,})",
 )
-_KEYS = re.compile("|".join(_LOOKS), re.A)
+_keys = cache(lambda: re.compile("|".join(_LOOKS), re.A))
 _BEFORE = {"JQQJ99": 52}
 
 # What is a key because of what stands before it.
 _SET = r"[\"'\\]{0,4}\s{0,3}[:=]>?\s{0,3}[\"'\\]{0,4}"
 _MIXED = r"(?=[\w.~+/-]{0,99}[0-9])(?=[\w.~+/-]{0,99}[A-Za-z])[\w.~+/-]"
-_LABELLED = re.compile(
+_labelled = cache(lambda: re.compile(
     r"authorization" + _SET + r"(?:(?:bearer|basic|token|bot|apikey|digest)\s+)?(?P<header>[\w.~+/=-]{16,})"
     r"|bearer\s(?P<bearer>" + _MIXED + r"{20,}=*)"
     r"|(?:api|auth)[-_]?(?:key|token)" + _SET + r"(?P<named>"
@@ -74,7 +75,7 @@ _LABELLED = re.compile(
     r"|(?:account|access)key=(?P<azure>[A-Za-z0-9+/]{40,}=*)"
     r"|[?&;]sig=(?P<sig>[A-Za-z0-9+/%]{43,})",
     re.I | re.A,
-)  # fmt: skip
+))  # fmt: skip
 # One of these stands in whatever matches that, without its hyphens and underscores: they are found sooner.
 _LABELS = (
     *("authorization", "bearer", "apikey", "apitoken", "authkey", "authtoken"),
@@ -82,12 +83,14 @@ _LABELS = (
 )
 _IN_ADDRESS = re.compile(r"://[^\s/@:\"'<>]{0,256}:(?P<password>[^\s/@\"'<>]{3,256})@[\w\[]")
 _IN_CONNECTION = re.compile(r"(?<=;)\s?(?:password|pwd)\s?=\s?(?P<password>[^;\s\"'\\]{4,128})", re.I)
-_TO_FILL_IN = re.compile(
-    r"[<{$%*.\[(]|redacted|placeholder|change|example|x+\Z|(?-i:[A-Z][A-Z_]*)\Z"
-    r"|(?:my|your|the|some)?[-_]?(?:api|access|secret|db|user)?[-_]?"
-    r"(?:pass|passw|passwd|password|pwd|pw|secret|token|key)(?:[-_]?here)?\Z"
-    r"|(?:your|my)[-_]",
-    re.I,
+_to_fill_in = cache(
+    lambda: re.compile(
+        r"[<{$%*.\[(]|redacted|placeholder|change|example|x+\Z|(?-i:[A-Z][A-Z_]*)\Z"
+        r"|(?:my|your|the|some)?[-_]?(?:api|access|secret|db|user)?[-_]?"
+        r"(?:pass|passw|passwd|password|pwd|pw|secret|token|key)(?:[-_]?here)?\Z"
+        r"|(?:your|my)[-_]",
+        re.I,
+    )
 )
 _IN_WORDS = bytes(b"w"[0] if chr(byte) in _LETTERS else b" "[0] for byte in range(256))
 _LONG = b"w" * 16
@@ -111,12 +114,12 @@ def keys_in(text: str) -> Iterator[Span]:
     [(5, 45)]
     """
     if has_long_word(text):
-        for match in _KEYS.finditer(text):
+        for match in _keys().finditer(text):
             start, end = match.span()
             yield start - _BEFORE.get(text[start : start + 6], 0), end
         bare = text.lower().replace("-", "").replace("_", "")
         if any(label in bare for label in _LABELS):
-            yield from _named(_LABELLED, text)
+            yield from _named(_labelled(), text)
     if "://" in text and "@" in text:
         yield from _named(_IN_ADDRESS, text)
     if "=" in text and ";" in text and ("password" in (plain := text.casefold()) or "pwd" in plain):
@@ -127,5 +130,5 @@ def _named(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
     for match in pattern.finditer(text):
         group = match.lastgroup
         assert group, "every alternative has one"
-        if not _TO_FILL_IN.match(match[group]):
+        if not _to_fill_in().match(match[group]):
             yield match.span(group)

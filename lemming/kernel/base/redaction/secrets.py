@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
@@ -34,10 +35,12 @@ _SHORTEST_LONE_USER = 16  # an address's user without a password is a token when
 _SHORTEST_BASE64 = 8
 
 # What programs are commonly given, and is no secret though an organisation names it.
-_ORDINARY = re.compile(
-    r"(?:PATH|HOME|PWD|OLDPWD|LANG|LANGUAGE|LC_\w+|USER|LOGNAME|SHELL|TERM|COLORTERM|TMPDIR|TEMP|TMP|TZ|EDITOR"
-    r"|VISUAL|PAGER|DISPLAY|HOSTNAME|XDG_\w+|SSH_AUTH_SOCK|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|VIRTUAL_ENV"
-    r"|\w*PATH|\w+_DIR|\w+_HOME)\Z"
+_ordinary = cache(
+    lambda: re.compile(
+        r"(?:PATH|HOME|PWD|OLDPWD|LANG|LANGUAGE|LC_\w+|USER|LOGNAME|SHELL|TERM|COLORTERM|TMPDIR|TEMP|TMP|TZ|EDITOR"
+        r"|VISUAL|PAGER|DISPLAY|HOSTNAME|XDG_\w+|SSH_AUTH_SOCK|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|VIRTUAL_ENV"
+        r"|\w*PATH|\w+_DIR|\w+_HOME)\Z"
+    )
 )
 _USERINFO = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?P<userinfo>[^\s/?#]+)@", re.I)
 _ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)=([^&;#\s]+)")  # from a name's start only: else it is quadratic
@@ -45,16 +48,18 @@ _DEPTH = 2  # a disguise in a disguise is looked through
 _SHORTEST_HALF = 6
 _LOOKS_LIKE_KEY = "key"
 _MARK = re.compile(r"\[redacted [^\]\s]{1,200}\]")
-_SHAPES = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON web token
-    r"|\b(?:sk|pk|rk)-[\w-]{8,}"
-    r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{8,}"
-    r"|\b(?-i:AKIA|ASIA)(?-i:[A-Z0-9]{12,})"
-    r"|\b(?-i:AIza)[\w-]{20,}"
-    r"|(?<=\bBearer )[^\s\"',]{8,}"
-    r"|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)",  # user:password in an address
-    re.I | re.S,
+_shapes = cache(
+    lambda: re.compile(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+        r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON web token
+        r"|\b(?:sk|pk|rk)-[\w-]{8,}"
+        r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{8,}"
+        r"|\b(?-i:AKIA|ASIA)(?-i:[A-Z0-9]{12,})"
+        r"|\b(?-i:AIza)[\w-]{20,}"
+        r"|(?<=\bBearer )[^\s\"',]{8,}"
+        r"|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)",  # user:password in an address
+        re.I | re.S,
+    )
 )
 
 
@@ -88,7 +93,7 @@ def name_variables(options: Mapping[str, Any], where: str) -> None:
                 if form not in _written:
                     _written[form], _known = where, None
         is_key = key.endswith("_env")
-        is_named = is_key or ((key == "env" or text in present) and not _ORDINARY.match(text))
+        is_named = is_key or ((key == "env" or text in present) and not _ordinary().match(text))
         if is_named and not (text in _named and _named[text] >= is_key):
             _named[text], _known = is_key, None
 
@@ -198,7 +203,7 @@ def redact(text: str) -> str:
     '401: bad key [redacted]'
     """
     refresh()
-    return redact_foreign(_SHAPES.sub("[redacted]", redact_values(text)))
+    return redact_foreign(_shapes().sub("[redacted]", redact_values(text)))
 
 
 def excerpt(text: str, limit_chars: int = 200) -> str:
@@ -227,7 +232,7 @@ def holds_secret(text: str) -> bool:
     (True, False)
     """
     return (
-        bool(_SHAPES.search(text))
+        bool(_shapes().search(text))
         or any(keys_in(text))
         or any(
             _SECRET_NAME.search(name) and len(value) >= _SHORTEST_NAMED
@@ -304,7 +309,7 @@ def _is_secret(name: str, value: str) -> bool:
         return len(value) >= _SHORTEST_NAMED
     if len(value) < _SHORTEST or value.isdigit():
         return False
-    return name in _named or bool(_SECRET_NAME.search(name)) or bool(_SHAPES.fullmatch(value))
+    return name in _named or bool(_SECRET_NAME.search(name)) or bool(_shapes().fullmatch(value))
 
 
 def _parts_of_address(text: str) -> Iterator[str]:
