@@ -109,7 +109,8 @@ class AnthropicBatches(BatchApi[AnthropicProvider]):
         # Not through `batches.results`, which lets a cut connection through as an error of its own, and
         # sends the key to whatever address the answer names.
         with self.provider.as_ours(batch_id), answers_up_to(LIMIT_BYTES):
-            return await client.get(f"/v1/messages/batches/{batch_id}/results", cast_to=bytes)
+            body: bytes = await client.get(f"/v1/messages/batches/{batch_id}/results", cast_to=bytes)
+        return body
 
     def result_in(self, line: bytes, about: str) -> tuple[str, Reply | str]:
         """Return what a line of results holds."""
