@@ -58,7 +58,7 @@ MEANT_WITHIN = {
     "calendar": dict.fromkeys(("add", "new"), 'lemming send --every "0 9 * * mon" --to AGENT TEXT'),
     "credits": {"add": "lemming credits grant NAME N"},
     "memory": dict.fromkeys(("remove", "delete"), "lemming memory rm AGENT KEY"),
-    "trust": dict.fromkeys(("agree", "accept"), "lemming trust --yes"),
+    "trust": dict.fromkeys(("agree", "accept"), "lemming trust"),
 }
 """The same behind a command."""
 
