@@ -113,7 +113,7 @@ def accounts(
 
 
 def removed_accounts(base: OrgPath) -> list[Account]:
-    """Return what those have spent that have no ledger any more. Raises as `removed`."""
+    """Return what those have spent that have no ledger any more, as `removed` says."""
     return [
         Account(
             agent=name,

@@ -25,6 +25,7 @@ from lemming.capabilities.money.spent import (
 from lemming.kernel.agents import agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.times.cron import zone
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
 from lemming.kernel.journal.file import journal_ticks
@@ -160,7 +161,8 @@ def costs_by(base: OrgPath, by: By, *, since: int = 0, progress: Progress = quie
     `progress` is told which old journal is unpacked. Raises `CorruptState` for a ledger that cannot be read.
     """
     with localcontext(prec=_DIGITS):
-        return _costs_by(base, Costs(by), since, progress)
+        states = {name: read_state(base, name) for name in agents_with_ledgers(base)}
+        return _costs_by(base, Costs(by), since, progress, states)
 
 
 def agents_with_ledgers(base: OrgPath) -> list[str]:
@@ -171,7 +173,8 @@ def agents_with_ledgers(base: OrgPath) -> list[str]:
 def removed(base: OrgPath) -> dict[str, Cost]:
     """Return what those have spent that have no ledger any more, by name, as far as journals tell.
 
-    An `Organisation` keeps it until a folder comes or goes, or a ledger begins anew. Raises as `costs_by`.
+    What an agent spent whose ledger is damaged, which `accounts` says, is not among it. An `Organisation`
+    keeps it until a folder comes or goes, or a ledger begins anew, or is damaged or mended.
     """
     return Organisation.at(base).own(_Removed).found()
 
@@ -182,22 +185,39 @@ class _Removed:
     def __init__(self, org: Organisation) -> None:
         self._org = org
         self._oldest: list[int] | None = None
-        self._ledgers: dict[str, Cost] = {}
+        self._ledgers: dict[str, Cost | None] = {}
         self._found: dict[str, Cost] = {}
 
     def found(self) -> dict[str, Cost]:
         oldest = journal_ticks(self._org)[:1]
-        ledgers = {name: _of_state(read_state(self._org, name)) for name in agents_with_ledgers(self._org)}
+        states = {name: _state_if_sound(self._org, name) for name in agents_with_ledgers(self._org)}
+        ledgers = {name: _of_state(state) if state else None for name, state in states.items()}
         is_as_before = oldest == self._oldest and ledgers.keys() == self._ledgers.keys()
-        if not is_as_before or any(_is_less(ledgers[name], it) for name, it in self._ledgers.items()):
-            self._found = costs_by(self._org, "agent").removed
+        if not is_as_before or any(_began_anew(it, ledgers[name]) for name, it in self._ledgers.items()):
+            with localcontext(prec=_DIGITS):
+                self._found = _costs_by(self._org, Costs("agent"), 0, quiet, states).removed
         self._oldest, self._ledgers = oldest, ledgers
         return self._found
 
 
-def _costs_by(base: OrgPath, costs: Costs, since: int, progress: Progress) -> Costs:
-    states = {name: read_state(base, name) for name in agents_with_ledgers(base)}
-    ledgers = {name: _of_state(state) for name, state in states.items()}
+def _state_if_sound(org: Organisation, name: str) -> AgentState | None:
+    try:
+        return read_state(org, name)
+    except CorruptState:
+        return None
+
+
+def _began_anew(before: Cost | None, now: Cost | None) -> bool:
+    """Return whether a ledger does not go on from what it was; one that is damaged is None."""
+    return (before is None) != (now is None) if before is None or now is None else _is_less(now, before)
+
+
+def _costs_by(
+    base: OrgPath, costs: Costs, since: int, progress: Progress, kept: Mapping[str, AgentState | None]
+) -> Costs:
+    """`kept`: the ledgers; one that is damaged (None) has all that its agent spent since it began."""
+    states = {name: state for name, state in kept.items() if state}
+    ledgers = {name: _of_state(state) if state else NOTHING for name, state in kept.items()}
     zone_name = load_config(base).org.timezone
     costs.lost = reduce(Lost.plus, (state.lost for state in states.values()), NONE_LOST)
     turns, day_in = [], zone(zone_name) if zone_name else UTC

@@ -66,6 +66,28 @@ def test_whoever_spent_it_counts_on_every_screen(base: Path) -> None:
     assert header(org)["spent"]["credits"] == 4.0
 
 
+def test_a_damaged_ledger_leaves_out_its_own_agent_and_no_removed_one(base: Path) -> None:
+    make_org(base, *(resume(name) for name in ("ada", "bob", "cid")))
+    org = Organisation(base)
+    for _ in range(2):
+        run_once(org, clock=FrozenClock())
+    shutil.rmtree(base / "agents/cid")
+    ledger = base / "agents/bob/turns.jsonl"
+    sound = ledger.read_bytes()
+    for each in (org, Organisation(base)):  # which has counted before, and which has not
+        header(each)
+        ledger.write_bytes(b"no ledger\n")
+        shown = money(each)
+        rows = {(row["agent"], row["standing"]): row["credits"] for row in shown["agents"]}
+        assert rows == {("ada", "present"): 2.0, ("cid", "removed"): 2.0}
+        assert [damage.startswith("agents/bob/turns.jsonl") for damage in shown["damaged"]] == [True]
+        assert header(each)["spent"]["credits"] == shown["total"]["credits"] == 4.0
+        assert "agents/bob/turns.jsonl" in str(header(each)["troubles"])
+        ledger.write_bytes(sound)
+        assert header(each)["spent"]["credits"] == 6.0
+        assert [row["agent"] for row in money(each)["agents"] if row["standing"] == "removed"] == ["cid"]
+
+
 def test_who_was_an_agent_and_is_a_person_now_takes_no_limit_from_the_others(
     base: Path,
 ) -> None:

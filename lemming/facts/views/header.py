@@ -56,6 +56,13 @@ def _standing(org: OrgPath, removed: Sequence[Account]) -> Json:
     tick, config, survey, engine, is_begun, last, troubles = whereabouts_of(org)
     coming = _coming(tick, config, survey)
     state, why = _state(org, tick, config, engine, coming, is_begun=is_begun)
+    found, damaged = accounts(org, survey, config)
+    known = " ".join(trouble.message for trouble in troubles)
+    uncounted = [
+        Trouble(f"{it.where}: {it.message}", hint=it.hint, about=it.where)
+        for it in damaged
+        if it.where not in known
+    ]
     return {
         "org": str(org),
         "purpose": config.org.purpose,
@@ -67,8 +74,8 @@ def _standing(org: OrgPath, removed: Sequence[Account]) -> Json:
         "next_tick": coming,
         "next_at": _next_at(org, tick, config, coming) if engine and not is_begun and coming else None,
         "agents": len(survey.agents) + len(survey.broken),
-        "spent": _spent([*accounts(org, survey, config)[0], *removed]),
-        "troubles": [trouble.as_json() for trouble in troubles],
+        "spent": _spent([*found, *removed]),
+        "troubles": [trouble.as_json() for trouble in (*troubles, *uncounted)],
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any
@@ -13,7 +12,7 @@ from lemming.facts.accounts import accounts, removed_accounts, total_of
 from lemming.facts.views.glances import Glance, Spent, glances_at
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import parse_timestamp
-from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times.cron import zone
 from lemming.kernel.journal.file import begun_journals
 from lemming.kernel.org.config import Config, load_config
@@ -68,8 +67,7 @@ def money(org: OrgPath, *, by: str = "tick", ticks: int = TICKS) -> dict[str, An
     day_in = zone(config.org.timezone) if config.org.timezone else UTC
     columns = _columns(glances_at(org, numbers), day_in if by == "day" else None)
     found, damaged = accounts(org, survey, config)
-    with suppress(CorruptState):  # which is one of the damaged
-        found += removed_accounts(org)
+    found += removed_accounts(org)
     found.sort(key=lambda it: (-it.spent, it.agent))
     return {
         "by": by,
