@@ -101,6 +101,18 @@ def test_nothing_overflows_at_200_percent(browser: Any, address: str) -> None:
             assert tab.evaluate("document.documentElement.scrollWidth") <= 720, part
 
 
+CUT_OFF = """[...document.querySelectorAll(".spent .line > *, .facts dd")]
+    .filter((it) => it.scrollWidth > it.clientWidth).map((it) => it.innerText)"""
+
+
+@pytest.mark.parametrize("width", [390, 641, 820, 900, 1440])
+def test_no_amount_is_cut_off(browser: Any, address: str, width: int) -> None:
+    with opened(browser, address, "money") as tab:
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.locator(".spent .line:has-text('$ unknown')").count() > 1
+        assert tab.evaluate(CUT_OFF) == []
+
+
 def test_what_the_organisation_is_for_stands_in_the_head(browser: Any, org: Path) -> None:
     file = org / "config/org.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "purpose": "Answers customers."}))
