@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
-from lemming.kernel.base.quoting import counted as counted
 from lemming.kernel.base.unseen import INVISIBLE
+from lemming.kernel.base.wording import counted as counted
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 

@@ -15,8 +15,9 @@ from lemming.facts.capabilities import (
     problems_with_agents,
 )
 from lemming.facts.readiness import seen_on_the_way
-from lemming.kernel.access.allowed_paths import Access, resolve, why_no_grant
+from lemming.kernel.access.allowed_paths import Access, resolve
 from lemming.kernel.access.context_files import with_context_found
+from lemming.kernel.access.grants import why_no_grant
 from lemming.kernel.access.open import read_allowed_text
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, agent_folders, nearest_agent, survey_agents
 from lemming.kernel.base import paths

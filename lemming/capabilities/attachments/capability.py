@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lemming.capabilities.attachments.filling import filled_in
 from lemming.capabilities.attachments.images import images_in, load_images
-from lemming.kernel.access.allowed_paths import why_no_grant
+from lemming.kernel.access.grants import why_no_grant
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.files.fields import Json

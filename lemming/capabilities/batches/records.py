@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
-from lemming.kernel.base.quoting import counted
+from lemming.kernel.base.wording import counted
 from lemming.kernel.files.fields import AgentName, Count, Json, Moment
 from lemming.kernel.journal.events import Event
 from lemming.kernel.journal.records import Record

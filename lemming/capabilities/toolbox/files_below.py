@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lemming.kernel.access.allowed_paths import DEPTH_LIMIT, Place, resolve
+from lemming.kernel.access.allowed_paths import Place, resolve
+from lemming.kernel.access.grants import DEPTH_LIMIT
 from lemming.kernel.access.open import NOTHING_REMOVED, Removed, read_text, scan_folder
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError

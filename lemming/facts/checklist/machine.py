@@ -19,8 +19,8 @@ from lemming.facts.checklist.files import OF_FILES
 from lemming.facts.checklist.standing import AGENTS, BACKENDS, CHANNELS, DISK, THREADS, TICK, note
 from lemming.facts.readiness import readiness_of
 from lemming.kernel.base.errors import NotAnOrg, Problem
-from lemming.kernel.base.quoting import counted
 from lemming.kernel.base.version import __version__
+from lemming.kernel.base.wording import counted
 from lemming.kernel.files.modes import PRIVATE_LEDGERS, PRIVATE_PLACES
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.plugins.shipped import EXECUTORS

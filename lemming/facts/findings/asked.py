@@ -10,7 +10,7 @@ from lemming.facts.findings.finding import Finding, few, named, quoted
 from lemming.facts.findings.look import Look
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.quoting import counted
+from lemming.kernel.base.wording import counted
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import OutboxEntry, names_in
 from lemming.timeline.record import TurnRecord

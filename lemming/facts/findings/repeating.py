@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lemming.facts.findings.finding import Finding, named, quoted
 from lemming.facts.findings.look import Look
 from lemming.kernel.base.jsontext import compact
-from lemming.kernel.base.quoting import counted
+from lemming.kernel.base.wording import counted
 from lemming.kernel.messages import OutboxEntry, text_of_payload
 from lemming.timeline.record import ToolUse, TurnRecord
 

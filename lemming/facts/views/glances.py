@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.base.quoting import counted
+from lemming.kernel.base.wording import counted
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES
 from lemming.kernel.journal.file import journal_ticks, raw_journal
 from lemming.kernel.org.organisation import Organisation, OrgPath

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from lemming.kernel.access.grants import why_no_grant, why_unsafe
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
@@ -19,9 +20,6 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.real_place import real_path
 
 Access = Literal["read", "write"]
-
-COMPONENT_LIMIT_BYTES = 255
-DEPTH_LIMIT = 32
 
 NEVER_WRITTEN = frozenset({"resume.json", ".lemming", ".git", ".ssh"})
 ENGINE_OWNED = frozenset({"config", "logs", ".lemming", paths.TRUST, paths.TICK_FILE})
@@ -139,22 +137,6 @@ def kept_at(base: Path, path: str, *, caller: str) -> Place:
     return Place(_Kept(caller, path, "read", ()), base, base, path, is_granted_folder=False)
 
 
-def why_no_grant(grant: str) -> str:
-    """Return why a folder as a resume grants it is not understood; empty for one that is.
-
-    >>> why_no_grant("./shared/news"), why_no_grant("shared/../config")
-    ('', '".." leads outside the granted folders')
-    """
-    parts = components(grant)
-    if why := why_unsafe(grant, parts):
-        return why
-    if "*" in grant:
-        return '"*" is no part of a folder\'s name here, and all that lies below a folder is granted with it'
-    if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
-        return ""
-    return "it is neither ./workspace, ./shared, a folder in one of them, nor an absolute path"
-
-
 def granted_places(agent: Agent, access: Access) -> dict[str, str]:
     """Return each folder that a resume grants, each with the grant; one that is not understood is left out.
 
@@ -198,25 +180,6 @@ def _granted_folder(asked: AccessAttempt, grant: str, org: Components, own: Comp
         raise asked.refused(f"the resume grants {json.dumps(grant)}, which is not understood: {why}")
     parts = components(grant)
     return parts if grant.startswith("/") else below_a_name(parts, org, own) or parts
-
-
-def why_unsafe(path: str, parts: Components) -> str:
-    """Return why a path is not taken at all; empty when it may be looked at."""
-    if any(character < " " or character == "\x7f" for character in path):
-        return "control characters are not allowed"
-    if "\\" in path:
-        return 'the separator is "/"'
-    if ".." in parts:
-        return '".." leads outside the granted folders'
-    if parts and parts[0].startswith("~"):
-        return '"~" has no meaning here'
-    if len(parts) > DEPTH_LIMIT:
-        return f"more than {DEPTH_LIMIT} folders deep"
-    try:
-        longest = max((len(part.encode("utf-8")) for part in parts), default=0)
-    except UnicodeEncodeError:
-        return "not text"
-    return f"a name is longer than {COMPONENT_LIMIT_BYTES} bytes" if longest > COMPONENT_LIMIT_BYTES else ""
 
 
 def _refuse_names(asked: AccessAttempt, below_grant: Components) -> None:

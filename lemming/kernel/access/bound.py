@@ -9,7 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.kernel.access.plugin_files import files_of_module
 from lemming.kernel.access.trust import Reach
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import compact
@@ -40,6 +39,8 @@ def of_command(base: OrgPath, place: str, value: object, words: object, cwd: obj
 
 def of_module(base: OrgPath, name: str) -> dict[str, str]:
     """Return what a plugin is bound to: its files, and those beside it, where Python may find it in here."""
+    from lemming.kernel.access.plugin_files import files_of_module
+
     return of_files(base, files_of_module(Path(base), name))
 
 

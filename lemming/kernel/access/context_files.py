@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from lemming.kernel.access.allowed_paths import Place, kept_at, resolve
+from lemming.kernel.access.grants import MEMORY_GRANT
 from lemming.kernel.access.open import read_raw, read_text, scan_folder
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
@@ -21,8 +21,6 @@ from lemming.kernel.org.resume import Agent, ContextFile
 
 MOST = 64
 """How many files one pattern may stand for."""
-GRANT = re.compile(r"(?P<owner>[^/*]+)/(?P<key>[^/]+)")
-"""How `permissions.read_memories` names memories."""
 KEPT_BY_TOOLS = ("state.", "cache.")
 """What a pattern does not stand for: memories that functions keep for themselves."""
 
@@ -78,14 +76,16 @@ def text_of_item(agent: Agent, base: Path, item: ContextFile, staged: Mapping[st
 
 def folders_of_memories(agent: Agent) -> Iterator[str]:
     """Yield the folders in which memories lie that an agent is granted."""
-    owners = (found["owner"] for it in agent.permissions.read_memories if (found := GRANT.fullmatch(it)))
+    owners = (
+        found["owner"] for it in agent.permissions.read_memories if (found := MEMORY_GRANT.fullmatch(it))
+    )
     yield from (paths.memory_folder(owner) for owner in dict.fromkeys(owners) if owner != agent.name)
 
 
 def granted_memories(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> Iterator[MemoryOfAnother]:
     """Yield the memories of others that are there, grant by grant, by key."""
     for grant in agent.permissions.read_memories:
-        found = GRANT.fullmatch(grant)
+        found = MEMORY_GRANT.fullmatch(grant)
         if found is None or (owner := found["owner"]) == agent.name:
             continue
         folder = f"{paths.memory_folder(owner)}/"

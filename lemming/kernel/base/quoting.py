@@ -118,12 +118,3 @@ def fenced(text: str, mark: str) -> str:
 def marks_of(mark: str) -> tuple[str, str]:
     """Return the line that opens what others wrote, and the one that closes it."""
     return f"<<<DATA {mark}", f"{mark} DATA>>>"
-
-
-def counted(number: int | float, noun: str, plural: str = "") -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "entry", "entries"), counted(2.5, "credit")
-    ('1 entry', '2.5 credits')
-    """
-    return f"{number:g} {noun if number == 1 else plural or noun + 's'}"

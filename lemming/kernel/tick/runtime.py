@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lemming.kernel.access.plugin_files import PluginFiles
 from lemming.kernel.access.trust import Consent
 from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.deadlines import LeftBehind
@@ -42,8 +41,7 @@ from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.holder import locked, next_epoch
 from lemming.kernel.tick.turns_not_done import TurnsNotDone
-from lemming.kernel.tools import ToolContext, ToolResult, refresh_tools, server_sources
-from lemming.kernel.tools.calls import call_tool
+from lemming.kernel.tools import refresh_tools, server_sources
 
 if TYPE_CHECKING:
     from lemming.kernel.agents import Agent
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.verdicts import GateVerdict
     from lemming.kernel.tick.carriers import Carriers
     from lemming.kernel.tick.snapshot import Snapshot
+    from lemming.kernel.tools import ToolContext, ToolResult
     from lemming.kernel.turn.places import Found, Gathering, Passed
 
 KEPT_TOOLS = "the tools from before hold until it is mended"
@@ -139,6 +138,8 @@ class Runtime:
         config = self._readable_config()
         self.require_agreed(config, None)
         if config.org.plugins:
+            from lemming.kernel.access.plugin_files import PluginFiles
+
             self.org.own(PluginFiles).require_unwritable(config.org.plugins)
         load_plugins(tuple(config.org.plugins))
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
@@ -282,6 +283,8 @@ class Runtime:
 
         Raises `Stopped` when the engine is to end and a tool of somebody's own does not.
         """
+        from lemming.kernel.tools.calls import call_tool
+
         try:
             return call_tool(call.tool, call.args, context, self.stop)
         except LeftBehind as error:

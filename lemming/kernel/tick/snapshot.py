@@ -17,7 +17,6 @@ from lemming.kernel.files.documents import once_saved
 from lemming.kernel.files.fields import Json
 from lemming.kernel.files.stamps import opened
 from lemming.kernel.journal.report import Reason, TurnReport
-from lemming.kernel.mail.visibility import Mail
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.errors import words_of
@@ -25,7 +24,6 @@ from lemming.kernel.plugins.shipped import PREFIXES
 from lemming.kernel.tick.clock_reading import kept_reading
 from lemming.kernel.tick.edge import tried
 from lemming.kernel.tick.firing_plan import Plan, callers_in, channels_in, make_plan, people_in
-from lemming.kernel.tick.idle import IdleAgents, waits_for_others
 from lemming.kernel.tick.pausing import Pauses
 from lemming.kernel.tick.seams import TickLook, TickPart, goes_by_the_clock, parts_in
 from lemming.kernel.tick.soundness.judged import who_may_run
@@ -34,6 +32,8 @@ from lemming.kernel.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from lemming.kernel.journal.records import TickStarted
+    from lemming.kernel.mail.visibility import Mail
+    from lemming.kernel.tick.idle import IdleAgents
     from lemming.kernel.turn.inputs import Gathered
 
 T = TypeVar("T")
@@ -116,6 +116,8 @@ class Snapshot:
     @cached_property
     def mail(self) -> Mail:
         """Who can see what; an outbox is looked at when it is first asked for."""
+        from lemming.kernel.mail.visibility import Mail
+
         persons = people_in(self.survey, self.config)
         return Mail(
             self.org,
@@ -174,9 +176,13 @@ class Snapshot:
     @cached_property
     def idle(self) -> IdleAgents:
         """The agents that had nothing new before, under the same resumes and settings."""
+        from lemming.kernel.tick.idle import IdleAgents
+
         return self.org.own(IdleAgents).under(self.survey, self.config, self.tick)
 
     def _why_quiet(self, order: list[str]) -> list[TurnReport] | None:
+        from lemming.kernel.tick.idle import waits_for_others
+
         idle = self.idle
         if any(not waits_for_others(self.org, name) for name in idle.always_asking.intersection(order)):
             return None

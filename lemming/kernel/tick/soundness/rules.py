@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from lemming.kernel.access.allowed_paths import why_no_grant
-from lemming.kernel.access.context_files import GRANT
+from lemming.kernel.access.grants import MEMORY_GRANT, why_no_grant
 from lemming.kernel.agents import Agent, nearest_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import meant, nearest
@@ -87,7 +86,7 @@ def wrong_with_agent(agent: Agent, known: Inventory) -> Iterator[Fault]:
         elif other := meant(name, known.names):
             yield Fault(at, f'there is no agent "{name}"', f'did you mean "{other}"?')
     for index, grant in enumerate(permissions.read_memories):
-        at, found = f"/permissions/read_memories/{index}", GRANT.fullmatch(grant)
+        at, found = f"/permissions/read_memories/{index}", MEMORY_GRANT.fullmatch(grant)
         if found is None:
             yield Fault(at, f'"{grant}" names no memory', 'AGENT/KEY, such as "planner/goal" or "planner/*"')
         elif found["owner"] not in known.names and not permissions.may_be_absent:

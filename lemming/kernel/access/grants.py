@@ -1,0 +1,48 @@
+"""What a resume grants, as it is written: whether a folder, or a memory of another, is understood. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from lemming.kernel.base.paths import Components, components
+
+COMPONENT_LIMIT_BYTES = 255
+DEPTH_LIMIT = 32
+
+MEMORY_GRANT = re.compile(r"(?P<owner>[^/*]+)/(?P<key>[^/]+)")
+"""How `permissions.read_memories` names memories."""
+
+
+def why_no_grant(grant: str) -> str:
+    """Return why a folder as a resume grants it is not understood; empty for one that is.
+
+    >>> why_no_grant("./shared/news"), why_no_grant("shared/../config")
+    ('', '".." leads outside the granted folders')
+    """
+    parts = components(grant)
+    if why := why_unsafe(grant, parts):
+        return why
+    if "*" in grant:
+        return '"*" is no part of a folder\'s name here, and all that lies below a folder is granted with it'
+    if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
+        return ""
+    return "it is neither ./workspace, ./shared, a folder in one of them, nor an absolute path"
+
+
+def why_unsafe(path: str, parts: Components) -> str:
+    """Return why a path is not taken at all; empty when it may be looked at."""
+    if any(character < " " or character == "\x7f" for character in path):
+        return "control characters are not allowed"
+    if "\\" in path:
+        return 'the separator is "/"'
+    if ".." in parts:
+        return '".." leads outside the granted folders'
+    if parts and parts[0].startswith("~"):
+        return '"~" has no meaning here'
+    if len(parts) > DEPTH_LIMIT:
+        return f"more than {DEPTH_LIMIT} folders deep"
+    try:
+        longest = max((len(part.encode("utf-8")) for part in parts), default=0)
+    except UnicodeEncodeError:
+        return "not text"
+    return f"a name is longer than {COMPONENT_LIMIT_BYTES} bytes" if longest > COMPONENT_LIMIT_BYTES else ""
