@@ -12,7 +12,7 @@ import lemming
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.tools import tool
+from lemming.kernel.tools.declared import tool
 from lemming.testing import say, tree, write_script
 
 SCRIPTED = {"provider": "scripted", "tools": "native", "options": {"file": "config/answers.jsonl"}}

@@ -28,8 +28,9 @@ from lemming.kernel.plugins.registry import load_installed_plugins
 from lemming.kernel.tick.counter import load_tick
 from lemming.kernel.tick.firing_plan import WITH_TOOLS, takes_turns, why_no_tools
 from lemming.kernel.tick.runtime import Runtime, open_org
-from lemming.kernel.tools import SHIPPED, Tool, ToolContext, ToolResult, toolset_of
+from lemming.kernel.tools import SHIPPED, Tool, ToolResult, toolset_of
 from lemming.kernel.tools.calls import call_tool
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
 from lemming.service.add_item import add_to_resume, add_to_settings
 

@@ -30,7 +30,8 @@ from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.shipped import NO_MODELS
 from lemming.kernel.providers import Reply, Request
-from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 COST_NOTHING = frozenset({"scripted", "replay"})
 """Providers that are recordings themselves."""

@@ -29,7 +29,8 @@ from lemming.kernel.plugins.shipped import EXECUTORS
 from lemming.kernel.providers import Reply, Request
 from lemming.kernel.tick.counter import load_tick
 from lemming.kernel.tick.runtime import Runtime, open_org
-from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.service.eager import Eager
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
 

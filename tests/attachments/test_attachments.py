@@ -14,7 +14,8 @@ from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.plugins.registry import unregister
-from lemming.kernel.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
+from lemming.kernel.tools import EngineTool, ToolRegistry, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.strategies import Called, Steps, Turn, strategy
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into

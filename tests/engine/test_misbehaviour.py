@@ -20,7 +20,8 @@ from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.plugins.registry import unregister
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
-from lemming.kernel.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
+from lemming.kernel.tools import EngineTool, Tool, ToolRegistry, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say
 
 

@@ -21,7 +21,8 @@ from lemming.kernel.base.paths import journal_file
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.providers import LLMProvider, Message, register_provider
-from lemming.kernel.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
+from lemming.kernel.tools import EngineTool, Tool, ToolRegistry, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.testing import journal_lines, make_org, resume, say
 
 JOURNAL = journal_file(1)

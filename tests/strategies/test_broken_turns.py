@@ -14,7 +14,8 @@ from lemming.engine import run_once
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.plugins.registry import unregister
-from lemming.kernel.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
+from lemming.kernel.tools import EngineTool, ToolRegistry, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.strategies import Act, Beforehand, Steps, Turn, TurnReply, strategy
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay

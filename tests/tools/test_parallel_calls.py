@@ -15,7 +15,8 @@ from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.ahead import CallsAhead
-from lemming.kernel.tools import Tool, ToolRegistry, ToolResult, tool
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.kernel.tools.declared import tool
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("untried")

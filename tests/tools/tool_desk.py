@@ -10,8 +10,9 @@ from lemming.kernel.agents import load_agent
 from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.org.config import Org
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tools import Tool, ToolContext, ToolResult, toolset_of
+from lemming.kernel.tools import Tool, ToolResult, toolset_of
 from lemming.kernel.tools.calls import call_tool
+from lemming.kernel.tools.context import ToolContext
 
 NOW = "2026-01-01T00:00:00.000Z"
 ALL_TOOLS = ["file_read", "file_write", "file_list", "shell", "create_agent"]

@@ -12,8 +12,9 @@ from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.journal.report import TickReport
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tools import ToolContext, ToolResult, toolset_of
+from lemming.kernel.tools import ToolResult, toolset_of
 from lemming.kernel.tools.calls import call_tool
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
 from lemming.testing import journal_lines, make_org, resume, say
 

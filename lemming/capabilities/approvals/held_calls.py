@@ -22,7 +22,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.records import ToolFinished
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES
-from lemming.kernel.tools import Tool, ToolContext, ToolResult
+from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.places import Asking, Held
 from lemming.kernel.turn.values import TurnInputs

@@ -11,7 +11,8 @@ from lemming.kernel.access.open import file_digest_of
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.files.fitting import about
-from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 FILES_LIMIT = 20
 

@@ -15,7 +15,8 @@ from lemming.kernel.base.times.cron import explained, occurrences
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fitting import about
 from lemming.kernel.memory import decode_memory, load_memory, memory_effect
-from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 MOMENTS_COMPARED = 50
 

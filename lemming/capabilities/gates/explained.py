@@ -21,7 +21,8 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.counter import load_tick
 from lemming.kernel.tick.firing_plan import people_in
-from lemming.kernel.tools import Tool, ToolContext
+from lemming.kernel.tools import Tool
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.places import FunctionBroke
 

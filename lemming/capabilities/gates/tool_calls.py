@@ -25,7 +25,8 @@ from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.org.config import Org
 from lemming.kernel.plugins.errors import words_of
 from lemming.kernel.tick.edge import tried
-from lemming.kernel.tools import EngineTool, Tool, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, Tool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.places import Asking, Found, Hold, Passed, Trusted
 
 

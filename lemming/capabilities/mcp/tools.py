@@ -31,7 +31,8 @@ from lemming.kernel.base.patterns import is_named
 from lemming.kernel.files.fields import Json
 from lemming.kernel.org.config import Org
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolContext, ToolResult, interrupted
+from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult, interrupted
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.tools.toolset import OwnTools, ServerSource
 
 

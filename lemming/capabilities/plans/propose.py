@@ -13,7 +13,8 @@ from lemming.kernel.base.errors import ConfigError, Problem, ToolError
 from lemming.kernel.files.fitting import about
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 MOST_QUOTED = 5
 

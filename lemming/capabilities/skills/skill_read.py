@@ -17,7 +17,8 @@ from lemming.kernel.base.jsontext import nearest
 from lemming.kernel.base.paths import SKILL_FILE, components
 from lemming.kernel.files.fitting import about
 from lemming.kernel.org.config import Org
-from lemming.kernel.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, Places, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 
 class SkillRead(EngineTool):

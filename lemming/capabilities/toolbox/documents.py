@@ -14,7 +14,8 @@ from lemming.kernel.access.open import read_raw
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.extras import install_line
 from lemming.kernel.files.fitting import about
-from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 DOCUMENT_LIMIT_BYTES = 32 << 20
 PART_CHARS = 24_000

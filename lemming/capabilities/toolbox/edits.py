@@ -10,7 +10,8 @@ from lemming.kernel.access.allowed_paths import resolve
 from lemming.kernel.access.open import is_taken, read_text, remove_effect
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files.fitting import about
-from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 _LINES_COMPARED = 5000
 _LINES_NAMED = 10

@@ -17,7 +17,8 @@ from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.json_schema.patterns import schema_pattern
 from lemming.kernel.base.patterns import NoExpression
 from lemming.kernel.files.fitting import about
-from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 TIME_LIMIT_S = 10.0
 LINE_CHARS = 10_000

@@ -14,7 +14,8 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fitting import about
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.org.config import Org
-from lemming.kernel.tools import EngineTool, Places, ToolClass, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, Places, ToolClass, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 Path = Annotated[str, about("A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")]
 

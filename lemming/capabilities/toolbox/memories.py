@@ -10,7 +10,8 @@ from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import compact, nearest
 from lemming.kernel.files.fitting import about
 from lemming.kernel.memory import decode_memory, list_memories, load_memory, memory_effect, require_intact
-from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 _ABSENT = object()
 

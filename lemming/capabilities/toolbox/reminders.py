@@ -27,7 +27,8 @@ from lemming.kernel.messages import (
     read_entry,
 )
 from lemming.kernel.org.config import Org
-from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 TAG = "reminder"
 

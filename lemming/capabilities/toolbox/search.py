@@ -16,7 +16,8 @@ from lemming.capabilities.toolbox.files import ReadsFiles
 from lemming.capabilities.toolbox.files_below import Texts
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.files.fitting import about
-from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 TIME_LIMIT_S = 10.0
 TERMS_LIMIT = 40

@@ -11,7 +11,8 @@ from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.redaction.secrets import redact_half
 from lemming.kernel.files.fitting import about
 from lemming.kernel.org.config import Org
-from lemming.kernel.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolContext, ToolResult
+from lemming.kernel.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 COMMAND_LIMIT_BYTES = 64 << 10
 

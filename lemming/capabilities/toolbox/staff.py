@@ -18,7 +18,8 @@ from lemming.kernel.files.stamps import is_there
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.config import Org, credits_of, load_config
 from lemming.kernel.org.resume import AgentCredits
-from lemming.kernel.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, Places, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 ALL_RESUMES = "agents/*/resume.json"
 

@@ -15,7 +15,8 @@ from lemming.kernel.base.errors import CorruptState, ToolError
 from lemming.kernel.base.jsontext import compact, nearest
 from lemming.kernel.files.fitting import about
 from lemming.kernel.org.config import Org
-from lemming.kernel.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, Places, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 
 class _OfTheStore(EngineTool):

@@ -9,7 +9,8 @@ from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.files.fitting import about
 from lemming.kernel.org.config import Org
-from lemming.kernel.tools import EngineTool, ToolContext, ToolResult, interrupted
+from lemming.kernel.tools import EngineTool, ToolResult, interrupted
+from lemming.kernel.tools.context import ToolContext
 
 if TYPE_CHECKING:
     from lemming.capabilities.toolbox.fetching import WebPage

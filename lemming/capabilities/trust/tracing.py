@@ -23,7 +23,8 @@ from lemming.kernel.files.real_place import opened_place
 from lemming.kernel.files.stamps import is_there
 from lemming.kernel.memory import decode_record, read_memories, trust_in
 from lemming.kernel.plugins.shipped import PREFIXES
-from lemming.kernel.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult
+from lemming.kernel.tools import ANYWHERE, EngineTool, Tool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.values import TurnInputs
 

@@ -24,7 +24,8 @@ from lemming.kernel.providers import Reply, Request
 from lemming.kernel.tick.recorded_answers import recorded_result
 from lemming.kernel.tick.runtime import Runtime, Stopped
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.replay.recording import moved_inside
 

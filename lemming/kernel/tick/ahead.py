@@ -19,7 +19,8 @@ from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.tick.executors.pool import pool
-from lemming.kernel.tools import EngineTool, Tool, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, Tool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

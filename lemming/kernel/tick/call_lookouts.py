@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lemming.kernel.base.contract import ToolCall
-from lemming.kernel.tools import Tool, ToolContext, ToolResult
+from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.places import Asking, CallLookout, Held, Holder, Passed, Trusted
 
 

@@ -21,7 +21,8 @@ from lemming.kernel.tick.commits import Commits
 from lemming.kernel.tick.recorded_answers import record_of
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.tools import EngineTool, ToolContext, ToolResult
+from lemming.kernel.tools import EngineTool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.tools.workspace_secrets import is_left_by, without_secrets
 from lemming.kernel.turn.parts import holder_of
 from lemming.kernel.turn.places import Passed, Tracing, Trusted

@@ -19,7 +19,7 @@ from lemming.kernel.org.resume import AgentPermissions, FileAccess
 from lemming.kernel.plugins.shipped import STRATEGIES
 from lemming.kernel.tick.recorded_answers import recorded_result
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.tools import ToolContext
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.on_record import from_record
 from lemming.kernel.turn.values import TurnInputs
 

@@ -20,7 +20,7 @@ from lemming.kernel.journal.records import (
     ToolStarted,
 )
 from lemming.kernel.journal.verdicts import GateVerdict
-from lemming.kernel.tools import INFERRED, ToolResult, is_unknown_outcome
+from lemming.kernel.tools import INFERRED, ToolResult, interrupted
 from lemming.kernel.turn.values import Answer
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def record_of(agent: str, index: int, call: ToolCall, result: ToolResult, took_m
 def recorded_result(record: ToolFinished) -> ToolResult:
     """Return the result of a tool call that a record holds, with the files it wants written."""
     effects = tuple(FileEffect.from_json(plain) for plain in record.effects)
-    outcome = record.outcome or ("interrupted" if is_unknown_outcome(record.output) else INFERRED)
+    outcome = record.outcome or ("interrupted" if _is_unknown(record.output) else INFERRED)
     return ToolResult(
         record.success,
         record.output,
@@ -112,3 +112,9 @@ def written_ahead(records: list[Record]) -> list[str]:
         elif isinstance(record, ToolStarted):
             written.update(staged)
     return sorted(written)
+
+
+def _is_unknown(output: str) -> bool:
+    """Return whether an output is that of a call of which nobody knows; journals of 0.1.0 tell it so."""
+    begins, _, ends = interrupted("|").output.partition("|")
+    return output.startswith(begins) and output.endswith(ends)

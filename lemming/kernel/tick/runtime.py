@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.verdicts import GateVerdict
     from lemming.kernel.tick.carriers import Carriers
     from lemming.kernel.tick.snapshot import Snapshot
-    from lemming.kernel.tools import ToolContext, ToolResult
+    from lemming.kernel.tools import ToolResult
+    from lemming.kernel.tools.context import ToolContext
     from lemming.kernel.turn.places import Found, Gathering, Passed
 
 KEPT_TOOLS = "the tools from before hold until it is mended"

@@ -10,11 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent, Survey, latest_survey, load_agent
 from lemming.kernel.base.clock import SystemClock, timestamp
-from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import InvalidArguments, LemmingError, Outcome, PermissionDenied, Problem
 from lemming.kernel.base.errors import RecoverableError as RecoverableError
 from lemming.kernel.base.errors import ToolError as ToolError
@@ -23,7 +22,6 @@ from lemming.kernel.base.kinds import OnError
 from lemming.kernel.base.kinds import ToolClass as ToolClass
 from lemming.kernel.base.patterns import is_named
 from lemming.kernel.base.redaction.secrets import redact_content
-from lemming.kernel.files.effects import FileEffect, apply_effect
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.org.config import Org, load_config
@@ -40,10 +38,12 @@ from lemming.kernel.plugins.registry import offered, register, unregister
 from lemming.kernel.plugins.shipped import SOURCES
 from lemming.kernel.tools.arguments import Arguments, WrongArguments, arguments_of, require_fitting
 from lemming.kernel.tools.classes import require_usable
-from lemming.kernel.tools.context import ToolContext as ToolContext
-from lemming.kernel.tools.declared import declared
-from lemming.kernel.tools.declared import tool as tool
 from lemming.kernel.tools.toolset import OwnToolset, ServerSource, Toolset, ToolSource
+
+if TYPE_CHECKING:
+    from lemming.kernel.base.contract import NewEntry
+    from lemming.kernel.files.effects import FileEffect
+    from lemming.kernel.tools.context import ToolContext
 
 Places = Mapping[str, str]
 """Files and folders, each with what allows it: relative to the organisation (`shared/news`), or absolute. `/`
@@ -258,6 +258,9 @@ class EngineTool(Tool):
 
         What the agent may not do is refused here too. Raises `ConfigError` when there is no such agent.
         """
+        from lemming.kernel.files.effects import apply_effect
+        from lemming.kernel.tools.context import ToolContext
+
         org = Organisation.at(base_path)
         settings = load_config(org).org
         context = ToolContext(
@@ -366,6 +369,8 @@ class ToolRegistry:
         While a plugin is loaded it is for the organisations that name the plugin, else for all of the
         process. Raises `TypeError` for what is no usable tool, `ValueError` for the name of one that ships.
         """
+        from lemming.kernel.tools.declared import declared
+
         if declared(tool) is not None:
             tool = tool_of_function(tool)
         if not isinstance(tool, Tool):
@@ -392,9 +397,3 @@ class ToolRegistry:
 def interrupted(why: str) -> ToolResult:
     """Return the result of a call of which nobody knows whether it happened."""
     return ToolResult(False, f"INTERRUPTED: {why}; it may or may not have happened", outcome="interrupted")
-
-
-def is_unknown_outcome(output: str) -> bool:
-    """Return whether an output is that of a call of which nobody knows; journals of 0.1.0 tell it so."""
-    begins, _, ends = interrupted("|").output.partition("|")
-    return output.startswith(begins) and output.endswith(ends)

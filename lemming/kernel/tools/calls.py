@@ -20,15 +20,8 @@ from lemming.kernel.base.errors import (
 )
 from lemming.kernel.base.redaction.secrets import holds_mark, redact_content, redact_foreign, redact_json
 from lemming.kernel.plugins.errors import words_of
-from lemming.kernel.tools import (
-    EngineTool,
-    Tool,
-    ToolClass,
-    ToolContext,
-    ToolResult,
-    interrupted,
-    workspace_secrets,
-)
+from lemming.kernel.tools import EngineTool, Tool, ToolClass, ToolResult, interrupted, workspace_secrets
+from lemming.kernel.tools.context import ToolContext
 
 _STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")
 _COARSEST_CLOCK_S = 2.0  # a file's time of change may lie so much before the clock's

@@ -10,7 +10,8 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.redaction.secrets import redact_content
 from lemming.kernel.files import fs, quota
 from lemming.kernel.files.refusals import require_about_one_file
-from lemming.kernel.tools import EngineTool, Tool, ToolContext
+from lemming.kernel.tools import EngineTool, Tool
+from lemming.kernel.tools.context import ToolContext
 
 LARGEST_BYTES = 64 << 20
 """A larger file is not looked at."""

@@ -21,7 +21,8 @@ from lemming.kernel.org.uses import named_by
 from lemming.kernel.plugins.capabilities import capability, in_order
 from lemming.kernel.plugins.shipped import LISTED, REQUESTS, TAKING_PART, WRITERS
 from lemming.kernel.providers import Message, Request
-from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.places import Asking, Carried, Held, Holder, Lookout, Tracing, Words
 from lemming.kernel.turn.prepared import used_by

@@ -27,7 +27,8 @@ from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.providers import LLMProvider, Reply, Request
-from lemming.kernel.tools import Tool, ToolContext, ToolResult
+from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.tools.context import ToolContext
 
 if TYPE_CHECKING:
     from lemming.kernel.journal.events import Observer

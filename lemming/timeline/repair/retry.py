@@ -23,7 +23,8 @@ from lemming.kernel.org.config import Org
 from lemming.kernel.plugins.registry import load_installed_plugins
 from lemming.kernel.tick.counter import load_tick
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tools import ToolContext, ToolResult, toolset_of
+from lemming.kernel.tools import ToolResult, toolset_of
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.results import INTERRUPTED
 from lemming.timeline.repair.unknown import RETRY, UnknownCall, tell_agent, unknown_call
 

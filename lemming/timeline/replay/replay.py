@@ -36,7 +36,8 @@ from lemming.kernel.tick.counter import load_counter, persist_tick
 from lemming.kernel.tick.recorded_answers import recorded_finding, recorded_result
 from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.tools import ToolContext, ToolResult
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.loop import take_turn
 from lemming.kernel.turn.on_record import from_record
 from lemming.kernel.turn.places import Found, Passed
