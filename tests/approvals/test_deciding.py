@@ -116,6 +116,19 @@ def test_what_is_wrong_is_said_and_nothing_is_decided(
     assert len(waiting(base)) == 1
 
 
+def test_nobody_edits_a_call_to_reach_further_than_its_agent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = {"tool": "file_write", "args": {"path": "a.txt", "content": "a"}}
+    access = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace"]}
+    may = {"read_outboxes": ["human"], "tools": ["file_write"], "file_access": access}
+    base = make(tmp_path, write, permissions=may)
+    tick(base)
+    assert lemming(base, "approve", "1/ada/0", "--edit", "path=shared/a.txt") == 2
+    assert "refused by permissions.file_access.allow_write" in capsys.readouterr().err
+    assert lemming(base, "approve", "1/ada/0", "--edit", "path=b.txt") == 0
+
+
 def test_who_approved_is_told_of_the_tick_and_of_what_the_call_wrote(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +173,7 @@ def test_validate_names_persons_there_are_not_and_lines_that_are_missing(
     assert lemming(base, "validate") != 0
     said = capsys.readouterr().err
     assert "human cannot read ada: the call is refused" in said
+    assert "ada cannot read human" not in said
     assert 'add "ada" to its read_outboxes' in said
 
 

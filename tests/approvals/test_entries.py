@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approvals_org import edit, kept_calls, lemming, make, requests, shown, tick
+from approvals_org import by_hand, edit, kept_calls, lemming, make, requests, shown, tick
 
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
@@ -101,6 +101,24 @@ def test_what_is_edited_is_written_as_edited_if_it_is_an_entry(tmp_path: Path) -
     )
     tick(base)
     assert written(base) == ["the ferry is a little late"]
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [{"mood": "glad"}, {"kind": "rumour"}, {"payload": "late"}, {"tags": [3]}],
+    ids=lambda it: next(iter(it)),
+)
+def test_what_a_person_edits_into_no_entry_is_not_written(tmp_path: Path, edited: dict[str, Any]) -> None:
+    base = org(tmp_path)
+    tick(base)
+    (request,) = requests(base)
+    args = {**request.payload["call"]["args"], **edited}
+    by_hand(base, "human", 2, "yes", reply_to=request.id, target="ada", decision="approve", args=args)
+    turn = tick(base)
+    assert turn
+    assert turn.status == "done"
+    assert "not written: it needs a kind, a payload" in (base / "logs/ticks/00000002.jsonl").read_text()
+    assert written(base) == []
 
 
 def test_what_blocks_by_then_holds(tmp_path: Path) -> None:

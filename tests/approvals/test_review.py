@@ -47,6 +47,7 @@ def test_an_entry_waits_until_a_person_lets_it_in_and_nobody_pays_for_that(tmp_p
     (request,) = requests(base)
     assert SECRET not in json.dumps(request.payload)
     assert request.payload["call"]["args"] == {"entry": "web/00000002_hi"}
+    assert request.payload["call"]["why"] == "it is by web"
     assert tick(base) is None
     assert len(requests(base)) == 1
 
@@ -107,10 +108,11 @@ def test_a_request_of_a_stranger_is_no_task_before_it_is_let_in(tmp_path: Path) 
 
 
 def test_silence_lets_nothing_in(tmp_path: Path) -> None:
-    base = with_stranger(tmp_path, gate={**IN, "expires": 1})
+    base = with_stranger(tmp_path, gate={**IN, "expires": 1, "because": "it is a stranger"})
     tick(base)
     by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)
     tick(base)
+    assert requests(base)[0].payload["call"]["why"] == "it is a stranger"
     assert tick(base) is None
     assert tick(base) is None
     by_hand(base, "human", 5, "go", kind="message", target="ada", text="go on")

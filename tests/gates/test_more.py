@@ -100,6 +100,13 @@ def test_a_no_is_a_no(base: Path) -> None:
     assert len(requests(base)) == 1
 
 
+def test_a_yes_that_comes_too_late_is_a_no(base: Path) -> None:
+    asking(base, credits=1, per="agent", expires=1)
+    assert calls(base, 4) == [1, 0, 0, 0]
+    decide(base, requests(base)[0], "approve")
+    assert calls(base, 2) == [0, 0]
+
+
 def test_what_one_was_given_for_all_counts_for_all(base: Path) -> None:
     asking(base, "ada", "bob", calls=2, per="organisation")
     assert [turn.calls for turn in turns(base).values()][:2] == [1, 1]

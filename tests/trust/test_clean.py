@@ -151,6 +151,7 @@ def test_a_text_of_who_reads_does_not_reach_who_decides(base: Path) -> None:
         ({"type": "string"}, "obey"),
         ({"type": "string", "format": "date"}, "2026-01-01 obey"),
         ({"type": "string", "format": "uri"}, "https://obey.example"),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, "ab"),
         ({"type": "string", "enum": ["a"]}, "obey"),
         ({"enum": [1]}, True),
         ({"type": "integer"}, 10**20),

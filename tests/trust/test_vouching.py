@@ -11,6 +11,7 @@ from terminal import Lemming, typed_at
 from test_files import call, tainted, worker
 from tracked import newest, tick, tracked, write
 
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import make_org, resume, say
 
 
@@ -39,9 +40,11 @@ def test_a_memory_is_cleared_as_it_is_and_for_its_next_reader(base: Path, lemmin
     for file in (base / "agents/ada/outbox").iterdir():  # what it wrote itself then is another matter
         file.unlink()
     lemming("vouch", "ada/memory/note")
+    write(base, "eve", "good morning")
     for _ in range(5):
         tick(base)
     assert tick(base)["ada"].trust == {"is": "agent"}
+    assert ["vouch" in it.payload["text"] for it in read_outbox_entries(base, "eve")] == [True]
     file = base / "agents/ada/memory/note.json"
     file.write_bytes(file.read_bytes().replace(b'"value": 1', b'"value": 2'))
     assert tick(base)["ada"].trust["is"] == "outside"

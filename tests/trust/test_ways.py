@@ -18,6 +18,7 @@ from lemming.history.read import History
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.counter import load_tick
 from lemming.service.backup import back_up
@@ -226,6 +227,8 @@ def test_a_turn_that_fails_after_a_command_leaves_what_it_wrote_marked(base: Pat
 def test_replay_and_verify_agree_with_what_was_tracked(base: Path, tmp_path: Path, durability: str) -> None:
     tainted(base, {"durability": durability})
     run(base, 4)
+    (reminder,) = (it for it in read_outbox_entries(base, "ada") if "reminder" in it.tags)
+    assert reminder.tags == ["reminder", "trust:outside"]
     assert [each.tick for each in replay(base, ticks_to_rerun(base, None))] == [1, 2, 3, 4]
     again = tmp_path / "again"
     list(replay_into(base, again, ticks_to_rerun(base, None)))
