@@ -34,7 +34,7 @@ def test_no_expression_takes_a_second(pattern: str, text: str) -> None:
 
 
 PARTS = ["a", "b", "é", ".", "[ab]", "[^a]", r"\w", r"\W", r"\d", r"\s", r"\b", r"\B", "^", "$", r"\A", r"\Z", "(a|b)",
-         "(?:ab|a)", "(?i:A)", "[^\\W\\d_]", "\n", "(?m:^)", "(?m:$)", "(?s:.)", "(?a:\\w)", "1"]  # fmt: skip
+         "(?:ab|a)", "(?i:A)", "[^\\W\\d_]", "\n", "(?m:^)", "(?m:$)", "(?s:.)", "(?a:\\w)", "(?a:\\b)", "(?a:\\B)", "1"]  # fmt: skip
 TIMES = ["", "", "", "*", "+", "?", "{2}", "{1,2}", "*?", "+?", "??"]
 LETTERS = "aabbéA1 _\n-"
 

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.conditions.when import OPS, field_of, holds, predicate, problems_of, schema
+from lemming.capabilities.conditions.when import (
+    MOST_CONDITIONS,
+    OPS,
+    field_of,
+    holds,
+    predicate,
+    problems_of,
+    schema,
+)
 
 ANSWER = {
     "verdict": "good",
@@ -45,6 +53,7 @@ TRUE = [
     looks("score", "exists"),
     looks("nothing", "missing"),
     looks("deep.0.x", "is", 1),
+    looks("deep.0", "is", {"x": 1}),
     looks("tags.-1", "is", "b"),
     {"all": [looks("score", "gt", 1), looks("done", "is", True)]},
     {"any": [looks("score", "gt", 100), looks("done", "is", True)]},
@@ -60,6 +69,11 @@ FALSE = [
     looks("score", "matches", "7"),
     looks("tags.2", "exists"),
     looks("verdict.length", "exists"),
+    looks("verdict.good", "exists"),
+    looks("score.7", "exists"),
+    looks("deep.0", "is", {"x": 2}),
+    looks("deep.0", "is", {"x": True}),
+    looks("deep.0", "is", {"y": 1}),
     {"all": [looks("score", "gt", 1), looks("done", "is", False)]},
     {"not": looks("verdict", "is", "good")},
 ]
@@ -115,6 +129,12 @@ def test_a_flood_of_conditions_is_refused_quickly() -> None:
     assert "deeper than" in str(next(problems_of(deep)))
     wide = {"all": [looks("a", "nonsense")] * 100_000}
     assert len(list(problems_of(wide))) <= 201
+    sound = [looks("a", "exists")] * (MOST_CONDITIONS - 2)
+    assert list(problems_of({"all": [*sound, looks("a", "exists")]})) == []
+    (problem,) = problems_of({"all": [*sound, looks("a", "nonsense")]})
+    assert problem.pointer == f"/all/{MOST_CONDITIONS - 2}/op"
+    (problem,) = problems_of({"all": [*sound, looks("a", "exists"), looks("a", "exists")]})
+    assert "more than" in str(problem)
 
 
 def test_keys_with_dots_in_them_are_found() -> None:

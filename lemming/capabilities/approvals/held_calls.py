@@ -182,6 +182,6 @@ def _diff(base: Path, effect: FileEffect, staged: Mapping[str, bytes]) -> Iterat
         with suppress(OSError):
             before = fs.read_bytes(f"{root}/{effect.path}", ENTRY_LIMIT_BYTES)
     old = (before or b"").decode("utf-8", "replace").splitlines()
-    new = [] if effect.removes else effect.content.decode("utf-8", "replace").splitlines()
+    new = effect.content.decode("utf-8", "replace").splitlines()  # none, of a file that is taken away
     names = ("/dev/null" if before is None else effect.place, "/dev/null" if effect.removes else effect.place)
     yield from unified_diff(old, new, *names, lineterm="")
