@@ -46,6 +46,7 @@ class Disk:
 
     def sync_file_system(self, descriptor: int) -> None:
         """Make everything on the file system of this descriptor survive power loss."""
+        # Python has no function for it, and `os.sync` flushes every disk of the machine.
         import ctypes
 
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

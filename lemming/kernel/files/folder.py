@@ -129,7 +129,7 @@ def _open_in(name: str, above: int, path_to_make: str) -> int:
         if not path_to_make:
             raise
     announce("mkdir", name)
-    with contextlib.suppress(FileExistsError):
+    with contextlib.suppress(FileExistsError):  # somebody came first
         os.mkdir(name, folder_mode(path_to_make), dir_fd=above)
     return os.open(name, _FOLDER, dir_fd=above)
 
@@ -146,12 +146,13 @@ def write_beside(
     descriptor, temporary = open_temporary(folder, name, kept or mode)
     try:
         if kept is not None:
-            os.fchmod(descriptor, kept)
+            os.fchmod(descriptor, kept)  # the umask took some of it
         write_all(descriptor, content)
         if sync:
             announce("sync", name)
             disk().sync(descriptor)
     except BaseException as error:
+        # Anything but a refusal is the end of the process: then the file stays, as after a kill.
         if isinstance(error, OSError):
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
@@ -183,6 +184,7 @@ def open_at_once(path: str, flags: int) -> int:
     """
     if next(_openings) < WORTHWHILE_AFTER:
         return -1
+    # 24 is the size of `struct open_how`.
     call = _system_call()
     return call(_NUMBER, _HERE, os.fsencode(path), _how(flags), 24) if call else -1
 

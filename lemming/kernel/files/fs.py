@@ -82,6 +82,7 @@ def create(root: Path, relative: str, content: bytes, *, sync: bool = False) -> 
         descriptor, temporary = write_beside(folder, name, content, file_mode(relative), sync=sync)
         try:
             announce("link", relative, root)
+            # `link` refuses a name that is taken, where `rename` would replace what has it.
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
             return False
@@ -139,6 +140,7 @@ def move_surely(root: Path, source: str, destination: str) -> None:
         announce("link", destination, root)
         with contextlib.suppress(FileExistsError):  # it was cut short after this
             os.link(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder, follow_symlinks=False)
+    # The new name is on the disk before the old one goes.
     _sync_name(root, destination)
     remove(root, source)
 
@@ -320,7 +322,7 @@ def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, o
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait
 
 
 def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:

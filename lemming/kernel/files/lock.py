@@ -21,7 +21,7 @@ from pathlib import Path
 from lemming.kernel.base.errors import ConfigError, DiskError, OrgBusy
 from lemming.kernel.files import fs
 
-TRIES = 250
+TRIES = 250  # of 20 ms each
 
 _OWNER_ONLY = 0o600
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -76,6 +76,7 @@ class FolderLock:
     def __init__(self, root: Path, relative: str) -> None:
         self._file = fs.AppendFile(root, relative, mode=_OWNER_ONLY)
         try:
+            # The mode was for a new file only, and whoever may open this one could lock it for ever.
             os.fchmod(self._file.fileno(), _OWNER_ONLY)
             fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -90,6 +91,7 @@ class FolderLock:
 
     def describe(self, holder: bytes, *, is_leaving: bool = False) -> None:
         """Replace the description of the holder; unless it is leaving, `description` now finds it."""
+        # Without the mark while it is written, or a looker would read half of it.
         self._mark(fcntl.F_UNLCK)
         self._file.truncate(0)
         self._file.append(holder)

@@ -66,6 +66,7 @@ def add(usage: FolderSize, entry: Entry) -> FolderSize:
     if not status.st_mode:
         return usage._replace(closed=usage.closed + 1)
     is_folder = stat.S_ISDIR(status.st_mode)
+    # A sparse file is longer than the room it takes, a short one takes more than its length.
     taken = max(status.st_blocks * 512, 0 if is_folder else status.st_size)
     depth = max(usage.depth, entry.depth) if is_folder else usage.depth
     return FolderSize(usage.size_bytes + taken, usage.files + 1, depth, usage.closed)

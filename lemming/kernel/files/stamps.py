@@ -210,6 +210,7 @@ def look(
     now = time.time_ns()
     raw, status = load(path, limit_bytes)
     identity = identity_in(status)
+    # Another file may have been put in its place while it was read.
     is_settled = has_rested(identity, now) and identity_of(path) == identity
     digest = sha256(raw).hexdigest()
     if before is not None and before.digest == digest:

@@ -70,6 +70,7 @@ def _look_for_leftover(folder: int | None, temporary: str, *, remove: bool) -> b
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or not _lock(descriptor):
             return False
+        # Another writer may have made a new one of the same name since this one was opened.
         if found.st_ino != os.stat(temporary, dir_fd=folder, follow_symlinks=False).st_ino:
             return False
         if remove:

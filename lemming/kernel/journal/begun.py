@@ -16,6 +16,7 @@ class _Plain:
     def as_json(self) -> dict[str, Any]:
         """Return the value as JSON; keys that are at their default are left out."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        # False is 0 here, and is left out with it.
         empty: tuple[Any, ...] = (None, "", 0, (), {})
         return {key: value for key, value in plain.items() if value not in empty}
 

@@ -14,7 +14,7 @@ from lemming.kernel.files.fields import Json
 from lemming.kernel.files.refusals import require_about_one_file
 
 BLOCK_BYTES = 1 << 20
-_CHECK_BYTES = 8
+_CHECK_BYTES = 8  # against damage; whoever forges a journal can make as many as he likes
 _TAIL = len(',"check":""}\n') + 2 * _CHECK_BYTES
 
 
@@ -23,6 +23,8 @@ def lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
     number = 1
     while line := stream.readline(BLOCK_BYTES):
         if len(line) == BLOCK_BYTES and not line.endswith(b"\n"):
+            # Only what begins as a record is read on: a file that is one endless line would take all memory
+            # there is.
             if line.startswith(b'{"type":"'):
                 line += stream.readline(LONGEST_LINE_BYTES)
             if not line.endswith(b"\n") and stream.read(1):
@@ -73,6 +75,7 @@ def json_in(line: bytes) -> Json | None:
 
 
 def _checksum(body: bytes, previous: bytes) -> bytes:
+    # The check of the line before is the key: so a line that was moved, left out or put in shows.
     return blake2b(body, digest_size=_CHECK_BYTES, key=previous).hexdigest().encode()
 
 

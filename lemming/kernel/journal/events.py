@@ -90,6 +90,7 @@ def tell(event: Event, observers: Iterable[Observer]) -> None:
         try:
             observer(event)
         except Exception as error:
+            # Marked for the edges on the way up, which would else blame the turn under way.
             vars(error)[_OBSERVERS] = True
             raise
 

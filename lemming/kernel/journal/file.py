@@ -214,7 +214,7 @@ def read_records(
             raise damaged(file, number, f"it is larger than the {limit_bytes >> 20} MiB that are read")
         plain = json_in(line) if is_intact(line, check) else None
         if plain is None:
-            if surplus := stream.read(1):
+            if surplus := stream.read(1):  # a crash tears only the very last line
                 why = (
                     "an empty line" if line == b"\n" else "its checksum does not follow from the line before"
                 )
@@ -288,8 +288,8 @@ class Journal:
             self._latest: dict[str, int] = {}
             self._synced = -1  # nothing is known of the name, nor of what an earlier attempt wrote
             if reading.surplus_bytes:
-                self._file.truncate(reading.valid_bytes)
-        except BaseException as error:
+                self._file.truncate(reading.valid_bytes)  # a line added behind a torn one would be damage
+        except BaseException as error:  # or the descriptor would stay open
             self._file.close()
             if isinstance(error, OSError):
                 raise unreadable(relative, error) from error
@@ -315,7 +315,7 @@ class Journal:
         With `sync` and durability "turn" it survives power loss, and so do all before it.
         """
         body = self._body(record.kind, compact(record.for_line())[1:-1])
-        if redact_bytes(body) is not body:
+        if redact_bytes(body) is not body:  # what is used must be what a replay will read
             record = record.without_secrets()
             body = self._body(record.kind, compact(record.for_line())[1:-1])
         self._write(body, record.about)
@@ -363,7 +363,7 @@ class Journal:
         Turns that ask at the same time share one flush.
         """
         if self._durability == "turn":
-            self._sync(self._latest.get(agent, len(self.records)))
+            self._sync(self._latest.get(agent, len(self.records)))  # or an earlier attempt's
 
     def sync(self) -> None:
         """Make all records survive power loss, unless durability is "off"."""

@@ -219,6 +219,7 @@ def _decoded(file: str, line: bytes) -> AgentState | CorruptState:
 
 
 def _sound(state: AgentState | CorruptState) -> AgentState:
+    # The error is kept with the file's reading and raised at every look: its traceback would grow each time.
     if isinstance(state, CorruptState):
         raise state.with_traceback(None)
     return state
@@ -252,6 +253,7 @@ class OpenLedger:
         written = compact(plain)
         object.__setattr__(state, "written", (plain, written))
         line = written + b"\n"
+        # Where nobody has touched it since our own line, its end need not be read.
         is_as_left = self._ended == identity_in(file.status()) and self._tick < state.tick
         if not is_as_left and self._ends_with(line, state.tick):
             return
@@ -261,9 +263,12 @@ class OpenLedger:
             fs.publish(self._org.base, self._relative, kept + line, sync=True)
             return
         file.append(line)
+        # Else somebody has written to it at once, and its last line is not known to be this one.
         if (after := file.status()).st_size == file.size:
             self._org.files.wrote(self._relative, state, line, after)
             identity = identity_in(after)
+            # With coarse stamps an edit within the same granule would not show: then the end is read each
+            # time.
             self._ended, self._tick = identity if is_exact(identity) else None, state.tick
 
     def _ends_with(self, line: bytes, tick: int) -> bool:
@@ -271,9 +276,11 @@ class OpenLedger:
         file = self._file
         file.size = file.status().st_size
         end = file.read_tail(_TAIL_BYTES, 1)
+        # A whole line, not the end of a longer one.
         if end.endswith(line) and end[-len(line) - 1 : -len(line)] in (b"", b"\n"):
             return True
         last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
+        # A line of this tick or a later one is what a power cut left of a turn whose record is gone.
         if end and not (end.endswith(b"\n") and last and int(last[1]) < tick):
             file.truncate(len(_lines_before(file.read(), tick)))
         return False
@@ -318,7 +325,7 @@ def _lines_before(present: bytes, tick: int) -> bytes:
 
 def _newest(lines: list[bytes]) -> list[bytes]:
     kept, room = 0, ROTATE_BYTES // 2
-    for line in reversed(lines[-KEPT_LINES + 1 :]):
+    for line in reversed(lines[-KEPT_LINES + 1 :]):  # one more is about to follow
         room -= len(line)
         if room < 0:
             break

@@ -43,4 +43,4 @@ def attempts_without_progress(records: Iterable[Record]) -> int:
 
 def may_have_gone_down(plan: TickStarted | None, boot_id: str) -> bool:
     """Return whether the machine may have gone down since a journal was begun with this plan."""
-    return plan is None or not boot_id or plan.boot != boot_id
+    return plan is None or not boot_id or plan.boot != boot_id  # without an id nobody can rule it out

@@ -34,6 +34,7 @@ class Lost:
         if not (self.calls and other.calls):  # both are asked for in every turn
             return self if self.calls else other
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        # Bounded: a ledger with a larger number would be refused when it is read.
         credits = round(min(self.credits + other.credits, LARGEST_AMOUNT), 6)
         dollars = round(min(sum(costs), LARGEST_AMOUNT), 12) if costs else None
         tokens = min(self.tokens + other.tokens, int(LARGEST_AMOUNT))
@@ -71,9 +72,10 @@ def unsettled(records: Iterable[Record]) -> dict[int, list[Lost]]:
         match record:
             case ModelReserved():
                 most = Lost(1, record.credits, record.cost_usd, record.tokens)
+                # A call that is retried is reserved again each time, and each may be billed.
                 found.setdefault(record.call, []).append(most)
             case ModelReplied() | ModelFailed():
-                found.pop(record.call, None)
+                found.pop(record.call, None)  # its own `lost` says what remains
     return found
 
 

@@ -20,7 +20,7 @@ from lemming.kernel.journal.sealing import TICKS_PER_SEGMENT
 SHORTEST_LINE = 64
 """Shorter lines are spelled out: naming their place would save next to nothing."""
 
-LINES_REMEMBERED = 100_000
+LINES_REMEMBERED = 100_000  # a bound on memory; what is forgotten is spelled out once more
 Part = str | list[int]
 """Lines of text, or the places of lines: ticks and numbers in turn."""
 
@@ -105,6 +105,8 @@ class PromptReader:
                 lines = self._at(at, tick, here).lines
                 if not 0 <= number < len(lines):
                     raise _missing(at)
+                # A place is short and a line may be long: a small record could stand for more text than
+                # memory holds.
                 if (room := room - len(lines[number])) < 0:
                     raise NoPrompt("it is too long to be a prompt")
                 yield lines[number]
@@ -112,6 +114,7 @@ class PromptReader:
     def _at(self, at: int, tick: int, here: SpelledOut) -> SpelledOut:
         if at == tick:
             return here
+        # Segments are removed whole once they are old, so nothing may depend on another one.
         if not tick - tick % TICKS_PER_SEGMENT <= at < tick:
             raise NoPrompt(f"it refers to tick {at}, which is not before it in its segment")
         if at not in self._kept:

@@ -35,11 +35,13 @@ class ReadMark:
         """Return whether an entry was shown already."""
         if self.also and self._names(name):
             return True
+        # A chosen id may appear under any tick, also one that was shown long ago: no tick covers it.
         return name.is_derived and name.tick <= self.tick_of(name.author) and not self.failed_on(name)
 
     def _names(self, name: EntryName) -> bool:
         if name.identity in self.also:
             return True
+        # A bare id means an entry of its time: the same id under a later tick is another, and must be shown.
         is_meant = name.is_derived or name.tick <= max(self.through.values(), default=-1) + 1
         return is_meant and name.id in self.also
 

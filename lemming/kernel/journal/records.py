@@ -111,6 +111,7 @@ class TurnStarted(Record):
     is asked for, and `CorruptState` is raised where it is gone.
     """
 
+    # A slot is not in `vars`, which are what the journal's line holds.
     __slots__ = ("_fetch",)
 
     agent: AgentName
@@ -131,6 +132,7 @@ class TurnStarted(Record):
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
     given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012
 
+    # Hidden from mypy, which would take any misspelt name for one that `__getattr__` knows.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:

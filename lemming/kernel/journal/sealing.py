@@ -89,6 +89,7 @@ class _Known:
     def __init__(self, org: Organisation) -> None:
         self.listing: Listing | None = None
         self.ticks: list[int] = []
+        # Few: each has a descriptor, and a block in memory.
         self.opened = lru_cache(maxsize=4)(partial(_opened, org.base))
 
 
@@ -161,6 +162,7 @@ def _what_damage_raises() -> tuple[type[Exception], ...]:
     import zlib  # asked for when something was raised
     from zipfile import BadZipFile
 
+    # `RuntimeError` is zipfile's for an entry with a password, `EOFError` for one that is cut short.
     return NoSegment, BadZipFile, zlib.error, RuntimeError, EOFError, OSError
 
 
@@ -201,6 +203,8 @@ def repack_segment(base: OrgPath, segment: str) -> None:
 
 def _seal(base: OrgPath, first: int, ticks: list[int]) -> str:
     segment, earlier = _segment_of(first, _KINDS[0]), _segment_of(first, _KINDS[1])
+    # Flushed before the journals go: a power cut leaves both or the segment, and readers take a plain one
+    # first.
     fs.publish(Path(base), segment, pack(_journals_from(base, first, ticks)), sync=True)
     if is_there(f"{base}/{earlier}"):  # all that it holds is in the new one
         fs.remove(Path(base), earlier)
@@ -221,6 +225,7 @@ def _journals_from(base: OrgPath, first: int, plain: list[int]) -> Iterator[tupl
 def _open(base: OrgPath, segment: str) -> Segment | ZipSegment:
     """Open a segment; the few last used stay open. Raises `FileNotFoundError` when it is not there."""
     status = status_of(f"{base}/{segment}")
+    # Time and size are part of the key, so that a segment that was packed anew is opened anew.
     return Organisation.at(base).own(_Known).opened(segment, status.st_mtime_ns, status.st_size)
 
 
@@ -233,5 +238,6 @@ def _opened(base: Path, segment: str, _mtime_ns: int, _size: int) -> Segment | Z
     except BaseException:
         file.close()
         raise
+    # The cache may drop it while somebody still reads: the file closes with the last who holds it.
     weakref.finalize(opened, file.close)
     return opened

@@ -109,10 +109,12 @@ def _blocks_in(head: bytes, file_bytes: int) -> list[_Block]:
             journals = {tick: slice(end - sizes[tick], end) for tick, end in ends.items()}
             blocks.append(_Block(offset, int(plain["bytes"]), journals, sum(sizes.values())))
             offset += blocks[-1].packed_bytes
+            # A negative size would let one journal reach into the bytes of another.
             if min([blocks[-1].packed_bytes, *sizes.values()]) <= 0:
                 raise ValueError("nothing has so many bytes")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise NoSegment(f"its first line is not one of a segment: {error}") from error
+    # A forged first line could have a small file unpack to any size.
     if (most := max((block.size for block in blocks), default=0)) > JOURNAL_LIMIT_BYTES + _BLOCK_BYTES:
         raise NoSegment(f"{most} bytes of journals in one stream are not what the engine packed")
     if offset != file_bytes:

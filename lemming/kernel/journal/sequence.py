@@ -86,6 +86,7 @@ class Sequence:
         if not isinstance(record, TurnStarted):
             return record
         here.take(plain)
+        # Fetched when it is asked for: most who read a journal never look at a prompt.
         if is_referring(plain):
             return TurnStarted.from_json(
                 plain, partial(_fetched, plain, self._tick, self._line, prompts, here)
@@ -120,6 +121,7 @@ class Sequence:
                 return ""
             case TurnCommitted(state=dict() as state) if state["tick"] != self._tick:
                 return f"turn_committed /state/tick: {state['tick']} is not the tick of this journal"
+            # A turn that fails before it begins has an end and no beginning.
             case TurnCommitted(report=report):
                 has_worked = report.status != "failed"
             case _:
@@ -135,6 +137,7 @@ def _fetched(plain: Json, tick: int, line: int, prompts: PromptReader, here: Spe
     try:
         fetched = prompts.fetch(plain, tick, here)
         wrong = _check_of(TurnStarted.kind)({**plain, **fetched})
+        # Held against the rules as a whole: sound parts may make no start of a turn.
         why = str(wrong) if wrong else why_no_start(TurnStarted.from_json({**plain, **fetched}))
     except NoPrompt as error:
         why = str(error)

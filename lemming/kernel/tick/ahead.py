@@ -92,6 +92,8 @@ class CallsAhead:
             for _ in range(min(self._at_once, len(self._to_do))):
                 pool().start(self._work)
         except RuntimeError:
+            # One thread that did begin works through the rest; with none, the calls are made one by one as
+            # usual.
             if len(self._to_do) == sum(future is not None for _, _, future in self._begun.values()):
                 self.let_go()
 
@@ -133,5 +135,6 @@ class CallsAhead:
 
     def let_go(self) -> None:
         """Forget what was begun: what has not started yet does not."""
+        # Those under way end by themselves and nobody asks for what they gave: all of them may be repeated.
         self._to_do.clear()
         self._begun.clear()

@@ -82,6 +82,7 @@ class JournaledAnswers:
         self._limits, self._spent = limits, inputs.state.used_up
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._tracing = tracing_of(snapshot, inputs) if inputs.given else None
+        # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._ends = time.monotonic() + limit if limit and runtime.is_live else math.inf
         for record in journal.records_of(self._name):
             match record:
@@ -236,9 +237,11 @@ class JournaledAnswers:
             tokens = request.max_output_tokens
             reply = Reply("", output_tokens=tokens, finish="too_large", earlier=error.earlier)
         except ProviderError as error:
+            # A call that a stop cut off is no failure of the model: nothing is recorded, and the next run
+            # asks again.
             if self._runtime.stop.is_set():
                 raise Stopped from error
-            if self._limits and not error.may_be_paid:
+            if self._limits and not error.may_be_paid:  # nobody bills for it: others may have its room
                 self._limits.release(call)
             if time.monotonic() >= self._ends:
                 error.hint = LONGER  # what the model may take was not what ran out
@@ -276,10 +279,14 @@ class JournaledAnswers:
         if self._limits is None:
             return
         self._limits.reserve(key, entry, request)
+        # On the disk before the call goes out: if the engine dies in it, the next run counts what it may
+        # cost.
         self._settle()
 
         def again(error: ProviderError) -> None:
             if error.may_be_paid:
+                # The turn waits meanwhile, so others may work; what they spend counts against the same
+                # limits.
                 with self._runtime.turn_lock:
                     self._look_before(key, entry, request)
 
@@ -319,5 +326,6 @@ class JournaledAnswers:
 
     def _settle(self) -> None:
         if self._settings.durability == "turn":
+            # A flush takes longer than most of a turn's work: the others go on, and may share it.
             with self._runtime.waiting():
                 self._journal.settle(self._name)

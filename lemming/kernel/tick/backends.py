@@ -118,11 +118,13 @@ class Backends:
         if key in self._providers:
             return self._providers[key]
         with self._lock:
+            # Looked up again under the lock: two turns that ask at once must share one circuit and one pace.
             if key not in self._providers:
                 try:
                     self._providers[key] = self._make(entry)
                 except DiskError:
                     raise
+                # One line of models.json is wrong: that fails who asks for it, and its fallbacks still stand.
                 except LemmingError as error:
                     raise Unusable(error.message, where=error.where, hint=error.hint) from error
             return self._providers[key]
@@ -141,10 +143,11 @@ class Backends:
             entry.requests_per_minute,
             entry.tokens_per_minute,
         )
+        # Models of one server share its pace: they share the account that is limited.
         pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
         if self.settings.executor in EXECUTORS and provider.can_be_down:  # a recording is read here
             provider = self._by_workers(provider, entry)
-            name = f"{name} by {self.settings.executor_address}"
+            name = f"{name} by {self.settings.executor_address}"  # workers may reach what this machine cannot
         circuit = self._circuits.circuit(name) if provider.can_be_down else None
         return RetryingLLMProvider(
             provider,

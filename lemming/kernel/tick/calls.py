@@ -123,6 +123,7 @@ class LiveCalls:
             return ready
         call, tool, context, _, kept = ready
         if tool is not None and not tool.repeatable:
+            # It was announced and its end never recorded: it may have happened, so it is not made again.
             if index in self._started:
                 if is_left_by(tool):
                     without_secrets(context)  # its files are there, whatever became of it
@@ -134,6 +135,7 @@ class LiveCalls:
                     raise
                 return ToolResult(False, f"{call.tool} was not run: {error}")
             more: dict[str, Any] = {"kept": kept} if kept else {}
+            # Announced and flushed before it runs: from here on it is made at most once.
             announced = ToolStarted(agent=self._name, index=index, tool=call.tool, args=call.args, **more)
             self._started[index] = self._journal.append(announced)
             self._sync()
@@ -163,6 +165,7 @@ class LiveCalls:
         if context.limit_s <= 0:
             return self._too_late(call)
         passed: Passed | ToolResult = Passed(call)
+        # What was announced had passed them: a second look could refuse what has happened.
         lookouts = self._lookouts if tool is not None and index not in self._started else None
         if lookouts and tool:
             trusted = Trusted(tracing.word, tracing.source) if tracing else Trusted()

@@ -27,7 +27,7 @@ def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:
     """
     counted, read_at = load_counter(base)
     before = next((at for at in reversed(ticks) if at < tick), -1)
-    if before < counted:
+    if before < counted:  # quiet ticks ran since, and have no journal
         return read_at
     started = read_plan(base, before)
     plan = Plan.of(started) if started else None

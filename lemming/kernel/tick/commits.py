@@ -94,6 +94,7 @@ class Commits:
         if self._held:
             self.journal.sync()
             while self._held:
+                # Taken off once committed, so that what a refusal interrupts is still held.
                 held = self._held[0]
                 self._commit(held.outcome, again=held.again, warned=held.warned)
                 del self._held[0]
@@ -140,6 +141,7 @@ class Commits:
         except DiskError as error:
             if not error.concerns_one_file:
                 raise
+            # Once more, without the files: what the turn cost must be in the ledger.
             outcome = _failed_to_write(outcome, error)
             self._apply(outcome, agent, again=again)
         report = outcome.report
@@ -159,11 +161,13 @@ class Commits:
         An entry is paid for and waited for: where it cannot be written the run ends, as on a full disk, and
         the next one writes it from the journal.
         """
+        # Before any file: no power cut may keep a file and lose the answer that it follows from.
         self.journal.settle(outcome.report.agent)
         org, effects, entries = self.runtime.org, outcome.effects, outcome.entries
         first = len(effects) - len(entries)
         digests = {file["path"]: file["sha256"] for file in outcome.report.files}
         for effect in effects[:first]:
+            # An earlier attempt may have written it, which only `apply_effect` looks at.
             if effect.says is None or again:
                 apply_effect(org.base, effect, again=again)
                 continue
@@ -183,6 +187,7 @@ class Commits:
         except DiskError as error:
             error.concerns_one_file = False
             raise
+        # Last: that a ledger has the line says that the turn's other files are there.
         agent.ledger.write(outcome.state)
 
     def _show(self, outcome: TurnOutcome) -> None:

@@ -109,7 +109,7 @@ def require_ledgers_before(org: Organisation, tick: int, agent_names: Iterable[s
 def _latest_turn(org: Organisation, agent_name: str) -> int:
     try:
         return read_state(org, agent_name).tick
-    except CorruptState:
+    except CorruptState:  # its agent's own turn says so
         return -1
 
 
@@ -124,7 +124,7 @@ def tick_by_files(base: OrgPath, ticks: list[int]) -> tuple[int, str]:
         others = f", and ledgers and outboxes tell of ticks up to {tick - 1}" if tick > 1 else ""
         return tick, f"there is no journal{others}"
     newest, ledger, entry = ticks[-1], newest_in_ledgers(base), _newest_entry(base)
-    by_journals = newest + is_committed(base, newest)
+    by_journals = newest + is_committed(base, newest)  # one that is not over runs again
     found = [
         (by_journals, f"the last journal is of tick {newest}"),
         (ledger + 1 if ledger > newest else 0, f"a ledger tells of tick {ledger}, whose journal is gone"),
@@ -136,6 +136,7 @@ def tick_by_files(base: OrgPath, ticks: list[int]) -> tuple[int, str]:
 def _newest_entry(base: OrgPath) -> int:
     authors = filter(paths.AGENT_NAME.match, agent_folders(base))
     names = (name for author in authors for name in list_outbox(base, author))
+    # An id that somebody chose may stand under any tick, however far ahead.
     return max((name.tick for name in names if name.is_derived and name.tick < LAST_TICK), default=0)
 
 

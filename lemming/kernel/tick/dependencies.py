@@ -120,6 +120,7 @@ def reached_by(writers: list[str], names: Iterable[str], connections: Connection
 def _latest(now: Connections) -> _Latest:
     latest = Organisation.at(now.base).own(_Latest)
     grounds = (now.settings, now.toolset, real_path(f"{now.base}"), now.looked_at, now.shared)
+    # The survey hands out the very same agents until a resume changes; to compare thousands costs more.
     if latest.agents is not now.agents or latest.grounds != grounds:
         latest.begin(now.agents, grounds)
     return latest
@@ -144,7 +145,7 @@ class _Latest:
         """Return what these may touch; a name that is no agent is left out."""
         names = [name for name in names if name in self.agents]
         for name in names:
-            if name not in self._touches or name in self.may_follow_links:
+            if name not in self._touches or name in self.may_follow_links:  # a link may lead elsewhere by now
                 self._touches[name] = _touch_of(connections, name)
         return {name: self._touches[name] for name in names}
 
@@ -238,6 +239,7 @@ def touch_of(
             place = resolve(agent, Path(base), file, "read", caller="context")
         except ToolError:  # the turn will fail and say so
             continue
+        # By where it really lies: two paths to one file are one place.
         touch.reads[components(real_path(f"{place.root / place.relative}"))] = why
     return touch
 
@@ -284,11 +286,13 @@ class _FileOrder:
         for place in (*touch.reads, *touch.writes):
             for users in self._overlapping(place):
                 found.add(users.writer)
+                # Who only read it since must not see what this turn is about to write.
                 if place in touch.writes:
                     found.update(users.readers)
         for place in touch.reads:
             self._users[place].readers.append(name)
         for place in touch.writes:
+            # The readers are forgotten: who comes later waits for this turn, which waits for them.
             self._users[place] = _Users(writer=name)
         return found - {"", name}
 

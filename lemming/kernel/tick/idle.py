@@ -136,6 +136,7 @@ class IdleAgents:
         rests = any(begun.goes_on for begun in state.requests)  # until something outside is there
         if turn.agent in mail.changing or rests:
             return
+        # What could not be read is tried again each time its reader is due.
         if looks is not None and state.tick < mail.tick and not state.read.unusable:
             readable = {**mail.readable(agent)}
             if mail.may_be_reminded(agent.name):

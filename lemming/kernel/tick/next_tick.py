@@ -81,6 +81,7 @@ def find_next_tick(base: OrgPath, counted: int, ticks: list[int], *, boot_id: st
     last = last_record(base, tick)
     if found.newest > tick or (isinstance(last, TickCommitted) and last.advanced):
         return _over(base, found, ticks)
+    # Committed, and not `advanced`: `run_tick` ran it and leaves the counter alone.
     return found._replace(tick=tick + isinstance(last, TickCommitted))
 
 

@@ -27,6 +27,7 @@ class OpenAgent:
 
     def __init__(self, org: Organisation, name: str, identity: Identity) -> None:
         self._org, self._name, self.identity = org, name, identity
+        # A change within the same granule of the clock would not show, so what was opened then is not kept.
         self.stays = has_rested(identity, time.time_ns())
 
     @cached_property

@@ -44,6 +44,7 @@ class Pauses:
             own = os.stat(f"{self._base}/{paths.resume_file(agent)}")
         except OSError:
             return not self.why(agent)
+        # By ctime: any program can set an mtime back, as copying and unpacking do.
         if of_all.st_ctime_ns < self._since_ns and own.st_ctime_ns < self._since_ns:
             return True
         stamps = (of_all.st_ctime_ns, of_all.st_ino), (own.st_ctime_ns, own.st_ino)

@@ -137,12 +137,14 @@ class Runtime:
         for what nobody has agreed to.
         """
         config = self._readable_config()
+        # Before anything is imported: code that nobody agreed to must not run, not even to say what it is.
         self.require_agreed(config, None)
-        if config.org.plugins:
+        if config.org.plugins:  # else an agent could run what it wrote
             from lemming.kernel.access.plugin_files import PluginFiles
 
             self.org.own(PluginFiles).require_unwritable(config.org.plugins)
         load_plugins(tuple(config.org.plugins))
+        # Only a provider that nobody else has is worth a look at every installed package.
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
         for problem in refresh_tools(config.org, self.org):
@@ -327,6 +329,7 @@ def open_org(
             "epoch": epoch,
         }
         lock.describe(pretty_words(holder))
+        # The lock's file is at hand, on the device of all the others, and nobody goes by its stamps.
         learn_stamps(lock.restamp)
         observers = () if notify is ignore else (notify,)
         opened = Runtime(

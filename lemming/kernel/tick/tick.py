@@ -103,6 +103,7 @@ class Tick:
         order, at_once, waits = self.plan.order, self._at_once(), dict[str, Waits]()
         lock, stop, gathering = self.runtime.turn_lock, self.runtime.stop, self.runtime.gathering
         with self.commits.log, opened(f"{self.runtime.base}/.") as self._root:
+            # One at a time, each turn sees what those before it wrote without waiting for anybody.
             if at_once > 1:
                 order = self._pass_over(order)
                 waits = find_waits(order, self._connections)
@@ -214,6 +215,7 @@ class Tick:
             if turn := now.idle.recall(name, now.mail, self._root, self.commits.held_paths):
                 self.commits.end(TurnSkipped(report=turn))
                 return
+            # Before anything is read: a change that comes during the reading then shows.
             looks = now.idle.look_at(name, self._root)
         found = tried(lambda: now.inputs_of(name, self.commits.held_files))
         if isinstance(found, Exception):
@@ -248,6 +250,7 @@ class Tick:
         if why:
             self.commits.add(self._given_up(started, records, why, NO_LONGER_ALLOWED))
             return
+        # Recorded before it goes on: an attempt that ends the engine counts towards `max_attempts`.
         self.journal.append(TurnResumed(agent=started.agent))
         self._take(inputs, again=True)
 
@@ -300,6 +303,7 @@ class Tick:
             kinds = Counter(map(type, records))
             if _is_all_told(ended):
                 write_state(self.runtime.org, name, AgentState.from_json(ended.state or {}))
+            # Only with every answer on record: to write an old turn again nothing may be asked or called.
             elif kinds[ModelReplied] == ended.report.calls and kinds[ToolFinished] == len(ended.report.tools):
                 inputs = replace(
                     from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")

@@ -24,6 +24,7 @@ class Pool:
     def start(self, work: Work) -> None:
         """Do work, which must not raise, on a thread that has nothing else to do."""
         try:
+            # One step for the interpreter, so no two callers get the same thread.
             member, _ = self._idle.popitem()
         except KeyError:
             _Member(self._idle, self._kept_s, work).start()
@@ -50,7 +51,7 @@ class _Member(threading.Thread):
             if not self._called.acquire(timeout=self._kept_s):
                 if self._idle.pop(self, self) is None:  # nobody has chosen this thread meanwhile
                     return
-                self._called.acquire()
+                self._called.acquire()  # it was chosen as its time ran out: work is coming
 
 
 def pool() -> Pool:

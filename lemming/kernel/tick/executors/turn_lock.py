@@ -35,6 +35,7 @@ class TurnLock:
 
         If `start` returns false, there is no such thread, and the turn lock goes on to the next.
         """
+        # Needs no lock: only the holder takes from the line, and that is who calls.
         self._line.append(start)
 
     def pass_on(self) -> None:

@@ -144,6 +144,7 @@ class _Run:
 
     def _following(self) -> str | None:
         """Return what a thread does whose turn is over, and let others start that may."""
+        # The last one left is the main thread's, where Ctrl-C ends it at once.
         if self._running == 1 and len(self._ready) == 1:
             return None
         name = self._next()
