@@ -21,6 +21,7 @@ from lemming.kernel.files.real_place import real_path
 
 Access = Literal["read", "write"]
 
+# What programs obey wherever it lies (git, ssh, the engine): written by an agent, it would be a command.
 NEVER_WRITTEN = frozenset({"resume.json", ".lemming", ".git", ".ssh"})
 ENGINE_OWNED = frozenset({"config", "logs", ".lemming", paths.TRUST, paths.TICK_FILE})
 NEVER_OPEN = ENGINE_OWNED | {"tools", "skills", paths.EVALS}
@@ -199,6 +200,7 @@ def refuse_engines(asked: AccessAttempt, in_org: Components, *, granted: Compone
         return
     if in_org[0] == "agents" and in_org[2:3] == ("workspace",) and len(in_org) > 3:
         return
+    # On file systems that ignore case, or dots and spaces at the end, it has these names too.
     top = in_org[0].casefold().rstrip(". ")
     is_closed = top in (*NEVER_OPEN, "agents") or in_org[0].startswith(".")
     if is_closed:

@@ -87,7 +87,7 @@ def _files_named(base: Path, words: Iterable[str], cwd: str) -> Iterator[str]:
     """Yield the files of the organisation that words of a command name, alone or after a `=`."""
     org = Path(real_path(f"{base}"))
     for word in words:
-        for text in {word, word.partition("=")[2]} - {""}:
+        for text in {word, word.partition("=")[2]} - {""}:  # as in --config=FILE
             for folder in {org, org / cwd}:
                 try:
                     found = Path(real_path(f"{folder / text}"))

@@ -73,6 +73,7 @@ def _is_never_checked(path: str) -> bool:
 
 def writable(base: Path, files: Sequence[str], agents: Mapping[str, Agent]) -> list[Problem]:
     """Return a problem for each file, or folder of one, that some agent may write."""
+    # A new file counts too: it may have the name of something that the plugin imports.
     places = sorted({*files, *(f"{Path(file).parent}/any.py" for file in files)})
     return [
         Problem(

@@ -120,6 +120,7 @@ def _take_new(view: View, names: Iterator[EntryName], limit: int, chars: int, ag
             if len(new.taken) == limit:
                 new.is_all = new.is_all and next(names, None) is None
                 break
+        # Gone, or not there to be read yet: its tick is not marked as shown, so it is looked for again.
         elif found is None:
             new.is_all = False
         else:

@@ -146,7 +146,7 @@ class EntryIndex:
         try:
             listing = list_again(path, known.listing if known else None)
         except OSError:
-            listing = ABSENT
+            listing = ABSENT  # the folder's own trouble; the disk's is a `DiskError`
         if known and listing is known.listing:
             return known.names
         return self._list(author, path, listing, known)
@@ -248,7 +248,7 @@ class EntryIndex:
         if is_there and (not names.all or names.all[-1] < name):  # as nearly always
             by_hand = names.by_hand if name.is_derived else [*names.by_hand, name]
             names = Names([*names.all, name], by_hand)
-            self._changed ^= {name}
+            self._changed ^= {name}  # what came and went again has not changed
         elif (name in names) is not is_there:
             names = Names(_toggled(names.all, name), names.by_hand)
             if not name.is_derived:
@@ -274,6 +274,7 @@ class EntryIndex:
         strays: list[str] = []
         if len(listing.names) > len(names.all):
             strays = [file_name for file_name in listing.names if not paths.ENTRY_FILE.match(file_name)]
+        # The listing's names are let go: `names` has them, and an outbox may hold very many.
         self._outboxes[author] = _Outbox(path, replace(listing, names=[]), names, strays)
         return names
 

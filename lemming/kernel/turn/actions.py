@@ -102,6 +102,7 @@ def _schema_of(action: Mapping[str, Any]) -> dict[str, Any]:
 
 def responses(results: Iterable[Mapping[str, Any]]) -> Message:
     """Return the message that shows what the last action came to, within the same turn."""
+    # A result must neither end its block nor begin a call of its own.
     lines = [_END.sub("\\\\u003c", quoted(to_line(_response(one)))) for one in results]
     text = "\n".join(f"<tool_response>\n{line}\n</tool_response>" for line in lines)
     return {"role": "user", "content": text}

@@ -331,6 +331,8 @@ class Draft:
         of_call = entries_of(call) if result.success else ()
         if (beyond := len(result.entries) - self.room) > 0 and not result.entries_by:
             self.remarks.append(f"{call.tool}: {beyond} entries beyond the turn's limit were not written")
+        # A capability's entries (the request for an approval) have room always: the call would wait for
+        # nothing.
         room = self.room if not result.entries_by else len(result.entries)
         for new in (*result.entries[:room], *of_call):
             alone = self.is_answered and new.kind == "request"  # else it would be over with what is answered

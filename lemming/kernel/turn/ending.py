@@ -47,6 +47,7 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
     if counts and draft.seams.parts:
         entries += (*draft.seams.adds(len(entries), ENTRIES_PER_TURN - len(entries)),)
     staged = writes_first(draft.staged.values()) if counts else []
+    # Entries last: what they speak of is there before anybody can read them.
     effects = (*staged, *map(entry_effect, entries))
     used = spending(draft.answers)
     return TurnOutcome(
@@ -146,6 +147,7 @@ def _state_after(
     if draft.aside:
         state.aside = _spent_aside(draft)
     if draft.passed_on:
+        # What may have been written counts as given: an allowance is never there twice.
         gone = [it for place, it in draft.passed_on.items() if holds_all or place in draft.settled]
         state.passed_on = round(state.passed_on + sum(gone), 6)
     if state.soft_cap_warned or inputs.warned:
@@ -218,6 +220,7 @@ def state_after_spending(
     """Return an agent's state with what this turn `used`, and nothing else that is new."""
     after, costs = inputs.state.copy(), [answer.cost_usd for answer in answers if answer.cost_usd is not None]
     after.tick, after.status, after.end, after.in_vain = inputs.tick, status, "", {}
+    # Bounded, as a ledger with more would be refused when it is read.
     after.credits = round(min(after.credits + used["credits"], LARGEST_AMOUNT), 6)
     if costs:
         after.cost_usd = min((after.cost_usd or 0.0) + sum(costs), LARGEST_AMOUNT)

@@ -225,6 +225,7 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
     """Return what an agent finds before it opens its inbox, or why it takes no turn. Raises as `gather`."""
     org, config = now.org, now.config
     entry = config.model(agent.model.key)
+    # A power cut may have left the line of this very turn, and taken its record.
     state = read_state(org, agent.name, before=now.tick)
     allocation = credits_of(config, agent.name, agent.credits)
     try:

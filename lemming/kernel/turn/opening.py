@@ -143,6 +143,7 @@ class Openings:
             self._abilities.clear()
         provider = provider_class(entry.provider, plugins)
         key = provider, entry.provider, entry.tools, entry.prompt, compact(entry.options), tuple(plugins)
+        # A provider is made to find this out; agents of one model share what was found.
         if key not in self._abilities:
             self._abilities[key] = _abilities_of(entry, self._base, plugins)
         opening = _make_opening(

@@ -140,6 +140,7 @@ def _wire_call(name: str, schema: Json) -> Json:
     tool = {"type": "string", "const": name}
     properties: Json = schema.get("properties", {})
     if schema.get("additionalProperties", True) is not False or not all(map(_is_plain, properties.values())):
+        # Strict backends take no open object, so such arguments come as JSON text.
         return closed({"tool": tool, "args_json": {"type": "string"}})
     required = schema.get("required", [])
     args = {key: _wire_value(value, key in required) for key, value in properties.items()}
