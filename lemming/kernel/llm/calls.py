@@ -35,6 +35,7 @@ def ask(provider: LLMProvider, request: Request, hear: Callable[[str], object] |
     if hear is not None:
         work = partial(provider.complete_heard, told, hear)
     if not provider.keeps_deadline:
+        # Nothing can end a call that blocks: it keeps its thread, and the turn goes on without it.
         work = partial(_on_thread, work, request.deadline_s)
     return guarded(lambda: checked(work()), f"{type(provider).__name__} {request.model_name}".strip())
 
@@ -108,7 +109,7 @@ def in_words(request: Request) -> Request:
 
     For a backend that does not call tools itself, such as a fallback, or a model that a strategy asks.
     """
-    if max(map(len, request.messages), default=0) == 2:
+    if max(map(len, request.messages), default=0) == 2:  # as mostly: a role and a text, no calls
         return request
     # Its schema has no place for calls.
     return request._replace(messages=[_in_words(message) for message in request.messages], schema=None)

@@ -74,6 +74,7 @@ class Circuits:
         with self._lock:
             states = self._read()
             before = states.get(name, _CLOSED)
+            # Read and written under one lock: of two failures at once, neither may be lost.
             after = change(before, self._clock.now())
             if after != before:
                 self._write({**states, name: after})

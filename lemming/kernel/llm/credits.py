@@ -53,6 +53,7 @@ def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
 def check_credits(entry: ModelEntry, allocation: AgentCredits, spent: float) -> None:
     """Raise `OutOfCredits` when the least that one more call can cost is more than is left."""
     limit = allocation.max_credits
+    # Rounded as in the ledger: a sum of floats may lie a hair above the limit that it just reaches.
     if limit is not None and (spent >= limit or round(spent + entry.per_call, 6) > limit):
         raise OutOfCredits(
             f"out of credits: {spent:g} of {limit:g} spent, a call costs {entry.per_call:g}",

@@ -71,6 +71,7 @@ class Pace:
             sent = PacedCall(self.clock(), tokens)
             self._sent.append(sent)
             self._under_way += 1
+            # Only the first in line watches the time: whoever leaves the line must wake the next.
             self._wake_next()
         try:
             yield sent

@@ -145,6 +145,7 @@ class RetryingLLMProvider(Backend):
             try:
                 return self._once(request, deadline)
             except RequestRejected as error:
+                # Left out before and refused again: there is nothing more that could be left out.
                 if error.refused in ("", *request.without):
                     raise
                 if self._server:
@@ -163,6 +164,7 @@ class RetryingLLMProvider(Backend):
         request = request._replace(turn_s=deadline.last - came)
         with self._pace.turn(self._limits, request, stop=self._stop) as sent:
             waited_s = self._clock() - came
+            # The wait was for our own pace, not for the backend, so the deadline moves with it.
             deadline.ends = min(deadline.ends + waited_s, deadline.last)
             deadline.waited_s += waited_s
             request = request._replace(deadline_s=min(request.deadline_s, deadline.last - self._clock()))
@@ -190,6 +192,7 @@ class RetryingLLMProvider(Backend):
         if isinstance(error, ProviderError) and error.retry_after_s is not None:
             return error.retry_after_s
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (state.attempt_number - 1))
+        # At random, so that turns that failed together do not come back together.
         return longest * (1 - self._jitter() / 2)
 
     def _pause(self, seconds: float) -> None:

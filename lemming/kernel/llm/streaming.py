@@ -9,7 +9,7 @@ from lemming.kernel.base.redaction.secrets import redact_foreign, unfinished
 Hear = Callable[[str], object]
 """Called with each piece of text of an answer, as it comes."""
 
-LONGEST_HELD = 400
+LONGEST_HELD = 400  # beyond that a text without a space is told as it is
 
 
 class WholeWords:

@@ -83,7 +83,7 @@ def _counted(tokens: object) -> int | None:
     """Return a backend's count; None when it says nothing, or nothing that can be a count."""
     if tokens is None:
         return None
-    if isinstance(tokens, float) and tokens.is_integer():
+    if isinstance(tokens, float) and tokens.is_integer():  # a server whose JSON knows one kind of number
         tokens = int(tokens)
     if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:
         return tokens

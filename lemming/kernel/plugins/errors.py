@@ -52,7 +52,7 @@ def provider_error(error: BaseException, name: str) -> ProviderError:
         return error_by_status(_kind_of_status(status)(message, where=where), status)
     if classes & _TOO_LATE:
         return TimedOut(message, where=where)
-    is_about_a_file = isinstance(error, OSError) and error.filename is not None
+    is_about_a_file = isinstance(error, OSError) and error.filename is not None  # then no server was asked
     if classes & _OUT_OF_ORDER and not is_about_a_file and not isinstance(error, _MISTAKES):
         return error_by_class(Unavailable(message, where=where), error)
     hint = (

@@ -125,6 +125,7 @@ def not_imported(modules: Sequence[str]) -> list[str]:
     return [name for name in modules if name not in sys.modules]
 
 
+# What raises is not kept: a plugin that somebody mends is imported as the next tick begins.
 @cache
 def load_plugins(modules: tuple[str, ...]) -> None:
     """Import the modules an organisation names; once is enough for a process.

@@ -71,6 +71,7 @@ def _called(tool: Tool, arguments: Any, context: ToolContext, stop: threading.Ev
     except LeftBehind:
         raise
     except DiskError as error:
+        # On the organisation's own disk no call can help it; a tool's trouble elsewhere is its result.
         is_ours = tool.stages_files or error.where.startswith(f"{context.base}/")
         if is_ours and not error.concerns_one_file:
             raise  # it says nothing about the call
@@ -119,6 +120,7 @@ def _in_time(
         if stop is not None and stop.is_set():
             raise
     why = f"it took longer than {round(limit_s, 2):g} s and was left behind"
+    # It goes on on its thread and may have done it: only what may be run again is known to have failed.
     return _failed(f"{tool.name}: {why}", "timed_out") if tool.repeatable else interrupted(why)
 
 
@@ -138,6 +140,7 @@ def _readable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
         return _without_secrets(result)  # it has cut its output itself, and says where the whole is
     seen = _without_secrets(replace(result, output=redact_foreign(result.output)))
     seen = context.look(seen) if context.look else seen
+    # Cut last: gates must have seen all of it.
     output = _cut(seen.output, tool.output_limit_bytes)
     if isinstance(tool, EngineTool):
         return replace(seen, output=output)
