@@ -82,10 +82,11 @@ def let_pass(base: OrgPath, call: Json, agent: str) -> Unasked:
     Where that stands already, nothing is written. Raises `UsageError` where the gate is gone, `ConfigError`
     for files that are broken.
     """
-    require_asking(base, call, agent)
     file, _, place = call["gate"].partition("#/gates/")
     folder = "config" if file == ORG_FILE else paths.agent_folder(agent)
     with changing(Path(base), folder):
+        # Looked for while nobody else changes the file: a gate put before it has another take its place.
+        require_asking(base, call, agent)
         plain: Json = parse(_read(base, file), allow_bom=True)
         approved = plain["gates"][int(place)].setdefault("approved", {})
         tools = approved.setdefault(agent, [])

@@ -30,7 +30,7 @@ SHOWN_FILES = 100
 LARGEST_BYTES = 1 << 30
 LONGEST_PATH = 4096
 _BY_ITSELF = ("/proc/", "/sys/")
-_LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # no pipe is waited for
 
 
 class Binding(NamedTuple):
@@ -229,6 +229,7 @@ def _gather(text: str, found: dict[str, None], depth: int) -> None:
         for each in (word, word[2:] if word.startswith("-") else "", word.partition("=")[2]):
             found.setdefault(each)
     for token in tokens:
+        # A word in quotes may be a command of its own, as in sh -c '...'.
         if depth < DEPTH and token != text and _BETWEEN.search(token):
             _gather(token, found, depth + 1)
 

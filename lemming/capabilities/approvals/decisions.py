@@ -67,6 +67,7 @@ def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ..
         return person in mail.persons and is_read
 
     if any(it.not_after for it in begun.open):
+        # Time alone may end what waits, so the agent is not remembered as one with nothing new.
         mail.changing.add(agent.name)
     ends = ends_of(begun, mail.tick, mail.at, partial(entry_at, mail), entries_of, is_heard)
     told = {request: _reason(mail, end) for (request, _), end in ends.items() if end[1]}

@@ -122,6 +122,7 @@ class ApprovalsPart(TurnPart):
             for to in sorted(entry.targets)
         ]
         asked = [*self.given.get("asked", ()), *(it.as_json() for it in new)]
+        # A word that was used outside, or for files that may be there, is used up though the turn failed.
         used = [word["entry"] for word, is_outside in self._used if holds_all or is_outside]
         used = [*self.given.get("used", ()), *used]
         return {**({"asked": asked} if asked else {}), **({"used": used} if used else {})}

@@ -37,7 +37,7 @@ def waits_beside(org: Organisation, now: RequestsNow, identity: str) -> list[Req
     asker = now.requests.by_identity[identity].asker
     try:
         begun = read_state(org, asker).requests
-    except CorruptState:
+    except CorruptState:  # its agent takes no turns then
         return []
     beside = {it.request for each in begun for it in each.open if _has(each, identity)} - {identity}
     known = (now.requests.by_identity.get(other) for other in sorted(beside))

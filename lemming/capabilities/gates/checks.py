@@ -45,6 +45,7 @@ def asking(plugins: tuple[str, ...]) -> Check:
             raise FunctionBroke(f'there is no function "{name}": {hint}')
         given = parse(compact(seen))  # its own, to do with as it likes
         try:
+            # Somebody's own code may hang: then it is left behind, and the gate blocks.
             said = run_on_thread(lambda: functions[name](given), DEADLINE_S, name=f"lemming-gate-{name}")
         except LeftBehind:
             raise FunctionBroke(f"{name} took longer than {DEADLINE_S:g} s") from None

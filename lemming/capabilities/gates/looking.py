@@ -188,6 +188,7 @@ def _finding(
             return Found("")
         case "redact":
             found = _redacted(gate.redact, content)
+            # By the place that is opened, too: how a path is spelled must not get it past a pattern.
             if found is None and is_call and gate.then != "rewrite":
                 return _denied(gate.redact, seen["args"])
             return found

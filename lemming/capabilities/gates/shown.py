@@ -72,6 +72,7 @@ class InGates:
         """Return an entry of another as it may be shown; each is looked at once."""
         if entry.agent == self._agent.name:
             return entry
+        # An entry may stand in several places of one prompt: it is looked at, and told of, once.
         if entry.identity not in self._entries:
             self._entries[entry.identity] = self._looked_at(entry)
         return self._entries[entry.identity]
@@ -127,6 +128,7 @@ class InGates:
     def _as_passed(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a result as it may be shown; the very same one is looked at once."""
         if id(result) not in self._results:
+            # The result is kept with what passed of it, or another could come to have its `id`.
             self._results[id(result)] = result, {**result, "output": self._result(result)}
         return self._results[id(result)][1]
 

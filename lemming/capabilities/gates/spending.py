@@ -72,6 +72,7 @@ class TickSpending:
         if not any(gate.at == "spend" for gate in gates):
             return None
         starts = (it for it in journal.records if isinstance(it, TurnStarted))
+        # A turn under way counts from the ledger as it was when it began, which its record has.
         begun = {it.agent: AgentState.from_json(it.state) for it in starts}
         began = {name: begun.get(name) or _state_of(now, name) for name in agent_folders(now.org)}
         return cls(now, journal, order, reports, began)

@@ -103,7 +103,7 @@ def _amount(turn: TurnSpent) -> Amount:
 
 def amount_of(credits: float, cost_usd: float | None, tokens: int, calls: int = 1) -> Amount:
     """Return what calls cost as limits count it; what answers without a token was no model."""
-    is_model = tokens > 0 or credits > 0
+    is_model = tokens > 0 or credits > 0  # else it was worked out, as a plan's is
     count = Decimal(calls if is_model else 0)
     return Amount(_in_digits(credits, 6), _in_digits(cost_usd, 12), count, Decimal(tokens))
 

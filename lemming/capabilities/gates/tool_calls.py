@@ -188,4 +188,5 @@ def heard_by(gates: Sequence[Gate]) -> tuple[frozenset[str] | None, tuple[Expire
     """Return the persons whom each of these gates would hear (None: any), and how long each waits."""
     named = [frozenset(gate.persons) for gate in gates if gate.persons]
     expires = tuple(gate.expires for gate in gates if gate.expires is not None)
+    # Who approves has to be named by each of the gates that ask.
     return (frozenset.intersection(*named) if named else None), expires

@@ -42,7 +42,7 @@ def adopt_orphans() -> None:
 def wake_at_each_end() -> int:
     """Return a descriptor that becomes readable when a child ends."""
     wake, alarm = os.pipe()
-    os.set_blocking(alarm, False)
+    os.set_blocking(alarm, False)  # a full pipe must not hold up the signal's handler
     signal.set_wakeup_fd(alarm)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     return wake
@@ -94,7 +94,7 @@ def descendants() -> list[Process]:
             process = Process(int(name), int(fields[1]), int(fields[17]), int(fields[21]) * _PAGE_BYTES)
             children.setdefault(process.parent, []).append(process)
     found = children.get(os.getpid(), [])
-    for process in found:
+    for process in found:  # which grows as it goes
         found.extend(children.get(process.id, []))
     return found
 

@@ -22,6 +22,7 @@ def main() -> None:
 
     control, report, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     for descriptor in (control, report):
+        # The program must hold neither: it could pass for the engine, or for the keeper's report.
         os.set_inheritable(descriptor, False)
     processes.adopt_orphans()
     wake = processes.wake_at_each_end()

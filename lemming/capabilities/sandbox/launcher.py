@@ -118,6 +118,7 @@ def _prepare(order: Order) -> bool:
         if owner.st_uid != 0:
             walls.become(owner.st_uid, owner.st_gid)
     if os.geteuid() != 0:  # root is exempt: `_watch` counts instead
+        # The kernel counts all threads of the user, not this command's alone.
         _set_limit(resource.RLIMIT_NPROC, processes.threads_of_user() + PROCESS_LIMIT)
     if order.mode == "bwrap" and os.geteuid() == 0:
         try:
@@ -154,7 +155,7 @@ def _wire(order: Order) -> None:
     """Give the command nothing to read, one pipe to write to, its folder, and one for temporary files."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # stdout is for the verdict
     os.chdir(order.workspace or "/")
     if order.workspace is not None:
         with contextlib.suppress(OSError):  # it is there, or a command has spoilt it and can put it right
@@ -165,7 +166,7 @@ def _limit(order: Order) -> None:
     _set_limit(resource.RLIMIT_CORE, 0)
     _set_limit(resource.RLIMIT_CPU, int(order.timeout_s) + 1)
     _set_limit(resource.RLIMIT_FSIZE, FILE_SIZE_LIMIT)
-    _set_limit(resource.RLIMIT_AS, order.max_memory_bytes)
+    _set_limit(resource.RLIMIT_AS, order.max_memory_bytes)  # of each; together: `_limit_reached`
     _set_limit(resource.RLIMIT_NOFILE, DESCRIPTOR_LIMIT)
 
 

@@ -188,6 +188,7 @@ def _bubblewrap_argv(workspace: str | None) -> list[str]:
         argv += ["--ro-bind-try", file, file]
     argv += _memory_folders()
     argv += ["--bind", workspace, workspace, "--chdir", workspace] if workspace else []
+    # Read-only last, once everything has its place below it.
     return [*argv, *("--remount-ro", "/dev", "--remount-ro", "/"), "--"]
 
 
@@ -211,6 +212,7 @@ def _run(order: Order, max_output_bytes: int) -> CommandResult:
             with contextlib.suppress(BrokenPipeError):  # it died at once: there will be no verdict
                 launcher.stdin.write(json.dumps(order._asdict()).encode() + b"\n")
                 launcher.stdin.flush()
+            # The output first: it may fill its pipe and hold up the command, the verdict's one line cannot.
             output, output_bytes = _collect(launcher.stderr.fileno(), max_output_bytes, deadline)
             verdict, _ = _collect(launcher.stdout.fileno(), 1 << 16, deadline)
         finally:

@@ -109,7 +109,7 @@ def _only_on(architecture: int) -> Iterable[bytes]:
     yield _step(_EQUAL, architecture, 1, 0)
     yield _step(_RETURN, _KILL)  # a program for another architecture has other numbers for its calls
     yield _step(_LOAD, _NUMBER)
-    yield _step(_AT_LEAST, _X32, 0, 1)
+    yield _step(_AT_LEAST, _X32, 0, 1)  # x32 has the same calls under other numbers
     yield _step(_RETURN, _KILL)
 
 

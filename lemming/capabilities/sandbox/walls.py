@@ -105,10 +105,12 @@ def enter_namespaces(workspace: str | None) -> bool:
         _unshare(_NEWNS | _NEWIPC | _NEWPID | (0 if uid == 0 else _NEWUSER))
         if uid:
             _map_user(uid, gid)
+        # Private, so that no change that follows is seen outside.
         _mount(None, "/", _MS_REC | _MS_PRIVATE)
         _set_mount("/", read_only=True)
     except OSError:  # no privilege, or user namespaces are switched off here
         return False
+    # Not within the `try`: `/` is read-only by now and stays so, and a failure must refuse the command.
     _make_writable(workspace)
     return True
 
@@ -137,6 +139,7 @@ def _unshare(flags: int) -> None:
 
 
 def _map_user(uid: int, gid: int) -> None:
+    # `setgroups` first: before that the kernel takes no `gid_map` from an unprivileged process.
     for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         descriptor = os.open(f"/proc/self/{file}", os.O_WRONLY)
         try:
@@ -188,6 +191,7 @@ def enter_landlock(workspace: str | None) -> None:
     for path in DEVICES:
         _allow(ruleset, path, _READ_FILE | _WRITE_FILE)
     if workspace is not None:
+        # Devices are a way to the machine, and sockets one to other processes.
         _allow(ruleset, workspace, rights & ~(_MAKE_CHAR | _MAKE_BLOCK | _MAKE_SOCK | _IOCTL_DEV))
     _syscall("landlock_restrict_self", 446, ruleset, 0)
     os.close(ruleset)
@@ -198,7 +202,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         return
-    if not os.path.isdir(path):
+    if not os.path.isdir(path):  # the kernel refuses the rights of folders for a file
         rights &= _OF_A_FILE
     rule = struct.pack("=Qi", rights, descriptor)
     _syscall("landlock_add_rule", 445, ruleset, 1, rule, 0)

@@ -27,7 +27,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 
 ALL = ".all.json"
 MARK_LIMIT_BYTES = 64 << 10
-LONGEST_NAME_BYTES = 240
+LONGEST_NAME_BYTES = 240  # a name has 255, and `.json` comes behind it
 _LIKE_A_MARK = re.compile(r"\.json(\.d)*\Z")
 _LIKE_ALL = re.compile(r"\.all\.*\Z")
 _NONE: Mapping[str, bytes] = {}
@@ -207,7 +207,7 @@ def _is_below(mark: Mark, where: str, place: str) -> bool:
     return mark.file == place or mark.file.startswith(f"{place}/")
 
 
-_DAMAGED = Mark("", "", float("inf"))
+_DAMAGED = Mark("", "", float("inf"))  # the least trusted, and no later mark undoes it
 
 
 def _decoded(raw: bytes) -> Mark:

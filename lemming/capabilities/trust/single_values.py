@@ -59,7 +59,7 @@ def _value(schema: Any, value: Any, deep: int) -> Any:
         raise ValueError("anything would fit")
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(choices, list):
-        if any(type(choice) is type(value) and choice == value for choice in choices):
+        if any(type(choice) is type(value) and choice == value for choice in choices):  # true is no 1
             return value
         raise ValueError("none of the choices")
     if schema.get("type") == "object":

@@ -34,7 +34,7 @@ class TrustOrder:
 
     def rank(self, word: str) -> int:
         """Return the place of a word; one that is none of them is the least trusted."""
-        return self._ranks.get(word, 0)
+        return self._ranks.get(word, 0)  # what nobody knows is trusted least
 
     def known(self, word: str) -> str:
         """Return a word as it is, if it is one of them, else the least trusted."""

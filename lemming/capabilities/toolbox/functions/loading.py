@@ -75,5 +75,5 @@ def load(file: Path, sources: Sources) -> ModuleType:
         module.__path__ = [str(file.parent)]
         setattr(module, _SOURCES, sources)
         sys.modules[package] = module
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr):  # the engine's own output may be JSON
         return import_module(f"{package}.{file.stem}")

@@ -62,6 +62,7 @@ class ToolFiles(ToolSource):
         looked_at = (files, wrong, sources)
         if looked_at == self._looked_at and self.tools is not None:
             return ()
+        # Before anything of it is loaded, and for these very bytes.
         self._org.own(Consent).require_sources(sources)
         self.tools = self._load(
             files, {str(base / file): source for file, source in sources.items()}, wrong, settings

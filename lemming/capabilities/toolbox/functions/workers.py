@@ -98,6 +98,7 @@ class FunctionWorkers:
 
     def call(self, tool: Tool, request: dict[str, Any], context: ToolContext) -> Done:
         """Run a call; whatever happens to the process is the call's result. Raises `LeftBehind` at a stop."""
+        # Not to be guessed: what an earlier call left in the process could else answer in its place.
         number = secrets.token_hex(16)
         line, checks = compact({**request, "number": number}) + b"\n", request["callee"] is None
         with self._room:
@@ -107,6 +108,7 @@ class FunctionWorkers:
             except _Ended as error:
                 worker.end()
                 return Done(error.result(tool, context.limit_s), CallEffects())
+            # Its answer may still come, and must not be read as that of the next call.
             except BaseException:
                 worker.end()
                 raise
@@ -180,7 +182,7 @@ class Worker:
         held, control = os.pipe(), os.pipe()
         words = [
             sys.executable,
-            "-P",
+            "-P",  # or the organisation's folder were on the path
             "-m",
             f"{__package__}.worker",
             str(memory_bytes),
