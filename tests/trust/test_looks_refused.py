@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from refused import asked_with_each_look_refused
 from test_files import played
+from tracked import write
 
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks, mark_effect
@@ -36,6 +39,46 @@ def test_a_look_that_is_refused_passes_over_no_mark(base: Path, number: int) -> 
     marked, is_among = asked_with_each_look_refused(base, number, trusted)
     assert "outside" in marked
     assert is_among
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_look_that_is_refused_empties_no_channel(base: Path, number: int) -> None:
+    played(base)
+    (base / "post").mkdir()
+    (base / "post/a.txt").write_text("from a stranger")
+    never_otherwise(
+        base, number, lambda marks: {part.word for part in marks.below("/")}, {"agent", "outside"}
+    )
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_look_that_is_refused_takes_back_no_vouch(base: Path, number: int) -> None:
+    played(base)
+    (base / "shared").mkdir()
+    (base / "shared/x.txt").write_text("x")
+    apply_effect(base, mark_effect("shared/x.txt", "outside", 1, "ada", []))
+    write(base, "eve", "I vouch", vouches_for="shared/x.txt", sha256=sha256(b"x").hexdigest())
+    never_otherwise(base, number, lambda marks: marks.of("shared/x.txt").word, "owner")
+
+
+def never_otherwise(base: Path, number: int, look: Callable[[Marks], object], found: object) -> None:
+    """Hold that a look at marks finds this, or ends the run, whichever look at the disk is refused."""
+    resumes, settings = survey_agents(Organisation.at(base)).agents, load_config(base)
+
+    def looked() -> object:
+        org = Organisation(base)  # which has read nothing yet
+        return look(Marks(org, Authors(org, settings, resumes, 4)))
+
+    refused = 0
+    with refuse_look(base, 0, number) as looks:
+        assert looked() == found
+    for at in range(1, len(looks) + 1):
+        with refuse_look(base, at, number):
+            try:
+                assert looked() == found, looks[at - 1]
+            except DiskError:
+                refused += 1
+    assert refused == len(looks)
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from lemming.kernel.base.paths import TRUST
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular, walk
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.refusals import require_about_one_file
 from lemming.kernel.files.stamps import is_there
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
@@ -178,20 +179,26 @@ class Marks:
 
 
 def digest_of(base: OrgPath, place: str) -> str:
-    """Return the SHA-256 of a file of any size, in hex; empty for what is no regular file."""
-    with suppress(OSError, ValueError), open_regular(os.path.join(base, place)) as file:
-        digest = sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-        return digest.hexdigest()
-    return ""
+    """Return the SHA-256 of a file of any size, in hex; empty where there is none to read."""
+    path = os.path.join(base, place)
+    try:
+        with open_regular(path) as file:
+            return file_digest(file, "sha256").hexdigest()
+    except ValueError:
+        return ""
+    except OSError as error:
+        # Else what a person vouches for would count, or not, by what the disk happens to say.
+        require_about_one_file(path, error)
+        return ""
 
 
 def _holds_anything(folder: str) -> bool:
+    """Return whether there is anything in a folder."""
     try:
         with os.scandir(folder) as entries:
             return any(True for _ in entries)
-    except OSError:
+    except OSError as error:
+        require_about_one_file(folder, error)
         return False
 
 
