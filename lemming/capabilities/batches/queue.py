@@ -88,7 +88,7 @@ class Batches:
                 try:
                     made = with_batches(self._calls.make(entry), entry.provider)
                 except LemmingError:
-                    return None
+                    return None  # the live call says why
                 self._providers[key] = made if made and made.takes_batches else None
                 if made and not made.takes_batches and self._sends:
                     self._notify(BatchNotSent(provider=entry.provider, problem=NO_BATCHES))
@@ -173,6 +173,7 @@ class Batches:
             if not self._is_group_complete():
                 return []
             taken, self._group = self._group, []
+            # By place: which thread came first must not decide what goes together.
             return sorted(taken, key=lambda call: call.place)
 
     def _send(self, calls: list[Call]) -> None:

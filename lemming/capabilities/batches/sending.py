@@ -195,6 +195,7 @@ def custom_id(request: Request) -> str:
     asked = {
         name: value
         for name, value in request._asdict().items()
+        # How long it may take is no part of what is asked: a second attempt must come to the same id.
         if name not in ("deadline_s", "turn_s") and (name, value) not in (("extra", None), ("without", ()))
     }
     agent = re.sub("[^A-Za-z0-9_-]", "_", request.agent)[:20]

@@ -118,6 +118,7 @@ class Channels:
             return
         if traffic.down_since:
             context.log.note("up", context.now())
+        # What it leaves is no arrival, or its folder would wake the engine again and again.
         self._left[context.agent.name] = left
         self._note_wait(0.0 if soon.waiting else soon.again_s)
 

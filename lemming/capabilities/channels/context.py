@@ -88,6 +88,7 @@ class ChannelContext:
         """
         if not 0 < len(message.id) <= LONGEST_ID:
             raise RequestRejected(f"a message's id has 1 to {LONGEST_ID} characters")
+        # Held from the look to the note: of two deliveries of one message only one may write.
         with self.log.writing() as writer:
             if known := writer.traffic.messages.get(message.id):
                 return Receipt(known, is_new=False)

@@ -159,6 +159,7 @@ class MailChannel(Channel):
                 raise
             file = self._kept_copy(context, raw)
             context.refuse(f"mail {number}", f"it cannot be read: {error.message}", file=file)
+        # Last, with its entry on the disk or its reason in the log: what is cut short comes again.
         imap.uid("STORE", number, "+FLAGS", "(\\Seen)")
 
     def _kept_copy(self, context: ChannelContext, raw: bytes) -> str:
@@ -169,10 +170,12 @@ class MailChannel(Channel):
         return path
 
     def _fetch(self, imap: imaplib.IMAP4, number: str) -> bytes:
+        # Asked first, so that a mail that is too large is never fetched.
         _, sizes = imap.uid("FETCH", number, "(RFC822.SIZE)")
         size = _size_in(sizes)
         if size > self._max_bytes:
             raise RequestRejected(f"{size:,} bytes are more than {self._max_bytes:,} (max_bytes)")
+        # PEEK, as a mail that is only read must stay unseen.
         _, parts = imap.uid("FETCH", number, "(BODY.PEEK[])")
         raw = next((part[1] for part in parts if isinstance(part, tuple)), None)
         if not raw:
@@ -234,6 +237,7 @@ class MailChannel(Channel):
         mail["From"] = self.address
         domain = self.address.rpartition("@")[2]
         mail["Message-ID"] = f"<{entry.tick:08}.{entry.id}.{entry.agent}@{domain}>"
+        # So that no other program answers it, and the two go on for ever.
         mail["Auto-Submitted"] = "auto-replied" if asked else "auto-generated"
         with contextlib.suppress(ValueError):
             mail["Date"] = format_datetime(parse_timestamp(entry.created_at))

@@ -145,7 +145,7 @@ def safe_name(name: str) -> str:
     ('passwd', '_bashrc', 'Q3 report.pdf')
     """
     last = name.replace("\\", "/").rpartition("/")[2]
-    plain = _NAME_CHARS.sub("_", last).strip()[-100:]
+    plain = _NAME_CHARS.sub("_", last).strip()[-100:]  # its end tells what it is
     while len(plain.encode("utf-8", "replace")) > _LONGEST_NAME_BYTES:
         plain = plain[1:]
     return f"_{plain.lstrip('.-')}" if plain[:1] in (".", "-", "") else plain

@@ -237,8 +237,10 @@ class FolderChannel(Channel):
         """Move a file that can be no entry to `failed/`, with the reason beside it."""
         kept = f"{FAILED}/{_free_name(root, FAILED, name)}"
         fs.publish(root, f"{kept}.why.txt", f"{name}: {why}\n".encode("utf-8", "replace"), is_org=False)
+        # Cut short after this, it comes here again and is not noted twice.
         if all(line.get("file") != clean(kept) for line in context.log.traffic.refused[-1:]):
             context.refuse(name, why, file=kept)
+        # Last: as long as it lies there, all of this is done again.
         fs.move(root, name, kept)
 
 

@@ -24,7 +24,7 @@ from lemming.kernel.base.jsontext import JsonProblem, compact, parse
 from lemming.kernel.base.kinds import MessageKind
 
 ASK_KEYS = ("text", "id", "conversation", "schema", "deadline")
-_PASSING = (408, 425, 429)
+_PASSING = (408, 425, 429)  # too slow, too early, too many: worth another try
 
 
 class HttpChannel(Channel):
@@ -99,6 +99,7 @@ class HttpChannel(Channel):
         """Return whether an `Authorization` header holds this channel's token."""
         token = value_of(self.token_env)
         scheme, _, given = authorization.partition(" ")
+        # In constant time, and also where no token is set, which then lets nobody in.
         is_same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
         return bool(token) and scheme.lower() == "bearer" and is_same
 

@@ -203,6 +203,7 @@ def _cut_torn(file: fs.AppendFile) -> None:
     raw = file.read()
     whole = raw[: raw.rfind(b"\n") + 1]
     last = whole[whole.rfind(b"\n", 0, -1) + 1 :]
+    # A power cut may leave a whole line with a hole in it.
     with contextlib.suppress(JsonProblem):
         parse(last)
         last = b""

@@ -67,6 +67,7 @@ def signing_key(secret: str) -> bytes:
 def _keys(secret: str) -> Iterator[bytes]:
     """Yield what a secret may stand for; other programs take one without a prefix as base64 too."""
     plain = secret.removeprefix(_PREFIX)
+    # Senders that leave the prefix out mean either: the text itself, or what it is in base64.
     if plain == secret:
         yield secret.encode()
     try:

@@ -121,6 +121,7 @@ class DaskCalls:
         A call that nobody waits for any more is taken back: at its deadline, or when Ctrl-C ends the wait.
         """
         client = self._client(request.deadline_s)
+        # Not pure: the scheduler would give a question that is asked again its earlier answer.
         future = client.submit(_errand(), pickle.dumps((line, request)), pure=False)
         try:
             outcome = pickle.loads(future.result(request.deadline_s))  # noqa: S301 - see `answer`
