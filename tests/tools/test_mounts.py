@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tool_desk import Desk
+
+from lemming.kernel.access import mounts
+from lemming.kernel.base.errors import DiskError
 
 # What is mounted where (from the organisation's folder and beside it), and a path there that is closed.
 OTHER_NAMES = [
@@ -71,3 +75,15 @@ def test_no_mount_opens_what_is_the_engines(tmp_path: Path) -> None:
     assert "WRITTEN" not in done.stdout
     assert done.stdout.count("refused") >= len(OTHER_NAMES)
     assert done.stdout.count("fine") == 4
+
+
+def test_a_mount_that_cannot_be_looked_up_is_not_taken_for_none(tmp_path: Path) -> None:
+    folder, limits = os.open(tmp_path, os.O_RDONLY), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))  # nothing more can be opened
+    try:
+        for tell in (mounts.mount_of, mounts.origin_of):
+            with pytest.raises(DiskError, match="open files"):
+                tell(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        os.close(folder)
