@@ -57,7 +57,7 @@ from lemming.kernel.tick.snapshot import Snapshot, take_snapshot, unknown_tools,
 from lemming.service.opened import open_to_run
 from lemming.service.timer import Timer, ticks_left
 
-RESERVED_BYTES = 1 << 20
+RESERVED_BYTES = 1 << 20  # of room on the disk, before anything is paid for
 __all__ = [
     "get_firing_agents",
     "load_tick",
@@ -258,6 +258,7 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
         read_at = previous_reading(runtime.base, found.tick, begun) if load_counter(runtime.base)[1] else ""
         persist_tick(runtime.base, found.tick, read_at=read_at, sync=True)
     if found.unclosed is not None:
+        # Not flushed: what a power cut takes of it, the next run writes again.
         with Journal(runtime.org, found.unclosed, epoch=runtime.epoch, durability="off") as journal:
             _close(journal, report_of(journal.tick, journal.records), advanced=True)
     return found.tick
@@ -277,6 +278,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if not runtime.has_looked_back:  # once, as the engine starts
         runtime.has_looked_back = True
         _write_lost_turns(runtime, config, [at for at in ticks if at < tick])
+    # Before the snapshot: what has arrived is for this tick.
     if config.has_channels and runtime.sees_to_channels:
         runtime.carriers = runtime.org.own(Carriers)
         runtime.carriers.take_in(config, tick, runtime.clock.now, runtime.tell)
@@ -294,6 +296,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         from lemming.kernel.tick.addressed import hurried  # a tick by the clock does not look
 
         snapshot = hurried(snapshot)
+    # Again, as the agents are known now, whose programs and servers need a word as well.
     runtime.require_agreed(config, snapshot.survey.agents)
     if problem := set_back_text(snapshot.plan.at, snapshot.plan.since):
         runtime.tell(problem)

@@ -82,6 +82,7 @@ class Agreement:
 
     def note_maker(self) -> None:
         """Keep that the organisation has just been made here, so that it is our own. Raises `DiskError`."""
+        # Not to be guessed, or a folder from elsewhere could say of itself that it was made here.
         word = os.urandom(16).hex()
         fs.publish(self.base, MADE_HERE, f"{word}\n".encode())
         self._write({"org": self._org, "made_here": word})
@@ -175,7 +176,7 @@ def _has_fetched(git: Path) -> bool:
         common = work_tree / "commondir"
         folders = [work_tree, _named(common, "") if common.is_file() else work_tree]
     except OSError:
-        return True
+        return True  # what cannot be told counts as fetched
     return any(is_there(f"{folder}/FETCH_HEAD") for folder in folders)
 
 

@@ -150,7 +150,7 @@ def _write(org: Organisation, file: Path, before: tuple[Any, ...] | None = None)
             writer.flush()
             if before is not None and _fence(org) != before:
                 raise _Changed
-            raw.sync()
+            raw.sync()  # before it has its name
             size = raw.size
         fs.move(file.parent, temporary, file.name)
     except BaseException:
@@ -162,6 +162,7 @@ def _write(org: Organisation, file: Path, before: tuple[Any, ...] | None = None)
 def _pack(org: Organisation, file: Any, left_out: list[str]) -> Manifest:
     root = Root()
     with (
+        # No time in the head: the same files make the same archive.
         gzip.GzipFile(fileobj=file, mode="wb", compresslevel=COMPRESSION, filename="", mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT, errorlevel=2) as archive,
     ):

@@ -105,6 +105,7 @@ def try_out(base: Path, entry: ModelEntry, settings: Org, clock: Clock, stop: th
     began = time.perf_counter()
     request = _request(entry, takes_schema=provider.takes_schema, natively=natively)
     server = backends.server(entry)
+    # It may take by now what it refused before.
     server.forget(entry.model)
     reply = backends.ask_once(entry, request)
     usage = usage_of(entry, request.messages, reply)

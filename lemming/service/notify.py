@@ -104,7 +104,7 @@ def watched(supervisor: Supervisor, progress: Progress, base: Path) -> Iterator[
 def _watchdog_s(environment: Mapping[str, str]) -> float | None:
     """Return within how many seconds systemd wants to be told again; None when it does not."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None
+        return None  # it is meant for another process
     try:
         microseconds = int(environment.get("WATCHDOG_USEC", "0"))
     except ValueError:

@@ -42,7 +42,7 @@ def run_command(
             stderr=subprocess.PIPE,
             env={**_environment(), **variables},
             cwd=cwd,
-            start_new_session=True,
+            start_new_session=True,  # a group that can be killed whole
         )
     except (OSError, ValueError) as error:
         once_started()

@@ -39,6 +39,7 @@ def begin_rename(base: OrgPath, old: str, new: str) -> None:
 
 def end_rename(base: OrgPath) -> None:
     """Take it away again: all is done, and survives power loss."""
+    # All that was renamed is on the disk before the note of what was to be done goes.
     fs.sync_file_system(Path(base))
     fs.remove(Path(base), paths.RENAMING_FILE, sync=True)
 

@@ -50,6 +50,7 @@ def put_whole(folder: Path, command: str) -> Iterator[Path]:
         if is_new and not any(folder.iterdir()):
             fs.remove_tree(folder.parent, folder.name)
         raise
+    # All of it is on the disk before `agents/` says that this is an organisation.
     fs.sync_file_system(folder)
     for name in sorted(os.listdir(folder / staging), key=lambda name: name == "agents"):
         fs.move(folder, f"{staging}/{name}", name)
