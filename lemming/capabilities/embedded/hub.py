@@ -65,6 +65,7 @@ _HINT = f"run it again: it goes on where it stopped; {ENDPOINT_ENV} names a mirr
 
 def _go_on(address: str, folder: Path, beside: str, there: int, size_bytes: int, progress: Progress) -> str:
     """Take what the server sends after `there` bytes; return why it ended."""
+    # Not packed: `Range` counts bytes of what is sent.
     headers = {"user-agent": "lemming", "accept-encoding": "identity"}
     if there:
         headers["range"] = f"bytes={there}-"

@@ -54,7 +54,7 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         return AsyncAnthropic(
             api_key=key,
             base_url=self._base_url,
-            timeout=None,
+            timeout=None,  # deadlines and retries are ours
             max_retries=0,
             open_telemetry=False,
             http_client=DefaultAsyncHttpxClient(**client_settings()),

@@ -64,6 +64,7 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
     def _connect(self, key: str) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+        # Without the SDK's own deadlines and retries, which are ours.
         http_client = DefaultAsyncHttpxClient(**client_settings())
         return AsyncOpenAI(
             api_key=key, base_url=self._base_url, timeout=None, max_retries=0, http_client=http_client

@@ -74,7 +74,7 @@ def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
             [item for message in messages for item in _input_items(message)], request, "responses"
         ),
         "max_output_tokens": request.max_output_tokens,
-        "store": False,
+        "store": False,  # nor are prompts kept there
     }
     if system:
         fields["instructions"] = system
@@ -86,6 +86,7 @@ def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     elif request.schema is not None and json == "object":
         fields["text"] = {"format": {"type": "json_object"}}
     if tools := tools_of(request.messages):
+        # Strict would have every argument required, which tools do not say.
         fields["tools"] = [{"type": "function", "strict": False, **tool} for tool in tools]
         if ENCRYPTED not in request.without:  # without it, what the model thought is lost between two calls
             fields["include"] = ["reasoning.encrypted_content"]

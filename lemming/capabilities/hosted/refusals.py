@@ -72,6 +72,7 @@ class Servers:
 
     def learn(self, model: str, error: RequestRejected) -> None:
         """Take note of what was refused; not where that was for what is in one schema."""
+        # This schema is wrong: that says nothing of others.
         if _ONE_SCHEMA.search(error.message):
             return
         with self._lock:

@@ -83,6 +83,7 @@ class SdkBackend(HttpBackend[C]):
             yield
         except sdk.APIStatusError as error:
             raise self._error(about, error.status_code, error.body, error.response.headers) from error
+        # Before the next one, of which it is a kind.
         except sdk.APITimeoutError as error:
             raise TimedOut("the connection timed out", where=self.name) from error
         except sdk.APIConnectionError as error:

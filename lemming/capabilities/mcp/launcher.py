@@ -17,7 +17,7 @@ import sys
 from typing import NoReturn
 
 _TAIL_BYTES = 2048
-_LOOK_MS = 2000
+_LOOK_MS = 2000  # so late the engine's end is noticed where no pidfd tells
 
 
 def main() -> None:
@@ -81,6 +81,7 @@ def _pass_on(output: int, errors: int, over: int, engine: int, limit: int) -> by
             if not chunk:
                 return tail + _rest(errors)
             before, end, after = chunk.rpartition(b"\n")
+            # The lines between are shorter than a chunk, which no limit is.
             longest = max(line + len(before.partition(b"\n")[0]), len(after)) if end else line + len(chunk)
             line = len(after) if end else line + len(chunk)
             if longest > limit:

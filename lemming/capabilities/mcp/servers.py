@@ -140,6 +140,7 @@ class McpServers:
 
         of, asked = self._starting.pop(name, (None, None))
         patience_s = 0.0  # a tick before this one has waited for it
+        # What ended well meanwhile was asked for an earlier tick: what there is now is asked anew.
         if asked is None or of is not session or (asked.done() and not asked.result().problem):
             asked, patience_s = asyncio.create_task(_list(name, session, server)), PATIENCE_S
         await asyncio.wait({asked}, timeout=patience_s if is_known else None)
@@ -151,7 +152,7 @@ class McpServers:
 
     def _without_flawed(self, listed: Listed) -> Listed:
         """Return what a server has without tools that have a schema to which nothing can be held."""
-        began = time.thread_time()
+        began = time.thread_time()  # not the wall's: a busy machine leaves none out
         flawed: dict[str, str] = {}
         for name, tool in listed.tools.tools.items():
             if tool.hash not in self._flaws:

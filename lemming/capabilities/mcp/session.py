@@ -132,8 +132,10 @@ class Session:
             self._life = self._client = None
         if self._client is None:
             self._client, self._over = asyncio.get_running_loop().create_future(), asyncio.Event()
+            # Somebody has to look at its error, or asyncio complains of it later, on the engine's output.
             self._client.add_done_callback(lambda future: future.cancelled() or future.exception())
             self._life = asyncio.create_task(self._live(self._client, self._over))
+        # A caller whose time is over must not end the session for the others.
         return await asyncio.shield(self._client)
 
     async def _live(self, ready: asyncio.Future[Client], over: asyncio.Event) -> None:
