@@ -66,6 +66,7 @@ class RequestAgenda:
     def _goes_on(self, begun: Begun) -> bool:
         """Return whether a request goes on now; while its asker's resume is broken, nobody knows how."""
         asker = begun.request.partition("/")[0]
+        # the asker's resume is broken: until it is mended, nobody can tell whom it may write to
         if asker in self._mail.named and asker not in self._mail.resumes:
             return False
         return (begun.goes_on or self._holds.is_led(begun)) and not self._holds.rests(begun)
@@ -138,10 +139,12 @@ class RequestAgenda:
         """
         if not is_for_any(request):
             return True
+        # the tick alone changes whose turn it is, so the agent must not be remembered as one with nothing new
         self._mail.changing.add(self._name)
         pool = sorted(request.targets & self._mail.named) or [self._name]
         each = count_in(request.payload, "within") or TICKS_EACH
         turn = (self._mail.tick - request.tick) // each
+        # by the id, not at random: a replay must come to the same agent
         return pool[(zlib.crc32(request.id.encode()) + turn) % len(pool)] == self._name
 
     def _requests(self) -> Iterator[tuple[EntryName, OutboxEntry]]:

@@ -25,6 +25,7 @@ from lemming.kernel.org.resume import Agent
 
 def may_matter(raw: bytes) -> bool:
     """Return whether an entry of these bytes may open a request, move it or end it; most do not."""
+    # "\u00": JSON may spell any word with escapes
     return b'"request"' in raw or b'"response"' in raw or b'"cancels"' in raw or b"\\u00" in raw
 
 

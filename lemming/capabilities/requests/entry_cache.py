@@ -55,7 +55,7 @@ def read_kept(base: Path) -> dict[str, tuple[str, list[str]]]:
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, DiskError):
         raw = fs.read_bytes(base / paths.REQUESTS_FILE, LONGEST_LINE_BYTES)
         check, _, whole = raw.partition(b"\n")
-        if check == _check(whole):
+        if check == _check(whole):  # torn or edited, it is not believed
             found = parse(whole, limit_bytes=LONGEST_LINE_BYTES)
             return {author: (str(digest), [*map(str, files)]) for author, (digest, files) in found.items()}
     return {}

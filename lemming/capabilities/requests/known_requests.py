@@ -29,7 +29,7 @@ from lemming.kernel.messages import EntryName, OutboxEntry, names_of
 
 Moving = Callable[[str, int], Iterable[tuple[EntryName, OutboxEntry]]]
 """Yields what may move or end a request that an author wrote since a tick."""
-DEEPEST = 32
+DEEPEST = 32  # what was asked for what is in the payloads, and those may make a circle
 """So many requests are looked at, each of which was asked for the next one."""
 
 

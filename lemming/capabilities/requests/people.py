@@ -92,4 +92,5 @@ def note_as_read(base: OrgPath, person: str, entries: Iterable[OutboxEntry]) -> 
     if shown:
         kept = {name.identity for name in names_of(state.read.also) if is_there(f"{base}/{name.file}")}
         mark = replace(state.read, also=frozenset(kept.union(name.identity for name in shown)))
+        # not flushed: what a power cut takes back is shown once more, no worse
         amend_state(base, person, replace(state, read=mark), sync=False)

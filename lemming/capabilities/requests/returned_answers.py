@@ -51,6 +51,7 @@ class ReturnedAnswers:
     def _ends_of(self, begun: Begun) -> Ends:
         """Return how what was asked and is open has ended, where it has."""
         if any(it.not_after for it in begun.open):
+            # time alone may end it, so the agent must not be remembered as one with nothing new
             self._mail.changing.add(self._name)
         begun = patient(self._mail, begun)
         ends = {it.key: end for it in begun.open if not it.held and (end := self._end_of(it))}
