@@ -24,9 +24,11 @@ def test_a_shell_computes_the_same_root(org: Path) -> None:
     fs.publish(org, "agents/ada/workspace/.a.txt.tmp", b"x")
     fs.publish(org, "agents/ada/workspace/.hidden", b"x")
     os.symlink("/etc/hostname", org / "shared/link")
+    with open(org / "shared/more than a GiB", "wb") as large:
+        large.truncate((1 << 30) + 1)
     shell = (
-        "find agents config shared tick.json -type f -not -path '*/logs/*' -not -name '.*.tmp' |"
-        " LC_ALL=C sort | xargs -d '\\n' sha256sum | sha256sum"
+        "find agents config shared tick.json -type f -not -path '*/logs/*' -not -name '.*.tmp'"
+        " -size -1048577k | LC_ALL=C sort | xargs -d '\\n' sha256sum | sha256sum"
     )
     ran = subprocess.run(shell, shell=True, cwd=org, capture_output=True, text=True, check=True)
     assert ran.stdout.split()[0] == state_root(org)

@@ -44,20 +44,21 @@ def state_root(base: OrgPath) -> str:
 
 def root_of(digests: dict[str, str]) -> str:
     """Return the state root of files whose SHA-256 are known, by path."""
-    lines = sorted((os.fsencode(path), digest.encode()) for path, digest in digests.items())
+    counted = {path: digest for path, digest in digests.items() if digest != TOO_LARGE}
+    lines = sorted((os.fsencode(path), digest.encode()) for path, digest in counted.items())
     return sha256(b"".join(b"%b  %b\n" % (digest, path) for path, digest in lines)).hexdigest()
 
 
 def file_digests(base: OrgPath, steps: Steps = lambda *_: None) -> dict[str, str]:
-    """Return the SHA-256 of every file that counts, by path. Raises `DiskError` for an unreadable one.
+    """Return the SHA-256 of every file that counts, by path, and `TOO_LARGE` for one that is.
 
-    `steps` is told how far it has come.
+    Raises `DiskError` for an unreadable one. `steps` is told how far it has come.
     """
     digests, files = dict[str, str](), [*_regular_files(base)]
     for number, path in enumerate(files):
         if not number % 100:
             steps("files", number, len(files))
-        if digest := _digest_below(base, path):
+        if digest := _digest_below(base, path):  # one removed since it was listed has none
             digests[path] = digest
     return digests
 
