@@ -74,6 +74,7 @@ class PastFiles:
         steps: dict[int, Files] = {self.before_all: {}, **{tick: {} for tick in self.ticks}}
         for tick, files in self.arrivals.files.items():
             if tick is not None:
+                # what was there before the first tick belongs to the beginning
                 at = self.before_all if tick <= self.first else self._step_of(tick)
                 steps[at] |= dict.fromkeys(files, AS_NOW)
         for tick in self.ticks:
@@ -95,7 +96,7 @@ class PastFiles:
         """Return the files as they were after a tick, without ledgers and counter."""
         files: Files = {}
         for at, changed in self.steps.items():
-            if at <= tick or at == self.before_all:
+            if at <= tick or at == self.before_all:  # also of a tick before it: that is the oldest there is
                 files |= changed
         return {place: version for place, version in files.items() if version is not None}
 
@@ -130,9 +131,10 @@ class PastFiles:
 def read_now(base: OrgPath, place: str) -> bytes | None:
     """Return a file's content as it is now; None for one that is not there, or too large."""
     try:
-        return fs.read_bytes(base / place, FILE_LIMIT_BYTES)
-    except OSError:
+        content = fs.read_bytes(base / place, FILE_LIMIT_BYTES)
+    except OSError:  # what stands there cannot be read; a disk that refuses is a `DiskError`
         return None
+    return content if len(content) <= FILE_LIMIT_BYTES else None  # else it is cut off
 
 
 def _changed_files(told: TickChanges) -> bool:

@@ -17,6 +17,7 @@ from lemming.kernel.messages import send
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.timeline.fork import Setting, fork
+from lemming.timeline.past import FILE_LIMIT_BYTES
 from lemming.timeline.unkept import UnkeptPast, past_states
 from lemming.timeline.verify.files import verify
 
@@ -67,6 +68,17 @@ def forked(base: Path, tick: int, folder: Path) -> dict[str, bytes]:
 def test_a_fork_is_the_same_as_with_a_history(orgs: tuple[Path, Path], tick: int, tmp_path: Path) -> None:
     kept, unkept = (forked(base, tick, tmp_path / base.name) for base in orgs)
     assert unkept == kept
+
+
+def test_a_file_that_is_too_large_is_left_out_of_a_fork_and_never_cut(tmp_path: Path) -> None:
+    base = make(tmp_path / "org", "off")
+    (base / "shared").mkdir(exist_ok=True)
+    (base / "shared/fits.bin").write_bytes(b"0" * 1000)
+    with open(base / "shared/large.bin", "wb") as file:
+        file.truncate(FILE_LIMIT_BYTES + 1000)
+    files = forked(base, 8, tmp_path / "fork")
+    assert files["shared/fits.bin"] == b"0" * 1000
+    assert "shared/large.bin" not in files
 
 
 def test_what_a_tick_changed_is_the_same_as_with_a_history(orgs: tuple[Path, Path]) -> None:
