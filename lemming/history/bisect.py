@@ -64,6 +64,7 @@ def bisect(
 
 def _status(history: History, commit: Commit, command: str) -> int:
     """Run a shell command in a folder of its own that holds the files of a commit."""
+    # not in the organisation: a command that writes must change nothing there
     with tempfile.TemporaryDirectory(prefix="lemming-") as folder:
         history.check_out(commit, Path(folder))
         done = subprocess.run(

@@ -51,6 +51,7 @@ _CONFIG = b"""[core]
 [gc]
 \tautoDetach = false
 """
+# a killed git leaves them, and each would stop every later git
 _LOCKS = ("index.lock", "HEAD.lock", f"{BRANCH}.lock", "gc.pid")
 _VERSION = re.compile(r"git version (\d+)\.(\d+)")
 
@@ -126,6 +127,7 @@ class Repository:
     def is_damaged(self) -> bool:
         """Return whether git, itself in order, finds that something the history needs is broken or gone."""
         try:
+            # git cannot even be started: that says nothing about what is stored
             self.run("rev-parse", "--git-dir")
         except GitFailed:
             return False
@@ -142,6 +144,7 @@ class Repository:
 
     def changes(self) -> list[str]:
         """Return the files that differ from what was staged last: added, changed and removed ones."""
+        # given by hand: what people leave out of a repository of their own is still kept here
         exclude = [f"--exclude={pattern}" for pattern in LEFT_OUT]
         kinds = ("--others", "--modified", "--deleted")
         listed = self.run("ls-files", "-z", *kinds, *exclude, "--", *KEPT, *self.also)
@@ -151,6 +154,7 @@ class Repository:
     def stage(self, files: Iterable[str]) -> str:
         """Take the files as they are now, or are not, into the index; return the tree of the whole."""
         able = b"\0".join(os.fsencode(file) for file in files if self._can_be_kept(file))
+        # by standard input: the list may be longer than a command line can be
         self.run("update-index", "-z", "--add", "--remove", "--replace", "--stdin", feed=able)
         return self.run("write-tree").decode().strip()
 
@@ -164,6 +168,7 @@ class Repository:
         environment = {**who, **when, **names}
         made = self.run("commit-tree", tree, *parent, "-F", "-", feed=message.encode(), **environment)
         commit = made.decode().strip()
+        # only from the head that was read: a commit of somebody else between the two is never lost
         self.run("update-ref", BRANCH, commit, head or "0" * len(commit))
         return commit
 
@@ -195,11 +200,12 @@ class Repository:
             "GIT_CONFIG_SYSTEM": os.devnull,
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_ALLOW_PROTOCOL": "none",
+            "GIT_ALLOW_PROTOCOL": "none",  # nothing is ever fetched, whatever a foreign repository promises
+            # else refs/replace puts other objects in the place of those that were kept
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_TERMINAL_PROMPT": "0",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",  # or looking would write the index beside a running engine
+            "GIT_LITERAL_PATHSPECS": "1",  # a file may be called `*` or `:(top)`
             "GIT_DIR": place,
             "GIT_WORK_TREE": self.work_tree or str(self.base),
         }
@@ -212,6 +218,7 @@ class Repository:
 
     def _files(self, name: str) -> Iterator[str]:
         """Yield the files a name stands for: git shows a repository inside the work tree as one folder."""
+        # git names a repository in a workspace as one folder, and would keep only which commit it is at
         if not name.endswith("/"):
             yield name
             return
@@ -225,6 +232,7 @@ class Repository:
         """Return whether git can take a file: one odd file must not keep all others out of the history."""
         path = self.base / file
         above = path.parent
+        # beyond a link to a folder: one such name would make git refuse all of them
         if above.exists() and above.resolve() != self.base.resolve() / os.path.dirname(file):
             return False
         try:
@@ -232,6 +240,7 @@ class Repository:
         except OSError:
             return True  # it is gone, and that is what is to be kept
         if stat.S_ISREG(status.st_mode):
+            # one file that git cannot read would make it refuse all of them
             return status.st_size <= LARGEST_BYTES and os.access(path, os.R_OK)
         return stat.S_ISLNK(status.st_mode)
 
@@ -254,6 +263,7 @@ def git_version() -> tuple[int, int] | None:
 def _path() -> str:
     """Return where programs are looked for: not in the folder we happen to be in."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    # "." or "" in PATH would start a git that lies in the organisation's folder
     return os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
 
 

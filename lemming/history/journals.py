@@ -36,6 +36,7 @@ def set_journals_aside(base: OrgPath, *, after: int, folder: str) -> None:
     """Move the journals of the ticks after a tick below `folder`. Safe to repeat; nothing is removed."""
     for name, _, last in segments(base):
         if last > after:
+            # the copies first: a crash between the two leaves a journal twice, never not at all
             _unpack(Path(base), Path(base), name, after)
             fs.move(Path(base), f"{SEALED}/{name}", f"{folder}/{SEALED}/{name}")
     for tick in plain_ticks(base):

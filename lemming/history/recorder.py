@@ -43,6 +43,7 @@ class Recorder:
 
     def hear(self, event: Event) -> None:
         """Take one event; an observer of the engine's."""
+        # not before a tick that goes on: the files on disk are those of half a tick
         if isinstance(event, TickBegins) and event.turns_left is None:
             self._attempt(lambda: self.keep_pending(event.tick))
         elif isinstance(event, TickEnds) and not event.report.is_quiet:
@@ -112,6 +113,7 @@ class Recorder:
 
     def _mend(self, found: GitFailed) -> None:
         """Make a damaged repository one that can be used: without its index, or anew, the old one aside."""
+        # the index alone, first: commits that are whole are worth more
         fs.remove(self._runtime.base, f"{FOLDER}/index")  # the next look at the files makes it up
         if not self._repository.is_damaged():
             return
@@ -181,6 +183,7 @@ def not_ours(why: str) -> GitFailed:
 
 def ticks_with_turns(base: Path, first: int, until: int) -> list[int]:
     """Return the committed ticks from `first` up to, without, `until` whose turns changed files."""
+    # not counted up to `until`: a tick.json that is far ahead would take for ever
     there = (tick for tick in journal_ticks(base) if first <= tick < until)
     return [tick for tick in there if _changed_files(last_record(base, tick))]
 

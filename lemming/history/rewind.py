@@ -57,6 +57,7 @@ def rewind(runtime: Runtime, history: History, state: State) -> Rewind:
     base, recorder, tick = runtime.base, Recorder(runtime), state.tick
     repository, planned = recorder.open(), plan_rewind(history, state)
     next_tick = max(load_tick(base), tick + 1)
+    # first: what people changed by hand since then stands nowhere else
     recorder.keep_pending(next_tick)
     kept, aside = repository.head(), ""
     if planned.journals:

@@ -68,11 +68,11 @@ def read_file_changes(base: OrgPath, *, despite_damage: bool = False) -> FileCha
         except CorruptState:
             if not despite_damage:
                 raise
-            continue
+            continue  # the past with a hole in it, where that is better than none
         told.ticks[tick] = TickChanges()
         for record in records:
             _take_note(told, tick, record)
-    told.expired -= told.written
+    told.expired -= told.written  # those that turns wrote are told of already
     return told
 
 
@@ -85,6 +85,7 @@ def _take_note(told: FileChanges, tick: int, record: Record) -> None:
                 told.named.setdefault(name, tick)
         case TurnStarted():
             of_tick.states[record.agent] = record.state
+            # by its whole name where the mark tells it: an id that a person gave may come twice
             named = {it.partition("_")[2]: it for it in ReadMark.from_json(record.read).also if "/" in it}
             for identity in (*named.values(), *(it for it in record.entries if it not in named)):
                 told.seen.setdefault(identity, tick)

@@ -61,10 +61,12 @@ def fork(past: PastStates, state: State, folder: Path, settings: list[Setting]) 
     """
     _require_free(past.base, folder)
     changed = files_with(settings, lambda file: past.read_file(state.commit, file))
+    # a half-made fork would run as if it were whole: without journals, and with nothing spent
     with put_whole(folder, "fork") as made:
         past.check_out(state.commit, made)
         for file, content in changed.items():
             fs.publish(made, file, content)
+        # of a commit that a rewind has set aside there are no journals any more
         if state.commit in past.line():
             copy_journals(past.base, made, until=state.tick)
         persist_tick(made, state.tick + 1)
@@ -78,7 +80,7 @@ def files_with(settings: Iterable[Setting], read: Callable[[str], bytes]) -> dic
     """
     changed: dict[str, bytes] = {}
     for setting in settings:
-        raw = changed.get(setting.file) or read(setting.file)
+        raw = changed.get(setting.file) or read(setting.file)  # several settings may change one file
         changed[setting.file] = with_setting(raw, setting)
     return changed
 

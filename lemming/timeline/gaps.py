@@ -39,6 +39,7 @@ def state_of(base: OrgPath, tick: int) -> Literal["quiet", "gone", "not run"]:
         return "not run"
     before = max((each for each in ticks if each < tick), default=None)
     later = min((each for each in ticks if each > tick), default=None)
+    # no later journal names the one before it; ledgers were written by turns, and turns have journals
     if later is None:
         return "gone" if tick <= newest_in_ledgers(base) else "quiet"
     plan = plan_in(read_journal(base, later))

@@ -40,7 +40,7 @@ def problems_in(
             read_entry(base, name)
         except ConfigError as error:
             problems.extend(error.problems)
-        except FileNotFoundError:
+        except FileNotFoundError:  # retention removed it beside us
             continue
     return problems
 

@@ -36,6 +36,7 @@ def rename(base: OrgPath, old: str, new: str) -> list[str]:
     before, after = paths.agent_folder(old), paths.agent_folder(new)
     if is_there(f"{base}/{before}") and is_there(f"{base}/{after}"):
         raise UsageError(f'there is an agent "{new}" already', where=after, hint="choose another name")
+    # written down first: half a rename leaves entries whose author no folder has any more
     begin_rename(base, old, new)
     readers = [reader for reader in survey_agents(base).agents if reader not in (old, new)]
     with ExitStack() as stack:
@@ -50,7 +51,7 @@ def rename(base: OrgPath, old: str, new: str) -> list[str]:
         went_out_stays_so(base, agent, old, new)
     files = [f"{after}/resume.json", *map(paths.resume_file, readers), CREDITS_FILE, ORG_FILE]
     changed = [file for file in files if names_replaced(base, file, old, new)]
-    end_rename(base)
+    end_rename(base)  # last: until then no engine runs here
     return changed
 
 

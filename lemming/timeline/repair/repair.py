@@ -93,6 +93,7 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
         action = f"move it aside: the record of its ticks is lost, everything else stays. {_AGAIN}"
         return [Repair("journal", error.where, error.message, action, (RepairStep("move", error.where),))]
     read = ticks if newest is None else ticks[-newest:]
+    # the counter first: by it a journal is one of a finished tick, or one that goes on
     next_tick, repairs = _tick_repairs(base, ticks)
     writes = LastWrites()
     repairs += _journal_repairs(base, read, next_tick, writes)
@@ -124,6 +125,7 @@ def _take(base: OrgPath, step: RepairStep, aside: str) -> None:
     if step.does == "move":
         fs.move(Path(base), step.file, aside)
     elif step.does == "cut":
+        # flushed before the cut: a power cut must not take both
         fs.publish(Path(base), aside, fs.read_bytes(base / step.file, FILE_LIMIT_BYTES), sync=True)
         with fs.AppendFile(Path(base), step.file) as file:
             file.truncate(step.number)
@@ -152,6 +154,7 @@ def _take_back_the_rest(base: OrgPath, tick: int, ticks: list[int]) -> Repair:
         RepairStep("move", entry.file)
         for name in _agents(base)
         for entry in list_outbox(base, name)
+        # not what a person wrote: entries of turns are written anew, under the same ids
         if entry.is_derived and entry.tick >= tick
     ]
     steps = (*later, RepairStep("journals", paths.JOURNALS, tick - 1))
@@ -333,6 +336,7 @@ def _leftover_files(base: OrgPath) -> Iterator[str]:
             yield name
     for top in WHERE_THE_ENGINE_WRITES:
         for _, inner, files in walk(base / top):
+            # git's own temporary files are git's
             inner[:] = sorted(name for name in inner if not name.endswith(".git"))
             for path in sorted(file.path for file in files if is_temporary(file.name)):
                 if is_left_over(path):

@@ -74,6 +74,7 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     """
     base, call = runtime.base, retry.call
     began = f"A person has had this call of tick {call.tick} run again."
+    # before it runs: if the engine dies in it, the call is unknown again, and never run without a word
     tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED.output}", **{RETRY: "started"})
     settings, toolset = retry.settings, toolset_of(retry.settings, runtime.org)
     plan = plan_in(read_journal(base, call.tick))
@@ -90,6 +91,7 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     given = runtime.use_tool(call.index, ToolCall(call.tool, call.args), context)
     result = replace(given, output=redact_values(given.output))
     for effect in result.effects:
+        # before its end is told: what an agent reads to have happened is on disk
         apply_effect(base, effect, again=True, sync=True)
     for new in result.entries:
         about: dict[str, Any] = {"kind": new.kind, "payload": new.payload, "tags": new.tags}

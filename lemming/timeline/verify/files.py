@@ -111,6 +111,7 @@ def verify(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None 
 def _file_findings(records: Records) -> Iterator[Mismatch]:
     base, told, digests = records.base, records.told, records.digests
     for file, written in told.files.items():
+        # a turn that has not ended may write it at this moment
         if told.may_be_under_way(file):
             continue
         try:
@@ -118,7 +119,7 @@ def _file_findings(records: Records) -> Iterator[Mismatch]:
         except DiskError as error:
             yield mismatch(written.tick, file, "damage", error.message)
             continue
-        if digest is None and may_be_removed(file):
+        if digest is None and may_be_removed(file):  # people and tools may
             continue
         if digest is None:
             yield _missing(base, told, file, written)

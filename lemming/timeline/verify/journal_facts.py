@@ -92,6 +92,7 @@ class JournalFacts:
     def may_be_under_way(self, file: str) -> bool:
         """Return whether a turn that has not ended may be writing this file."""
         parts = file.split("/")
+        # a file outside of its own folder may be written by any turn under way
         return bool(self.under_way) and (parts[0] != "agents" or parts[1] in self.under_way)
 
 
@@ -109,6 +110,7 @@ def read_journal_facts(
     for number, (before, tick) in enumerate(zip([None, *told.ticks], told.ticks, strict=False)):
         steps("journals", number, len(told.ticks))
         try:
+            # taking a journal apart takes most of the time, and the oldest are nearly all of them
             recorded = skimmed(tick, raw_journal(base, tick)) if tick < apart_from else None
             if recorded is None:
                 reading = reading_of(base, tick)
@@ -160,6 +162,7 @@ def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) ->
 
 
 def _take_note(told: JournalFacts, recorded: RecordedTick) -> None:
+    # a journal without a whole line: the engine died before it had begun anything
     if not recorded.records:
         told.last_may_be_open = True
         return
@@ -181,7 +184,7 @@ def _note_turn(told: JournalFacts, recorded: RecordedTick, ended: TurnCommitted)
     tick, agent = recorded.tick, ended.about
     for file in ended.report.written_ahead:  # a tool that reaches outside may have changed them since
         told.files.pop(file, None)
-    for file in ended.report.removed:
+    for file in ended.report.removed:  # moved away or removed by the turn itself
         told.files.pop(file, None)
     for written in ended.report.files:
         told.files[written["path"]] = WrittenFile(tick, agent, written["sha256"])

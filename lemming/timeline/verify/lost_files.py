@@ -47,6 +47,7 @@ class LastWrites:
             return
         after = plan.after
         if self._before is not None and after is not None and after > self._before:
+            # a journal is gone between the two, and with it what retention removed in that tick
             self.note_damaged()
         self._before = tick
         for record in records:
@@ -74,6 +75,7 @@ class LastWrites:
         in_ledger = cache(partial(_ticks_in_ledger, base))
         for file, (tick, agent, digest) in self.files.items():
             is_entry = _is_in("outbox", file, agent)
+            # of other files only the newest turn's: what was there longer, a person may have taken away
             if file.startswith("/") or not (is_entry or tick == self.newest[agent]):
                 continue
             if not is_there(f"{base}/{file}") and tick in in_ledger(agent):
@@ -95,6 +97,7 @@ def _recorded(base: OrgPath, file: str, tick: int, agent: str, digest: str) -> b
         content = _content(turn, file) if turn else None
     except LemmingError:
         return None
+    # a record that was read otherwise than it was written must put nothing back
     return content if content is not None and hashlib.sha256(content).hexdigest() == digest else None
 
 

@@ -83,6 +83,7 @@ def _find_target(writings: Writings, target: str) -> Thing:
     path = path_of(writings, target)
     here = read_file(writings.base, path)
     write = writings.last_write(path)
+    # it is not what that turn wrote: another one may have, of which the ledger does not tell
     if write is None or (here is not None and sha256(here).hexdigest() != write.digest):
         write = writings.last_write(path, surely=True)
     if write is None and (here is None or _is_outside(writings.base, path)):

@@ -126,6 +126,7 @@ def _by_turn_or_hand(
     `is_same` says of what was written whether it is what was shown.
     """
     write, is_shown = None, False
+    # first where it most likely is: looking through all journals takes long
     for surely in (False, True):
         write = writings.last_write(thing.path, before=_moment(reader), surely=surely)
         if is_shown := write is not None and is_same(writings.content(write)):
