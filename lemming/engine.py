@@ -59,16 +59,9 @@ from lemming.service.timer import Timer, ticks_left
 
 RESERVED_BYTES = 1 << 20  # of room on the disk, before anything is paid for
 __all__ = [
-    "get_firing_agents",
-    "load_tick",
-    "persist_tick",
-    "recorded_report",
-    "run_forever",
-    "run_once",
-    "run_opened",
-    "run_tick",
-    "ticks",
-]
+    "get_firing_agents", "load_tick", "persist_tick", "recorded_report", "run_forever", "run_once",
+    "run_opened", "run_tick", "ticks",
+]  # fmt: skip
 
 
 def get_firing_agents(agents: Iterable[Agent], tick: int) -> list[Agent]:

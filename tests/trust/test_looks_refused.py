@@ -69,16 +69,7 @@ def never_otherwise(base: Path, number: int, look: Callable[[Marks], object], fo
         org = Organisation(base)  # which has read nothing yet
         return look(Marks(org, Authors(org, settings, resumes, 4)))
 
-    refused = 0
-    with refuse_look(base, 0, number) as looks:
-        assert looked() == found
-    for at in range(1, len(looks) + 1):
-        with refuse_look(base, at, number):
-            try:
-                assert looked() == found, looks[at - 1]
-            except DiskError:
-                refused += 1
-    assert refused == len(looks)
+    assert asked_with_each_look_refused(base, number, looked) == found
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
