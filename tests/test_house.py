@@ -153,7 +153,7 @@ EDGES = {
     "capabilities/gates/looking.py": 1,
     "capabilities/gates/judging.py": 1,
     "kernel/tick/edge.py": 1,
-    "capabilities/gates/turn_spending.py": 1,
+    "capabilities/gates/spending.py": 1,
     "capabilities/toolbox/functions/body.py": 1,
     "capabilities/toolbox/functions/tool_files.py": 1,
     "capabilities/toolbox/functions/worker.py": 1,

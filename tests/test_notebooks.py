@@ -14,7 +14,6 @@ SHOWN = {
     "lemming.kernel.base.html_tables",
     "lemming.kernel.org.notebook",
     "lemming.kernel.journal.notebook",
-    "lemming.asking.notebook",
 }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from lemming.capabilities.requests.view import End, RequestView
 from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.jsontext import to_line
 
 Unanswered = Literal["timeout", "stopped", "failing", "nothing_to_do", "too_many_ticks", "waits_for_asker"]
 T = TypeVar("T")
@@ -58,10 +60,16 @@ class AskOutcome(Generic[T]):
         return "" if self.has_answer else _why_ended(self) if self.end else _why_open(self)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows of it."""
-        from lemming.asking.notebook import outcome_as_html
+        """Return the answer, its fields as a table, or why there is none; and the request: for notebooks."""
+        from lemming.kernel.base.html_tables import table, text
 
-        return outcome_as_html(self)
+        request = self.request
+        asked = text(f"{request.asker} asked {' and '.join(request.targets)}: {request.text}")
+        if not self.has_answer:
+            return f"<p>{asked}</p><p>{text(self.why_unanswered)} (request {text(self.id)})</p>"
+        fields = _fields_of(self.answer)
+        answer = table(("", ""), fields.items()) if fields else f"<p>{text(_plain(self.answer))}</p>"
+        return f"<p>{asked}</p>{answer}"
 
 
 def _why_ended(outcome: AskOutcome[Any]) -> str:
@@ -94,3 +102,18 @@ def _why_open(outcome: AskOutcome[Any]) -> str:
             why = f": {outcome.reason}" if outcome.reason else ""
             return f"no answer, and nobody has anything to go on with{why}; {holders} holds it"
     return f"stopped; {holders} holds it"
+
+
+def _fields_of(answer: Any) -> dict[str, str]:
+    """Return the fields of an answer that has some: an object, or a value of a type."""
+    if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
+        answer = {it.name: getattr(answer, it.name) for it in dataclasses.fields(answer)}
+    elif hasattr(type(answer), "model_fields"):
+        answer = dict(answer)
+    return {str(key): _plain(value) for key, value in answer.items()} if isinstance(answer, dict) else {}
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return to_line(value) if isinstance(value, dict | list) else str(value)

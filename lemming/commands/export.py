@@ -20,7 +20,6 @@ from lemming.commands.screen import (
     tell,
 )
 from lemming.commands.trust import load_settings
-from lemming.exchange.a2a import card_of, description_in
 from lemming.exchange.template import template_files
 from lemming.exchange.whole_org import document_of_org
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, survey_agents
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from lemming.capabilities.skills.skill import Skill
     from lemming.telemetry.send_traces import Collector
 
+A2A_VERSION = "1.0"
+"""Of the protocol whose agent cards are written: a2aproject/A2A, `specification/a2a.proto`."""
 CARD_FILE = "agent-card.json"
 NO_SERVER = "https://localhost/agents"
 
@@ -121,6 +122,7 @@ def export_a2a(
 
 
 def _card(base: Organisation, name: str, url: str, binding: str) -> dict[str, Any]:
+    """Return an agent's card; one without skills has one: answering what it is asked."""
     survey = survey_agents(base)
     agent = survey.agents[name]
     skills: Iterable[Skill] = ()
@@ -129,14 +131,44 @@ def _card(base: Organisation, name: str, url: str, binding: str) -> dict[str, An
 
         skills = skills_of(agent, base).by_name.values()
     resume = parse(fs.read_bytes(base / resume_file(name), RESUME_LIMIT_BYTES), allow_bom=True)
-    return card_of(
-        agent,
-        skills,
-        description=description_in(resume),
-        version=survey.digests[name][:12],
-        url=url,
-        binding=binding,
-    )
+    title = agent.title or name
+    about = _description_in(resume) or title
+    modes = ["text/plain", "application/json"]
+    answers = {"id": "answer", "name": title, "description": about, "tags": ["answer"]}
+    return {
+        "name": title,
+        "description": about,
+        "supportedInterfaces": [{"url": url, "protocolBinding": binding, "protocolVersion": A2A_VERSION}],
+        "version": survey.digests[name][:12],
+        "capabilities": {"streaming": False, "pushNotifications": False},
+        "defaultInputModes": modes,
+        "defaultOutputModes": modes,
+        "skills": [_skill(skill) for skill in skills if not skill.is_for_people] or [answers],
+    }
+
+
+def _description_in(resume: dict[str, Any]) -> str:
+    """Return what a resume says an agent is for: what an importer kept; empty where nothing does."""
+    for key, kept in resume.items():
+        if not key.startswith("x-") or not isinstance(kept, dict):
+            continue
+        for block in (kept, kept.get("agent")):
+            found = block.get("description") if isinstance(block, dict) else None
+            if isinstance(found, str) and found.strip():
+                return " ".join(found.split())
+    return ""
+
+
+def _skill(skill: Skill) -> dict[str, Any]:
+    metadata = skill.keys.get("metadata")
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    words = [str(tag) for tag in tags] if isinstance(tags, list) else []
+    return {
+        "id": skill.name,
+        "name": skill.name.replace("-", " ").capitalize(),
+        "description": skill.description,
+        "tags": words or [skill.name],
+    }
 
 
 @app.verb("otel")

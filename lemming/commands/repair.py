@@ -239,10 +239,10 @@ def upgrade(
     is_done = yes or not steps
     if here.as_json:
         facts = {"from": before, "to": NEWEST_FORMAT, "is_done": is_done}
-        show_json("upgrade", {**facts, "files": [step.file for step in steps]})
+        show_json("upgrade", {**facts, "files": [*steps]})
         return
-    for step in steps:
-        show(f"{step.file}: {step.text}")
+    for file, text in steps.items():
+        show(f"{file}: {text}")
     if not steps:
         tell(f"{Path(base)} has format {NEWEST_FORMAT}, the newest: nothing to upgrade")
     elif yes:

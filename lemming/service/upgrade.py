@@ -7,7 +7,7 @@ what only an earlier version wrote, and makes such a program refuse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +20,24 @@ from lemming.kernel.org.format import NEWEST_FORMAT
 from lemming.kernel.org.organisation import OrgPath
 
 
-@dataclass(frozen=True)
-class UpgradeStep:
-    """One thing to do: a segment to be packed anew, or the number in the settings."""
-
-    file: str
-    text: str
-
-
-def steps_of(base: OrgPath) -> list[UpgradeStep]:
-    """Return what an upgrade would do; nothing where the format is the newest. Raises `ConfigError`."""
+def steps_of(base: OrgPath) -> dict[str, str]:
+    """Return what an upgrade would do, by file; nothing in the newest format. Raises `ConfigError`."""
     if load_config(base).org.format == NEWEST_FORMAT:
-        return []
+        return {}
     old = [f"{SEALED}/{found.name}" for found in segments(base) if found.name.endswith(".zip")]
-    packed = [UpgradeStep(file, "journals packed as 0.1.0 did: packed anew") for file in old]
-    return [*packed, UpgradeStep(ORG_FILE, f'"format": {NEWEST_FORMAT}')]
+    packed = dict.fromkeys(old, "journals packed as 0.1.0 did: packed anew")
+    return {**packed, ORG_FILE: f'"format": {NEWEST_FORMAT}'}
 
 
-def upgrade(base: OrgPath, steps: list[UpgradeStep]) -> None:
-    """Do these steps; whoever is cut off does it again. The caller holds the lock.
+def upgrade(base: OrgPath, files: Iterable[str]) -> None:
+    """Write these files anew; whoever is cut off does it again. The caller holds the lock.
 
     Raises `CorruptState` for a segment that cannot be read, `DiskError`. What was not done stays readable.
     """
-    for step in steps:
-        if step.file == ORG_FILE:
-            _write_format(base)
-        else:
-            repack_segment(base, step.file)
-
-
-def _write_format(base: OrgPath) -> None:
-    with changing(Path(base), "config"):
-        plain: dict[str, Any] = parse(read_to_change(base, ORG_FILE), allow_bom=True)
-        fs.publish(Path(base), ORG_FILE, pretty({**plain, "format": NEWEST_FORMAT}), sync=True)
+    for file in files:
+        if file != ORG_FILE:
+            repack_segment(base, file)
+            continue
+        with changing(Path(base), "config"):
+            plain: dict[str, Any] = parse(read_to_change(base, ORG_FILE), allow_bom=True)
+            fs.publish(Path(base), ORG_FILE, pretty({**plain, "format": NEWEST_FORMAT}), sync=True)

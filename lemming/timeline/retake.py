@@ -5,11 +5,12 @@ It is the turn's own code, over answers that are only read, with a draft that ta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError, ProviderError
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.records import GateAsked, ModelFailed, ModelReplied, ToolFinished, ToolStarted
 from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.messages import entry_effect
 from lemming.kernel.providers import Message
@@ -22,17 +23,25 @@ from lemming.kernel.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.places import Found, Functions
-    from lemming.timeline.record import RecordedTick
 
 
 class RecordEnds(Exception):
     """The recorded answers end here; the message names the one that is missing."""
 
 
+class Records(Protocol):
+    """What the records of a tick tell of its turns, each by the agent and its number: a `RecordedTick`."""
+
+    answers: dict[tuple[str, int], ModelReplied | ModelFailed]
+    announced: dict[tuple[str, int], ToolStarted]
+    tools: dict[tuple[str, int], ToolFinished]
+    checked: dict[tuple[str, int], GateAsked]
+
+
 class RecordedAnswers:
     """The answers of one turn, from its records and nowhere else."""
 
-    def __init__(self, recorded: RecordedTick, agent: str) -> None:
+    def __init__(self, recorded: Records, agent: str) -> None:
         self._recorded, self._agent = recorded, agent
 
     def ask(
@@ -89,7 +98,7 @@ class Retaken(Draft):
     `TurnRecord`.
     """
 
-    def __init__(self, inputs: TurnInputs, recorded: RecordedTick) -> None:
+    def __init__(self, inputs: TurnInputs, recorded: Records) -> None:
         super().__init__(inputs, RecordedAnswers(recorded, inputs.agent.name))
         self.questions_asked: dict[int, Question] = {}
         self.problems: dict[int, str] = {}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from asked import ask, org_of
 
-from lemming.capabilities.requests.entry_cache import FORM, read_kept
+from lemming.capabilities.requests.index import FORM, read_kept
 from lemming.capabilities.requests.now import requests_now
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation

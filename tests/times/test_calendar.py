@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.requests.entry_cache import keep, stamp_of
+from lemming.capabilities.requests.index import keep, stamp_of
 from lemming.capabilities.requests.now import requests_now
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_config
@@ -121,7 +121,7 @@ def test_what_was_kept_of_requests_hides_no_open_job(base: Path, has_looked: boo
     away = {"agent": "dan", "error": "Unavailable"}
     org = Watched(base, script=[away], page={**NINE, "cron": "0 * * * *"})
     assert org.asks(hours=1) == ["page"]
-    forged = {author: (stamp_of(base, author).digest, list[str]()) for author in ("calendar", "dan", "eve")}
+    forged = {author: (stamp_of(base, author), list[str]()) for author in ("calendar", "dan", "eve")}
     keep(base, forged)  # what it would be if no entry were about requests
     org.base = Organisation.at(base)
     if has_looked:

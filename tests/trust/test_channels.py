@@ -10,8 +10,7 @@ import pytest
 from callers import SECRET, TOKEN, served
 from doorway import arrived, with_channel
 
-from lemming.capabilities.channels.channel import Message
-from lemming.capabilities.channels.context import ChannelContext
+from lemming.capabilities.channels.channel import ChannelContext, Message
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock
 from lemming.testing import FrozenClock, resume

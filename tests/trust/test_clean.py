@@ -10,7 +10,7 @@ import pytest
 from test_files import call
 from tracked import newest, started, tick, tracked
 
-from lemming.capabilities.trust.single_values import values_in
+from lemming.capabilities.trust.clean import values_in
 from lemming.cli import run as lemming
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock

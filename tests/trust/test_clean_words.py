@@ -11,7 +11,7 @@ from test_clean import CLEAN, FORM, ada, ask, mark_low, prompt_of, split
 from test_files import call
 from tracked import finished, newest, started, tick, tracked
 
-from lemming.capabilities.trust.single_values import values_in
+from lemming.capabilities.trust.clean import values_in
 from lemming.kernel.files import fs
 from lemming.testing import resume, say
 

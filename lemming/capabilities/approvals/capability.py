@@ -6,8 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming.capabilities.approvals.decided import decided_in, results_with_decisions
-from lemming.capabilities.approvals.decisions import approved_ahead, ends_of
+from lemming.capabilities.approvals.decisions import (
+    approved_ahead,
+    decided_in,
+    ends_of,
+    results_with_decisions,
+)
 from lemming.capabilities.approvals.journals import why_not_approved, without_made
 from lemming.capabilities.approvals.review import Review, review_of
 from lemming.capabilities.approvals.waiting import NAME, SPEND, decision_in, require_waiting

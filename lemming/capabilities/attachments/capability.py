@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lemming.capabilities.attachments.filling import filled_in
 from lemming.capabilities.attachments.images import images_in, load_images
+from lemming.capabilities.attachments.tool import filled_in
 from lemming.kernel.access.grants import why_no_grant
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Unusable

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lemming.capabilities.attachments.filling import KEY
+from lemming.capabilities.attachments.tool import KEY
 from lemming.kernel.access.allowed_paths import resolve
 from lemming.kernel.access.open import file_digest_of, read_raw
 from lemming.kernel.agents import Agent

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from lemming.capabilities.toolbox.files import ReadsFiles
 from lemming.kernel.access.allowed_paths import resolve
 from lemming.kernel.access.open import file_digest_of
+from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.patterns import is_among
+from lemming.kernel.files.fields import Json
 from lemming.kernel.files.fitting import about
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.places import Carried
 
 FILES_LIMIT = 20
 
@@ -57,3 +62,43 @@ def _looked_at(context: ToolContext, item: Any) -> dict[str, str]:
     if given not in (None, "", digest):
         return {"path": path, "error": f"its SHA-256 is {digest}, not {str(given)[:64]}; leave it out"}
     return {"path": place.key, "sha256": digest}
+
+
+KEY = "attachments"
+
+
+def filled_in(draft: Draft, payloads: Sequence[Json], at: str) -> list[Carried]:
+    """Return payloads with the digests of attached files; an agent without the tool has none.
+
+    What cannot be attached is left out of its payload, and the model is told why.
+    """
+    named = [item for payload in payloads if KEY in payload for item in _attachments(payload)]
+    if not named or not is_among(Attach.name, draft.inputs.agent.permissions.tools):
+        return [Carried(payload) for payload in payloads]
+    index, call = len(draft.results), ToolCall(Attach.name, {"files": named})
+    has_more_to_show = bool(draft.unshown)
+    draft.use(call, at)
+    found = iter(_found(draft.source.use(index, call, at, {}).output, len(named)))
+    if draft.results[index]["success"] and not has_more_to_show:
+        draft.shown = len(draft.results)  # nothing to tell: it is no reason to ask the model once more
+    return [_with(payload, found) if KEY in payload else Carried(payload) for payload in payloads]
+
+
+def _with(payload: Json, found: Iterator[Json]) -> Carried:
+    """Return a payload with what was found of its attachments, each of which is the next one."""
+    kept = [item for item in (next(found) for _ in _attachments(payload)) if "sha256" in item]
+    return Carried({**payload, KEY: kept}, {item["path"]: item["sha256"] for item in kept})
+
+
+def _attachments(payload: Json) -> list[Any]:
+    listed = payload[KEY]
+    return listed if isinstance(listed, list) else [listed]
+
+
+def _found(output: str, count: int) -> list[dict[str, Any]]:
+    """Return what the tool said of each file; nothing of any where it could not be called."""
+    try:
+        found = parse(output)["files"]
+    except (JsonProblem, KeyError, TypeError):
+        return [{}] * count
+    return found if len(found) == count else [{}] * count

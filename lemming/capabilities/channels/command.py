@@ -10,8 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
-from lemming.capabilities.channels.context import ChannelContext
+from lemming.capabilities.channels.channel import (
+    Channel,
+    ChannelContext,
+    Message,
+    Outgoing,
+    Soon,
+    require_kind,
+    require_name,
+)
 from lemming.capabilities.programs.cli import CliProvider
 from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse

@@ -21,8 +21,15 @@ from email.utils import format_datetime
 from hashlib import sha256
 from typing import ClassVar, Literal
 
-from lemming.capabilities.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
-from lemming.capabilities.channels.context import ChannelContext
+from lemming.capabilities.channels.channel import (
+    Channel,
+    ChannelContext,
+    Message,
+    Outgoing,
+    Soon,
+    require_kind,
+    require_name,
+)
 from lemming.capabilities.channels.edge import edge
 from lemming.capabilities.channels.email_text import (
     Attachment,

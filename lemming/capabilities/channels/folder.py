@@ -23,14 +23,15 @@ from typing import NamedTuple
 
 from lemming.capabilities.channels.channel import (
     Channel,
+    ChannelContext,
     Message,
     Outgoing,
     Soon,
+    clean,
     identity_of,
     require_kind,
     require_name,
 )
-from lemming.capabilities.channels.context import ChannelContext, clean
 from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, RequestRejected, Unavailable
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.files import fs

@@ -15,8 +15,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from lemming.capabilities.channels.channel import Channel, Message, Outgoing, require_kind, require_name
-from lemming.capabilities.channels.context import ChannelContext, Receipt
+from lemming.capabilities.channels.channel import (
+    Channel,
+    ChannelContext,
+    Message,
+    Outgoing,
+    Receipt,
+    require_kind,
+    require_name,
+)
 from lemming.capabilities.channels.signatures import signature, signing_key, verified_id
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
 from lemming.kernel.base.json_schema.violations import flaw_of

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from lemming.capabilities.requests.agenda import agenda_of
-from lemming.capabilities.requests.delegating import delegate
 from lemming.capabilities.requests.known_requests import is_awaited
 from lemming.capabilities.requests.request_turn import (
     LEAST_TURNS,
@@ -22,7 +21,7 @@ from lemming.capabilities.requests.request_turn import (
     serving_of,
 )
 from lemming.capabilities.requests.settings import team_of
-from lemming.capabilities.requests.team import answered_results, out_of_reach, team_tools
+from lemming.capabilities.requests.team import answered_results, delegate, out_of_reach, team_tools
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import (
     ContractError,

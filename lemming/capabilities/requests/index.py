@@ -1,18 +1,26 @@
 """The entries that requests are made of, out of all outboxes: read once, and later only what is new.
 
-Most entries are none of them, which their bytes tell before they are taken apart.
+Most entries are none of them, which their bytes tell before they are taken apart. Which ones are is kept in
+`.lemming/requests.json`, which may be deleted at any moment. An outbox is as it was then if every file in it
+has the identity that it had: so an edit in place shows, and in a copy nothing is believed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
 
 from lemming.capabilities.requests.all_requests import concerns_requests, may_matter
-from lemming.capabilities.requests.entry_cache import WORTH_KEEPING, keep, read_kept, stamp_of
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.errors import ConfigError, DiskError
+from lemming.kernel.base.jsontext import compact, parse
 from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES
+from lemming.kernel.files.stamps import has_rested, identity_in, opened
 from lemming.kernel.mail.index import NONE, EntryIndex, Names
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -42,7 +50,7 @@ class RequestEntries:
             if known and known.is_kept and decides:
                 known = None
             if known and known.stamp:  # its names were not looked at yet
-                is_same = stamp_of(self._base, author).digest == known.stamp
+                is_same = stamp_of(self._base, author) == known.stamp
                 known = known.with_names(names) if is_same else None
             if known is None or known.names is not names or known.unusable:
                 read = self._read(author, names, known)
@@ -60,7 +68,7 @@ class RequestEntries:
         """Read all outboxes, and keep which entries mattered; of those that stand as then, only these."""
         began, kept, anew = time.time_ns(), read_kept(self._base), list[str]()
         for author in authors:
-            digest = stamp_of(self._base, author).digest if author in kept else ""
+            digest = stamp_of(self._base, author) if author in kept else ""
             if digest and kept[author][0] == digest:
                 self._outboxes[author] = self._of(
                     names_in(author, kept[author][1]), _ReadOutbox(NONE, digest)
@@ -70,7 +78,7 @@ class RequestEntries:
                 anew.append(author)
         self._put_together()
         if sum(len(self._outboxes[author].names.all) for author in anew) >= WORTH_KEEPING:
-            stand = {author: stamp_of(self._base, author, since_ns=began).digest for author in anew}
+            stand = {author: stamp_of(self._base, author, since_ns=began) for author in anew}
             fresh = {it: (digest, self._outboxes[it].files) for it, digest in stand.items() if digest}
             keep(self._base, {it: known for it, known in kept.items() if it in self._outboxes} | fresh)
 
@@ -142,3 +150,51 @@ class _ReadOutbox:
         read.is_kept = self.is_kept
         read.entries, read.unusable = self.entries, self.unusable
         return read
+
+
+# --- which entries matter, kept -------------------------------------------------------------------
+
+WORTH_KEEPING = 1000
+"""So many entries are read in less time than it takes to look whether they have changed."""
+
+FORM = b"1"
+"""What is kept in another form, by another version, is not believed: count it up."""
+
+
+def stamp_of(base: Path, author: str, *, since_ns: int | None = None) -> str:
+    """Return what tells that an outbox still holds the same files; empty: that is in doubt.
+
+    With `since_ns`, it is where one may have changed since then.
+    """
+    try:
+        with opened(base / paths.outbox_folder(author)) as folder:
+            files = sorted(os.listdir(folder))
+            lstat = os.lstat  # not `status_of`: there may be a hundred thousand
+            identities = [identity_in(lstat(file, dir_fd=folder)) for file in files]
+    except OSError:
+        return ""
+    if since_ns is not None and not all(has_rested(it, since_ns) for it in identities):
+        return ""
+    return sha256(repr((files, identities)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def read_kept(base: Path) -> dict[str, tuple[str, list[str]]]:
+    """Return, by author, how an outbox stood and the files in it that matter; empty where nothing is kept."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, DiskError):
+        raw = fs.read_bytes(base / paths.REQUESTS_FILE, LONGEST_LINE_BYTES)
+        check, _, whole = raw.partition(b"\n")
+        if check == _check(whole):  # torn or edited, it is not believed
+            found = parse(whole, limit_bytes=LONGEST_LINE_BYTES)
+            return {author: (str(digest), [*map(str, files)]) for author, (digest, files) in found.items()}
+    return {}
+
+
+def keep(base: Path, kept: Mapping[str, tuple[str, list[str]]]) -> None:
+    """Keep that; where nothing can be written, nothing is."""
+    whole = compact(kept)
+    with contextlib.suppress(OSError, DiskError):
+        fs.publish(base, paths.REQUESTS_FILE, b"%b\n%b" % (_check(whole), whole))
+
+
+def _check(whole: bytes) -> bytes:
+    return sha256(FORM + whole).hexdigest().encode()

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from lemming.capabilities.background.connections import BoundedHandler, BoundedServer
 from lemming.capabilities.background.listening import answering, bound
 from lemming.capabilities.channels.between import Tell, make_channel
-from lemming.capabilities.channels.context import ChannelContext
+from lemming.capabilities.channels.channel import ChannelContext
 from lemming.capabilities.channels.http import HttpChannel
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import RequestView

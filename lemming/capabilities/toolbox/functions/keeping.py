@@ -1,9 +1,15 @@
-"""What a call of a function has the engine write: memories, entries, and a long result as a file."""
+"""What a call of a function has the engine write: memories, entries, and a long result as a file.
+
+A result may be kept for some ticks, so that the same call is not made again: these are a memory of the agent,
+`cache.<tool>`, which a person can read, and remove.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
+from typing import Any
 
 from lemming.capabilities.toolbox.functions.body import Done
 from lemming.kernel.access.allowed_paths import resolve
@@ -11,7 +17,8 @@ from lemming.kernel.access.open import write_effect
 from lemming.kernel.access.recorded_effects import require_writable as require_granted_or_memory
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, LemmingError
-from lemming.kernel.base.redaction.secrets import redact_foreign
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.redaction.secrets import redact_foreign, redact_values
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.memory import memory_effect
@@ -27,7 +34,8 @@ WHOLE_BYTES = 1 << 20
 def with_effects(tool: Tool, context: ToolContext, done: Done) -> ToolResult:
     """Return a call's result with the files that it wants written, and its output cut where it is long."""
     wanted = done.wanted
-    effects = [*_memories(context, wanted.memories)]
+    memories = wanted.memories.items()
+    effects = [memory_effect(context.agent.name, key, value, context.now) for key, value in memories]
     result = replace(done.result, output=redact_foreign(done.result.output))
     result = context.look(result) if context.look else result
     output, kept = shortened(context, result.output, tool.name, tool.output_limit_bytes)
@@ -77,11 +85,6 @@ def require_writable(context: ToolContext, effect: FileEffect, *, caller: str) -
     require_granted_or_memory(context.agent, context.base, context.settings, effect, caller=caller)
 
 
-def _memories(context: ToolContext, wanted: dict[str, object]) -> Iterator[FileEffect]:
-    for key, value in wanted.items():
-        yield memory_effect(context.agent.name, key, value, context.now)
-
-
 def _at_home(context: ToolContext) -> ToolContext:
     """Return the context with an agent that may write into its workspace, and nowhere else."""
     return _with_access(context, FileAccess(allow_read=[], allow_write=["./workspace"]))
@@ -94,3 +97,47 @@ def _nowhere(context: ToolContext) -> ToolContext:
 def _with_access(context: ToolContext, access: FileAccess) -> ToolContext:
     permissions = replace(context.agent.permissions, file_access=access)
     return replace(context, agent=replace(context.agent, permissions=permissions))
+
+
+# --- results that are kept for some ticks ---------------------------------------------------------
+
+MOST_RESULTS, MOST_CHARS = 50, 100_000
+
+
+def key_of(tool: str) -> str:
+    """Return the memory that keeps a tool's results."""
+    return f"cache.{tool}"
+
+
+def kept_result(context: ToolContext, arguments: Mapping[str, Any], ticks: int) -> ToolResult | None:
+    """Return the result of an earlier call with these arguments, if it is not older than so many ticks."""
+    found = _cached(context, ticks).get(_digest(arguments))
+    return ToolResult(True, found["output"]) if found else None
+
+
+def keep(context: ToolContext, arguments: Mapping[str, Any], result: ToolResult, ticks: int) -> ToolResult:
+    """Return a result with the effect that keeps it; what is too old goes, and the oldest of too many."""
+    new = {"tick": context.tick, "args": dict(arguments), "output": redact_values(result.output)}
+    kept = {**_cached(context, ticks), _digest(arguments): new}
+    newest = sorted(kept.items(), key=lambda item: item[1]["tick"], reverse=True)[:MOST_RESULTS]
+    while len(newest) > 1 and sum(len(compact(item)) for item in newest) > MOST_CHARS:
+        newest.pop()
+    effect = memory_effect(context.agent.name, key_of(context.tool), dict(sorted(newest)), context.now)
+    return replace(result, effects=(*result.effects, effect))
+
+
+def _cached(context: ToolContext, ticks: int) -> dict[str, dict[str, Any]]:
+    """Return what is kept and not too old; what a person wrote there that is none of ours is passed over."""
+    found = context.memory.get(key_of(context.tool))
+    return {
+        digest: each
+        for digest, each in (found.items() if isinstance(found, dict) else ())
+        if isinstance(each, dict)
+        and isinstance(each.get("output"), str)
+        and isinstance(each.get("tick"), int)
+        and 0 <= context.tick - each["tick"] <= ticks
+    }
+
+
+def _digest(arguments: Mapping[str, Any]) -> str:
+    return sha256(compact(dict(sorted(arguments.items())))).hexdigest()[:16]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.toolbox.functions import caching, keeping
+from lemming.capabilities.toolbox.functions import keeping
 from lemming.capabilities.toolbox.functions.body import Callee, Done, of_call, run
 from lemming.capabilities.toolbox.functions.docstrings import described
 from lemming.capabilities.toolbox.functions.homes import Home, home_of, place_in_code
@@ -73,7 +73,7 @@ class FunctionTool(Tool):
 
     def _own_memories(self) -> Sequence[str]:
         kept = [f"state.{self.name}"] if self.signature.contexts else []
-        return [*kept, caching.key_of(self.name)] if self.declared.cache_ticks else kept
+        return [*kept, keeping.key_of(self.name)] if self.declared.cache_ticks else kept
 
     @property
     def defined_by(self) -> Any:
@@ -137,13 +137,13 @@ class FunctionTool(Tool):
         """Run a call, in a process of its own where that can be; give the kept result where there is one."""
         context = of_call(context, self.name)
         ticks = self.declared.cache_ticks
-        if ticks and (kept := caching.kept_result(context, arguments, ticks)) is not None:
+        if ticks and (kept := keeping.kept_result(context, arguments, ticks)) is not None:
             return kept
         done = self._done(context, arguments)
         _log(self, context, done)
         result = keeping.with_effects(self, context, done)
         if ticks and result.success:
-            result = caching.keep(context, arguments, result, ticks)
+            result = keeping.keep(context, arguments, result, ticks)
         return result if result.success else replace(result, on_error=self.on_error)
 
     def _done(self, context: ToolContext, arguments: dict[str, Any]) -> Done:
