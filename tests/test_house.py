@@ -135,7 +135,7 @@ EDGES = {
     "kernel/base/json_schema/bounded.py": 1,
     "kernel/llm/calls.py": 1,
     "capabilities/background/threads.py": 1,
-    "capabilities/channels/edge.py": 1,
+    "capabilities/channels/channel.py": 1,
     "commands/failures.py": 1,
     "dashboard/live.py": 1,
     "kernel/base/deadlines.py": 1,

@@ -135,7 +135,7 @@ def ask(
             budget=budget,
             fields=fields,
         )
-        before = f"{entry.agent}/{entry.tick:08}_{entry.id}"
+        before = entry.identity
     if asked:
         asked(before.rpartition("_")[2])
     return _with_value(base, _wait(base, before, **waiting), value_of)

@@ -131,13 +131,14 @@ def _rendered(line: dict[str, Any]) -> str:
     when = str(line.get("timestamp", ""))[:19].replace("T", " ")
     place = f"tick {line['tick']}" if "tick" in line else ""
     event = f"{line.get('event', '')} {line.get('status', '')}".rstrip()
-    words = [when, place, str(line.get("agent", "")), painted(_plain(event), _style_of(line))]
+    words = [
+        when,
+        place,
+        str(line.get("agent", "")),
+        painted(_plain(event), _STYLES.get(str(line.get("level")), "plain")),
+    ]
     words += [f"{key}={_plain(value)}" for key, value in line.items() if _is_worth_a_word(key, value)]
     return "  ".join(filter(None, words))
-
-
-def _style_of(line: dict[str, Any]) -> Style:
-    return _STYLES.get(str(line.get("level")), "plain")
 
 
 def _is_worth_a_word(key: str, value: Any) -> bool:

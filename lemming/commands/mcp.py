@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.mcp.contents import as_text
 from lemming.capabilities.mcp.lock import LOCK_FILE, KnownServer, differences, keep, known_servers
 from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
+from lemming.capabilities.mcp.tools import as_text
 from lemming.commands.options import Here, Limit, Trust, argument, noun, object_typed, option
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_text, tell
 from lemming.commands.trust import require_agreement

@@ -20,8 +20,6 @@ from lemming.exchange.source import Destination, Source, Taken
 from lemming.kernel.base.paths import GUIDE
 
 AGENTS, SKILLS = ".claude/agents", ".claude/skills"
-_FULLY_OURS = ("model", "name", "skills")
-"""Keys of which the resume says all, unless it says otherwise."""
 _MOST_STEPS = 50
 
 _NOT_CARRIED_OVER = {

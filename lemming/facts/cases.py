@@ -17,7 +17,7 @@ from lemming.capabilities.conditions.expressions import expression
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import ConfigError, Problem, UsageError
-from lemming.kernel.base.jsontext import locate, nearest
+from lemming.kernel.base.jsontext import escaped, locate, nearest
 from lemming.kernel.base.kinds import FindingKind, MessageKind
 from lemming.kernel.base.patterns import NoExpression
 from lemming.kernel.files import fs
@@ -293,7 +293,7 @@ def _wrong(case: Case) -> Iterator[Wrong]:
     for file, change in case.set.items():
         if why := _why_not_set(file, change):
             yield (
-                f"/set/{_escaped(file)}",
+                f"/set/{escaped(file)}",
                 why,
                 'such as "agents/editor/resume.json": {"instructions": "..."}',
             )
@@ -359,7 +359,3 @@ def _wrong_with_judge(wanted: JudgeWanted, place: str) -> Iterator[Wrong]:
         yield place, "the judge is to be shown either entries or a file", 'such as "entry": {"author": "ada"}'
     if wanted.entry:
         yield from _wrong_inside(wanted.entry, f"{place}/entry")
-
-
-def _escaped(part: str) -> str:
-    return part.replace("~", "~0").replace("/", "~1")

@@ -31,6 +31,7 @@ from lemming.kernel.files.fitting import LARGEST_AMOUNT
 from lemming.kernel.journal.file import journal_ticks
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
+from lemming.kernel.llm.credits import exact
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.shipped import JUDGES
@@ -266,12 +267,12 @@ def _turn(tick: TickSpent, spent: TurnSpent) -> _Turn:
     state, calls = spent.before, spent.calls
     before, each = _of_state(state), [_of_call(call) for call in calls]
     credits = round(min(state.credits + sum(call.credits for call in calls), LARGEST_AMOUNT), 6)
-    grown = _exact(credits) - before.credits
+    grown = exact(credits) - before.credits
     each[-1] = each[-1]._replace(credits=grown - sum((it.credits for it in each[:-1]), ZERO))
     priced = [place for place, call in enumerate(calls) if call.cost_usd is not None]
     if priced:
         known = sum(call.cost_usd for call in calls if call.cost_usd is not None)
-        grown = _exact(min((state.cost_usd or 0.0) + known, LARGEST_AMOUNT)) - (before.cost_usd or ZERO)
+        grown = exact(min((state.cost_usd or 0.0) + known, LARGEST_AMOUNT)) - (before.cost_usd or ZERO)
         others = sum((each[place].cost_usd or ZERO for place in priced[:-1]), ZERO)
         each[priced[-1]] = each[priced[-1]]._replace(cost_usd=grown - others)
     after = _sum(each, before)
@@ -329,8 +330,8 @@ def _add(costs: Costs, turn: _Turn, owner: str, day_in: tzinfo) -> None:
 
 def _of_state(state: AgentState | LedgerSpent) -> Cost:
     return Cost(
-        credits=_exact(state.credits),
-        cost_usd=None if state.cost_usd is None else _exact(state.cost_usd),
+        credits=exact(state.credits),
+        cost_usd=None if state.cost_usd is None else exact(state.cost_usd),
         unpriced_calls=state.unpriced_calls,
         input_tokens=state.input_tokens,
         output_tokens=state.output_tokens,
@@ -338,15 +339,10 @@ def _of_state(state: AgentState | LedgerSpent) -> Cost:
 
 
 def _of_call(call: CallSpent) -> Cost:
-    dollars = None if call.cost_usd is None else _exact(call.cost_usd)
+    dollars = None if call.cost_usd is None else exact(call.cost_usd)
     is_unpriced = int(dollars is None)
     tokens = call.input_tokens, call.output_tokens, call.cached_tokens
-    return Cost(0, 1, _exact(call.credits), dollars, is_unpriced, *tokens)
-
-
-def _exact(amount: float) -> Decimal:
-    """Return an amount as it is written."""
-    return Decimal(repr(amount))
+    return Cost(0, 1, exact(call.credits), dollars, is_unpriced, *tokens)
 
 
 def _sum(costs: Iterable[Cost], first: Cost = NOTHING, add: Callable[[Cost, Cost], Cost] = Cost.plus) -> Cost:

@@ -222,15 +222,14 @@ def _closed(schema: Any) -> Any:
         return [_closed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    closed = {key: _closed(value) for key, value in schema.items() if not _is_title(key, value)}
+    closed = {
+        key: _closed(value)
+        for key, value in schema.items()
+        if not (key == "title" and isinstance(value, str))
+    }
     if "properties" in closed and "type" in closed:
         closed.setdefault("additionalProperties", False)
     return closed
-
-
-def _is_title(key: str, value: Any) -> bool:
-    """Return whether this is a generated title; the value of a property named so is a schema, not text."""
-    return key == "title" and isinstance(value, str)
 
 
 def _object(properties: dict[str, Schema], *, required: list[str], is_open: bool = False) -> Schema:

@@ -13,8 +13,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from lemming.capabilities.background.connections import BoundedHandler, BoundedServer
-from lemming.capabilities.background.listening import answering, bound
+from lemming.capabilities.background.connections import BoundedHandler, BoundedServer, answering, bound
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json

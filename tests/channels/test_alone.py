@@ -18,7 +18,7 @@ from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.capabilities.background.connections import most_connections
 from lemming.capabilities.background.threads import keep_alive
-from lemming.capabilities.channels.edge import edge
+from lemming.capabilities.channels.channel import edge
 from lemming.capabilities.channels.email_text import (
     attachments_of,
     mail_in,

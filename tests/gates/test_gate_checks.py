@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.gates.idle import problems_of_gates
+from lemming.capabilities.gates.problems import problems_of_gates
 from lemming.capabilities.gates.standard import standard
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.org.config import load_config

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from lemming.capabilities.skills.loading import skills_of
-from lemming.capabilities.skills.sections import SKILLS_CHARS
-from lemming.capabilities.skills.skill import DESCRIPTION_CHARS
+from lemming.capabilities.skills.skill import DESCRIPTION_CHARS, SKILLS_CHARS
 from lemming.engine import run_once
 from lemming.facts.preview import preview_tick
 from lemming.facts.problems import problems_of_agents

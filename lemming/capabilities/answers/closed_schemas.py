@@ -91,7 +91,9 @@ class _Closing:
         inner = {
             key: self.close(it, f"{place}/properties/{key}", depth + 1) for key, it in properties.items()
         }
-        return closed({key: it if key in required else _or_null(it) for key, it in inner.items()})
+        return closed(
+            {key: it if key in required else {"anyOf": [it, {"type": "null"}]} for key, it in inner.items()}
+        )
 
     def _referred(self, pointer: Any, place: str) -> Any:
         found = part_of(self._whole, pointer)
@@ -121,7 +123,3 @@ def _described(schema: Json) -> Json:
     limits = [f"{key}: {schema[key]}" for key in _LIMITS if key in schema]
     words = "; ".join([*([about] if isinstance(about, str) else []), *limits])
     return {"description": words} if words else {}
-
-
-def _or_null(schema: Json) -> Json:
-    return {"anyOf": [schema, {"type": "null"}]}

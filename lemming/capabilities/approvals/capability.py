@@ -15,9 +15,8 @@ from lemming.capabilities.approvals.decisions import (
 from lemming.capabilities.approvals.journals import why_not_approved, without_made
 from lemming.capabilities.approvals.review import Review, review_of
 from lemming.capabilities.approvals.waiting import NAME, SPEND, decision_in, require_waiting
-from lemming.capabilities.gates.keys import rules_for
+from lemming.capabilities.gates.keys import rules_for, whom_to_ask
 from lemming.capabilities.gates.looking import rules_at
-from lemming.capabilities.gates.people import whom_to_ask
 from lemming.capabilities.requests.view import RequestView
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.documents import value_of

@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, Decision, decision_in
-from lemming.capabilities.requests.deadlines import is_in_time, is_past
+from lemming.capabilities.requests.deadlines import is_in_time, is_past, patient
 from lemming.capabilities.requests.payloads import cancels, refers_to
-from lemming.capabilities.requests.ticks_waited import patient
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.fields import Json
 from lemming.kernel.files.fitting import LARGEST_AMOUNT

@@ -14,7 +14,7 @@ from typing import Any
 
 from lemming.capabilities.approvals.binding import binds_of, changed, changed_since, changed_text
 from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too_many
-from lemming.capabilities.gates.people import whom_to_ask
+from lemming.capabilities.gates.keys import whom_to_ask
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import compact
@@ -75,7 +75,8 @@ class CallApprovals:
         most = agent.turn.max_approvals
         if call.approved is None and self._asked_now() >= most:
             return Held(ToolResult(False, too_many(most), outcome="refused"))
-        return Held(_asked(held, asking, people, context, planned, _changed_since(call, binds)))
+        since = [] if call.approved is None else changed(binds, call.approved["binds"])
+        return Held(_asked(held, asking, people, context, planned, since))
 
     def _asked_now(self) -> int:
         """Return about how many calls this turn asks persons who were not asked about them before."""
@@ -139,11 +140,6 @@ def _grant_for(
 def _is_for(given: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
     """Return whether a word is for a call as it is now; who edited it may have named other files."""
     return given["sha256"] == digest_of(call.tool, call.args) and not changed_since(given, binds)
-
-
-def _changed_since(call: ToolCall, binds: Json) -> list[str]:
-    """Return the files that have changed since it was approved."""
-    return [] if call.approved is None else changed(binds, call.approved["binds"])
 
 
 def _asked(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lemming.capabilities.gates.format import Gate, Rule
-from lemming.capabilities.gates.keys import rules_for
-from lemming.capabilities.gates.people import whom_to_ask
+from lemming.capabilities.gates.keys import rules_for, whom_to_ask
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import Problem

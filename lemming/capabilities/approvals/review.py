@@ -12,10 +12,9 @@ from typing import Any
 from lemming.capabilities.approvals.decisions import settled
 from lemming.capabilities.approvals.waiting import NAME, SHOW, Waiting
 from lemming.capabilities.gates.format import Gate, Rule
-from lemming.capabilities.gates.keys import rules_for
+from lemming.capabilities.gates.keys import rules_for, whom_to_ask
 from lemming.capabilities.gates.limit import AMOUNTS
 from lemming.capabilities.gates.looking import rules_at
-from lemming.capabilities.gates.people import whom_to_ask
 from lemming.capabilities.gates.shown import InGates, in_gates
 from lemming.kernel.agents import Agent
 from lemming.kernel.journal.begun import Asked

@@ -1,4 +1,8 @@
-"""`attach`: files that go with an entry, each with the SHA-256 of what is in it."""
+"""`attach`: files that go with an entry, each with the SHA-256 of what is in it.
+
+What a turn's entry names is looked at as it is written. The look is a call like any other: recorded, and
+taken from the record when the turn is taken again.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How many callers a server has at once, and how long each may take to say what it wants.
+"""How many callers a server has at once, how long each may take to say what it wants, and who answers them.
 
 Who only connects, or says a letter a minute, makes room for who asks: the one that has been silent longest is
-let go. The descriptors that are left are the engine's. No file, no thread.
+let go. The descriptors that are left are the engine's. A server of the standard library answers on a thread.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ import resource
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lemming.capabilities.background.threads import keep_alive
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.organisation import OrgPath
 
 if TYPE_CHECKING:
     import asyncio
@@ -161,3 +167,30 @@ def bounded_protocol(most: int | None = None, request_s: float = REQUEST_S) -> t
                 self.transport.abort()
 
     return Bounded
+
+
+Server = TypeVar("Server", bound=BoundedServer)
+_LOOK_S = 0.1  # how long it may take until the end of a block is noticed
+
+
+def bound(make: Callable[[tuple[str, int]], Server], host: str, port: int) -> Server:
+    """Return a server that has its port (0: any that is free); raise `UsageError` where it cannot be had."""
+    try:
+        return make((host, port))
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        hint = "name another port, or 0 for any that is free"
+        raise UsageError(f"cannot listen on {host}:{port}: {why}", hint=hint) from error
+
+
+@contextlib.contextmanager
+def answering(server: BoundedServer, base: OrgPath, name: str) -> Iterator[int]:
+    """Answer for the length of the block, on a thread of this name; give the port."""
+    over = threading.Event()
+    keep_alive(partial(server.serve_forever, _LOOK_S), name=name, base=base, over=over)
+    try:
+        yield int(server.server_address[1])
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from lemming.capabilities.batches.api import BatchProgress, TakesBatches
 from lemming.capabilities.batches.apis import with_batches
 from lemming.capabilities.batches.records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
-from lemming.capabilities.batches.sending import Batch, Call, Post, by_place, custom_id, id_in, portions
+from lemming.capabilities.batches.sending import Batch, Call, Post, by_place, custom_id, portions
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.org.models import ModelEntry
@@ -111,7 +111,8 @@ class Batches:
     def _await(self, calls: Iterable[Call], sent: BatchSent) -> None:
         """Let calls wait for a batch that was sent. With the lock."""
         for call in calls:
-            call.custom_id = id_in(sent, call.place)
+            items = (it for it in sent.items if (it["agent"], it["call"]) == call.place)
+            call.custom_id = next(items)["custom_id"]
             if over := self._over.get(sent.batch):
                 self._settle([call], over.replies)
             else:

@@ -212,11 +212,6 @@ def by_place(records: Iterable[Record], kind: type[B]) -> dict[Place, B]:
     }
 
 
-def id_in(sent: BatchSent, place: Place) -> str:
-    """Return the custom id that a call has in a batch."""
-    return next(item["custom_id"] for item in sent.items if (item["agent"], item["call"]) == place)
-
-
 def portions(calls: list[Call]) -> Iterator[list[Call]]:
     """Yield calls in portions that a provider takes as one batch."""
     portion: list[Call] = []

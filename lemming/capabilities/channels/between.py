@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from lemming.capabilities.channels.addressed import Addressed
-from lemming.capabilities.channels.channel import Channel, ChannelContext, Outgoing
-from lemming.capabilities.channels.edge import edge
+from lemming.capabilities.channels.channel import Channel, ChannelContext, Outgoing, edge
 from lemming.capabilities.channels.log import ChannelLog, Did
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths

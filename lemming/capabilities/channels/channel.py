@@ -6,8 +6,9 @@ of the engine is seen to between ticks, one of `lemming serve` by that.
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -18,9 +19,17 @@ from lemming.capabilities.channels.log import ChannelLog, ChannelLogs, ChannelWr
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
-from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected
+from lemming.kernel.base.errors import (
+    ConfigError,
+    DiskError,
+    ProviderError,
+    RateLimited,
+    RequestRejected,
+    Unavailable,
+)
 from lemming.kernel.base.jsontext import compact, nearest, pretty
 from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.base.redaction.secrets import excerpt
 from lemming.kernel.files import fs
 from lemming.kernel.mail.index import EntryIndex
 from lemming.kernel.messages import (
@@ -67,22 +76,17 @@ class Outgoing:
     @property
     def key(self) -> str:
         """The idempotency key: the entry's identity, the same however often it goes out."""
-        return identity_of(self.entry)
+        return self.entry.identity
 
     @property
     def asked(self) -> str:
         """The identity of what it answers; empty when it answers nothing."""
-        return identity_of(self.answers) if self.answers else ""
+        return self.answers.identity if self.answers else ""
 
     @property
     def text(self) -> str:
         """What the entry says, for people."""
         return text_of(self.entry.payload)
-
-
-def identity_of(entry: OutboxEntry) -> str:
-    """Return what tells an entry from all others, as `EntryName.identity`."""
-    return f"{entry.agent}/{entry.tick:08}_{entry.id}"
 
 
 class Soon(NamedTuple):
@@ -243,9 +247,9 @@ class ChannelContext:
 
     def _require_few(self, writer: ChannelWriter, sender: str, most: int) -> None:
         since = self.now() - _HOUR
-        if writer.traffic.count_from(sender, since) >= most:
-            first = next(at for at, who in writer.traffic.senders if who == sender and at >= since)
-            wait_s = (first - since).total_seconds() + 1
+        moments = [at for at, who in writer.traffic.senders if who == sender and at >= since]
+        if len(moments) >= most:
+            wait_s = (moments[0] - since).total_seconds() + 1
             raise RateLimited(f"more than {most} messages of {sender} in an hour", retry_after_s=wait_s)
 
     def _write(self, message: Message, payload: dict[str, Any]) -> tuple[EntryName, bool]:
@@ -320,3 +324,16 @@ def clean(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {clean(str(key)): clean(item) for key, item in value.items()}
     return [clean(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+@contextlib.contextmanager
+def edge() -> Iterator[None]:
+    """Turn what the block raises into a `ProviderError`, but for a disk that refuses: that is everybody's."""
+    try:
+        yield
+    except ProviderError:
+        raise
+    except Exception as error:
+        if isinstance(error, DiskError) and not error.concerns_one_file:
+            raise
+        raise Unavailable(excerpt(f"{type(error).__name__}: {error}", 400)) from error

@@ -27,10 +27,10 @@ from lemming.capabilities.channels.channel import (
     Message,
     Outgoing,
     Soon,
+    edge,
     require_kind,
     require_name,
 )
-from lemming.capabilities.channels.edge import edge
 from lemming.capabilities.channels.email_text import (
     Attachment,
     attachments_of,

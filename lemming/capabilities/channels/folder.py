@@ -28,7 +28,6 @@ from lemming.capabilities.channels.channel import (
     Outgoing,
     Soon,
     clean,
-    identity_of,
     require_kind,
     require_name,
 )
@@ -222,7 +221,7 @@ class FolderChannel(Channel):
             fs.sync_file_system(root)
         for one in taken:
             facts = {"message": one.message, "from": str(one.entry.payload.get("from", ""))}
-            context.log.note("received", context.now(), entry=identity_of(one.entry), **facts)
+            context.log.note("received", context.now(), entry=one.entry.identity, **facts)
 
     def _finish(self, context: ChannelContext, root: Path) -> None:
         """Finish what was cut short: files whose entries are written, and that were not moved or noted."""

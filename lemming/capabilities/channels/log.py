@@ -108,10 +108,6 @@ class Traffic:
         self.down_since = self.down_since or str(line.get("at", ""))
         self.down_why, self.retry_at = str(line.get("why", "")), at + pause(self.failures)
 
-    def count_from(self, sender: str, since: datetime) -> int:
-        """Return how many messages of a sender arrived since a moment of the last hour."""
-        return sum(at >= since and who == sender for at, who in self.senders)
-
 
 def pause(attempts: int) -> timedelta:
     """Return how long to wait after so many failures in a row: 10 s, doubled each time, an hour at most.

@@ -91,7 +91,7 @@ class Gates(Capability):
 
     def problems_of_key(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
         """Yield the limits that cannot hold, and those who cannot judge."""
-        from lemming.capabilities.gates.limit_problems import problems_of_limits
+        from lemming.capabilities.gates.problems import problems_of_limits
 
         yield from problems_of_limits(base, agent, config)
         if any(gate.by for gate in gates_in(agent or config.org)):
@@ -111,7 +111,7 @@ class Gates(Capability):
 
     def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
         """Yield a warning for each gate that does nothing, and for each agent that none keeps from acting."""
-        from lemming.capabilities.gates.idle import problems_of_gates
+        from lemming.capabilities.gates.problems import problems_of_gates
         from lemming.capabilities.gates.strangers import problems_of_strangers
 
         yield from problems_of_gates(base, config, only)

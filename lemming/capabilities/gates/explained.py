@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from lemming.capabilities.gates.format import SETTLES, Gate, Rule
-from lemming.capabilities.gates.keys import rules_for
+from lemming.capabilities.gates.keys import rules_for, whom_to_ask
 from lemming.capabilities.gates.looking import Facts, look
-from lemming.capabilities.gates.people import whom_to_ask
 from lemming.capabilities.gates.tool_calls import CallGates, heard_by
 from lemming.kernel.agents import Agent, Survey, nearest_agent
 from lemming.kernel.base.contract import ToolCall

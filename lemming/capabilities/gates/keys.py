@@ -1,8 +1,8 @@
-"""The key `gates` of `config/org.json` and of resumes, and the rules that an agent has by both."""
+"""The key `gates` of `config/org.json` and of resumes, the rules by both, and whom these can ask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lemming.capabilities.gates.format import GATES, Gate, Rule
@@ -52,3 +52,11 @@ def rules_in(said: Org | Agent) -> Iterator[Rule]:
 def rules_for(agent: Agent, settings: Org) -> tuple[Rule, ...]:
     """Return the gates of an agent in the order in which they are asked: the organisation's, then its own."""
     return (*rules_in(settings), *rules_in(agent))
+
+
+def whom_to_ask(
+    persons: Iterable[str], agents: Mapping[str, Agent], agent: str, named: Collection[str]
+) -> list[str]:
+    """Return the persons who can be asked something, and answer: each may read the other. None named: all."""
+    people = [name for name in persons if name in agents and (not named or name in named)]
+    return sorted(it for it in people if agents[it].may_read(agent) and agents[agent].may_read(it))

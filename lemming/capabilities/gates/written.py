@@ -25,18 +25,13 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.draft import Draft
 
 
-def rule_from(plain: dict[str, Any]) -> Rule:
-    """Return a rule that a journal holds; raise `ValueError` for what is none."""
-    return Rule(plain["line"], value_of(Gate, plain["gate"]))
-
-
 class OutGates:
     """The gates of one turn at what it writes; what they say is kept in the draft."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._given = draft.inputs.given[GATES]
-        rules = [rule_from(plain) for plain in self._given["rules"]]
+        rules = [Rule(plain["line"], value_of(Gate, plain["gate"])) for plain in self._given["rules"]]
         self._rules = rules_at(rules, "out")
         self._judges: GateJudges | None = None
         if any(rule.gate.by for rule in rules):

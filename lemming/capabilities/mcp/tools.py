@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.mcp.contents import as_text
-from lemming.capabilities.mcp.lock import KnownServer, KnownTool, McpLock, known_servers
+from lemming.capabilities.mcp.lock import KnownServer, KnownTool, McpLock, known_servers, plain_text
 from lemming.capabilities.mcp.questions import Unanswerable, answered, request_for, why_not_asked
 from lemming.capabilities.mcp.settings import (
     MCP_FILE,
@@ -202,12 +201,12 @@ class McpTools(ServerSource):
         known = known_servers(self._org)
         if len(self._grounds) != 2 or self._grounds[0] is not config or self._grounds[1] is not known:
             self._grounds = config, known
-            offered = (it for it in _tools(config, known) if not self._is_withheld(it))
+            withheld = self._withheld
+            offered = (
+                it for it in _tools(config, known) if it.tool_name not in withheld.get(it.server_name, ())
+            )
             self.tools = OwnTools({tool.name: tool for tool in offered})
         return [*config.problems]
-
-    def _is_withheld(self, tool: McpTool) -> bool:
-        return tool.tool_name in self._withheld.get(tool.server_name, ())
 
 
 def _tools(config: McpConfig, known: McpLock) -> Iterator[McpTool]:
@@ -277,3 +276,39 @@ def why_no_tool(base: OrgPath, pattern: str) -> tuple[str, str] | None:
         return None
     own = [name for name in names if name.startswith(f"{PREFIX}{named[0]}.")]
     return f'"{pattern}" matches no tool', nearest(pattern, own) or f"tools: {', '.join(own)[:300] or 'none'}"
+
+
+def as_text(blocks: Iterable[Mapping[str, Any]], structured: Any = None) -> str:
+    """Return content blocks as one text; what is no text is named. Format: the protocol's `CallToolResult`.
+
+    >>> as_text([{"type": "text", "text": "3"}, {"type": "image", "mime_type": "image/png", "data": "aGk="}])
+    '3\\n[image image/png, 2 bytes: not shown]'
+    >>> as_text([], {"sum": 3})
+    '{"sum": 3}'
+    """
+    parts = [_block(block) for block in blocks]
+    if not any(parts) and structured is not None:
+        parts = [to_line(structured)]
+    text: str = plain_text("\n".join(part for part in parts if part))
+    return text
+
+
+def _block(block: Mapping[str, Any]) -> str:
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))
+        case "image" | "audio" as kind:
+            return f"[{kind} {block.get('mime_type', '')}, {_size(block.get('data'))} bytes: not shown]"
+        case "resource_link":
+            return f"[resource {block.get('uri', '')}: {block.get('name', '')}]"
+        case "resource":
+            inner = block.get("resource") or {}
+            if isinstance(inner.get("text"), str):
+                return f"[resource {inner.get('uri', '')}]\n{inner['text']}"
+            return f"[resource {inner.get('uri', '')}, {_size(inner.get('blob'))} bytes: not shown]"
+    return f"[{str(block.get('type'))[:40]}: not shown]"
+
+
+def _size(base64: Any) -> int:
+    text = base64 if isinstance(base64, str) else ""
+    return len(text) * 3 // 4 - text.count("=", -2)

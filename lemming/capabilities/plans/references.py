@@ -29,7 +29,7 @@ OF_AN_ITEM = {"item": "the item that the step is done for", "number": "which of 
 """What a step with `each` may refer to besides."""
 
 _REFERENCE = re.compile(r"\{\{([^{}]*)\}\}")
-_NEED_A_NAME = ("steps", "keys", "memory", "last", "context")
+NEED_A_NAME = ("steps", "keys", "memory", "last", "context")
 
 
 def references_in(template: Any) -> Iterator[str]:
@@ -55,12 +55,7 @@ def parts_of(path: str) -> tuple[str, str]:
     (('steps', 'draft'), ('start', ''))
     """
     root, _, rest = path.partition(".")
-    return root, rest.partition(".")[0] if root in _NEED_A_NAME else ""
-
-
-def needs_a_name(root: str) -> bool:
-    """Return whether a root means something only with a name below it."""
-    return root in _NEED_A_NAME
+    return root, rest.partition(".")[0] if root in NEED_A_NAME else ""
 
 
 def rendered(template: str, known: Mapping[str, Any]) -> str:

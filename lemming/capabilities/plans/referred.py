@@ -9,10 +9,10 @@ from lemming.capabilities.conditions import when
 from lemming.capabilities.plans.format import AgentPlan, Member, Step
 from lemming.capabilities.plans.outcomes import schema_for
 from lemming.capabilities.plans.references import (
+    NEED_A_NAME,
     OF_AN_ANSWER,
     OF_AN_ITEM,
     ROOTS,
-    needs_a_name,
     parts_of,
     references_in,
 )
@@ -108,7 +108,7 @@ def _path_problems(
         yield Problem(
             f'no answer there has a field "{field}": its schema is closed', pointer=pointer, hint=hint
         )
-    elif needs_a_name(root) and not name:
+    elif root in NEED_A_NAME and not name:
         yield Problem(f'"{root}" alone says nothing', pointer=pointer, hint=f"{roots[root]}")
     elif root == "steps":
         yield from _step_reference_problems(plan, name, pointer, before, at)

@@ -132,10 +132,6 @@ def _report_in(line: bytes) -> dict[str, Any]:
 
 
 def _cost_in(report: dict[str, Any]) -> RequestCost:
-    dollars = report.get("cost_usd")
-    return RequestCost(1, _model_calls(report), report.get("credits", 0.0), dollars)
-
-
-def _model_calls(report: dict[str, Any]) -> int:
-    """Return how many calls of a turn went to a model: answers of a capability's own provider are none."""
-    return 0 if report.get("model") in OF_PROVIDER else int(report.get("calls", 0))
+    # answers of a capability's own provider are no calls of a model
+    calls = 0 if report.get("model") in OF_PROVIDER else int(report.get("calls", 0))
+    return RequestCost(1, calls, report.get("credits", 0.0), report.get("cost_usd"))

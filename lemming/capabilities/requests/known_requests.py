@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from lemming.capabilities.requests.deadlines import last_tick_for
 from lemming.capabilities.requests.settling import (
     RequestEvent,
     RequestFacts,
@@ -21,7 +22,6 @@ from lemming.capabilities.requests.settling import (
     settle,
     targets_in,
 )
-from lemming.capabilities.requests.ticks_waited import last_tick_for
 from lemming.capabilities.requests.view import Place, RequestView
 from lemming.kernel.mail.references import name_in
 from lemming.kernel.mail.visibility import Mail

@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 
 from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.costs import RequestCosts, RequestCostShown
+from lemming.capabilities.requests.deadlines import last_tick_for
 from lemming.capabilities.requests.index import RequestEntries
-from lemming.capabilities.requests.ticks_waited import last_tick_for
 from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.kernel.agents import Survey, agent_folders, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp

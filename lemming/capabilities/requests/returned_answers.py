@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
+from lemming.capabilities.requests.deadlines import patient
 from lemming.capabilities.requests.known_requests import KnownRequests, Moving
-from lemming.capabilities.requests.ticks_waited import patient
 from lemming.kernel.journal.begun import Asked, Begun
 from lemming.kernel.mail.holds import Ends, Holds
 from lemming.kernel.mail.references import named_in

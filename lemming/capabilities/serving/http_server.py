@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from lemming.capabilities.background.connections import BoundedHandler, BoundedServer
-from lemming.capabilities.background.listening import answering, bound
+from lemming.capabilities.background.connections import BoundedHandler, BoundedServer, answering, bound
 from lemming.capabilities.channels.between import Tell, make_channel
 from lemming.capabilities.channels.channel import ChannelContext
 from lemming.capabilities.channels.http import HttpChannel

@@ -8,8 +8,8 @@ from pathlib import Path
 from lemming.capabilities.skills.folder_search import SkillSearch
 from lemming.capabilities.skills.guides import guide_files, read_guides
 from lemming.capabilities.skills.loading import folders_of, skills_of
-from lemming.capabilities.skills.sections import skills_section
 from lemming.capabilities.skills.settings import has_guides, patterns_of, wrong_patterns
+from lemming.capabilities.skills.skill import skills_section
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.files.stamps import is_there

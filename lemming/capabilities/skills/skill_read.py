@@ -6,8 +6,8 @@ from typing import Annotated
 
 from lemming.capabilities.skills.folder_search import SkillSearch
 from lemming.capabilities.skills.loading import folders_of, skills_of
-from lemming.capabilities.skills.sections import skill_lines
 from lemming.capabilities.skills.settings import patterns_of
+from lemming.capabilities.skills.skill import skill_lines
 from lemming.kernel.access.allowed_paths import kept_at
 from lemming.kernel.access.grants import why_unsafe
 from lemming.kernel.access.open import read_text

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, ToolError, UsageError
@@ -26,7 +25,6 @@ from lemming.kernel.messages import (
     names_in,
     read_entry,
 )
-from lemming.kernel.org.config import Org
 from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.context import ToolContext
 
@@ -58,7 +56,7 @@ class RemindMe(EngineTool):
                 f"{self.name}: name either at or after", hint=f"at: {EXAMPLES}; after: {DURATIONS}"
             )
         now = parse_timestamp(context.now)
-        zone_name = zone_of(context.agent, context.settings)
+        zone_name = context.agent.schedule.timezone or context.settings.timezone or "UTC"
         try:
             moment = parse_moment(at, now, zone_name) if at else now + parse_duration(after)
         except UsageError as error:
@@ -87,11 +85,6 @@ class RemindMe(EngineTool):
         entry = decode_entry(name, effect.content)
         if name.is_derived or not _is_reminder(entry):
             raise PermissionDenied(f"{effect.place} is no reminder of {context.agent.name} to itself")
-
-
-def zone_of(agent: Agent, settings: Org) -> str:
-    """Return the name of an agent's time zone: its schedule's, else the organisation's, else UTC."""
-    return agent.schedule.timezone or settings.timezone or "UTC"
 
 
 def _entry(context: ToolContext, text: str, moment: str) -> OutboxEntry:

@@ -131,6 +131,8 @@ def clean_turn(
 
 # --- what of an answer can hold no sentence -------------------------------------------------------
 
+# Who reads strangers may say so much to somebody who acts: the strangers' words do not come along.
+
 MOST_ITEMS = 32
 """So many values of a list at most, with those in its lists and objects: more could spell a text."""
 MOST_DEEP = 4

@@ -51,17 +51,13 @@ def _is_dropped(look: Look, request: RequestView, share: Share) -> bool:
         return False  # it may have been worked on in ticks that were not read
     recent = [turn for turn in turns if turn.tick >= look.tick - patience]
     is_served = any(turn.report and turn.report.request == request.identity for turn in recent)
-    return not is_served and not any(_reports_to(entry, asker) for turn in turns for entry in turn.entries)
+    entries = (entry for turn in turns for entry in turn.entries)
+    return not is_served and not any(asker in it.targets or it.kind == "status" for it in entries)
 
 
 def _waits_for(look: Look, child: str) -> bool:
     request = look.requests.by_identity.get(child)
     return request is not None and request.is_open
-
-
-def _reports_to(entry: OutboxEntry, asker: str) -> bool:
-    """Return whether an entry lets the asker know of something, in whatever form."""
-    return asker in entry.targets or entry.kind == "status"
 
 
 def _dropped(look: Look, request: RequestView, share: Share) -> Finding:

@@ -47,14 +47,9 @@ def _places(base: Path) -> Iterator[str]:
     for folder in FOLDERS:
         yield f"{base}/{folder}"
         if folder != "agents":
-            yield from _newest_in(f"{base}/{folder}")
+            yield from (f"{base}/{folder}/{name}" for name in _names(f"{base}/{folder}")[-3:])
     for agent in _names(f"{base}/agents"):
         yield from (f"{base}/agents/{agent}{place}" for place in IN_AN_AGENT)
-
-
-def _newest_in(folder: str) -> list[str]:
-    """Return the files of a folder whose content may change: of journals the last ones only."""
-    return [f"{folder}/{name}" for name in _names(folder)[-3:]]
 
 
 def _names(folder: str) -> list[str]:

@@ -129,7 +129,9 @@ def turn_of(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[st
         **({"prompt": turn.prompt} if prompts else {}),
         "answers": [vars(call) for call in turn.calls],
         "tools": [{**vars(use), "wish": _wish(use)} for use in turn.tools],
-        "entries": [{**entry.as_json(), "says": _payload_text(entry.payload)} for entry in turn.entries],
+        "entries": [
+            {**it.as_json(), "says": text_said(it.payload) or payload_text(it.payload)} for it in turn.entries
+        ],
         "memory": turn.memory,
         "files": [
             {"path": place, "sha256": effect.digest, "bytes": len(effect.content)}
@@ -147,10 +149,6 @@ def turn_of(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[st
         "output_tokens": sum(call.output_tokens for call in turn.calls),
         "duration_ms": sum(call.duration_ms for call in turn.calls),
     }
-
-
-def _payload_text(payload: dict[str, Any]) -> str:
-    return text_said(payload) or payload_text(payload)
 
 
 def _wish(use: ToolUse) -> str:

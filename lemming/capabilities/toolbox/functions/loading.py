@@ -1,20 +1,21 @@
-"""Importing a file of tools: a module of a package that is its folder, so that `from .other import x` works.
+"""Where a function is found again, and importing a file of tools: a module of a package that is its folder.
 
-Each organisation's folder is a package of its own name; no bytecode is written beside the files.
+So `from .other import x` works. Each organisation's folder is a package of its own name; no bytecode is
+written beside the files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from importlib import import_module
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 PREFIX = "lemming_tools_"
 _SOURCES = "__lemming_sources__"
@@ -77,3 +78,53 @@ def load(file: Path, sources: Sources) -> ModuleType:
         sys.modules[package] = module
     with contextlib.redirect_stdout(sys.stderr):  # the engine's own output may be JSON
         return import_module(f"{package}.{file.stem}")
+
+
+class Home(NamedTuple):
+    """A function's place: a module by name, which may be that of a file relative to the organisation."""
+
+    module: str
+    qualname: str
+    file: str = ""
+
+    @property
+    def can_be_found(self) -> bool:
+        """Whether the function stands at the top of its module, or in a class there."""
+        return "<locals>" not in self.qualname
+
+
+def home_of(function: Callable[..., Any]) -> Home | None:
+    """Return where a module has a function; None when nobody else could import it from there."""
+    module, qualname = function.__module__, function.__qualname__
+    home = Home(module, qualname)
+    return home if home.can_be_found and module != "__main__" and _can_be_imported(module) else None
+
+
+def attribute_of(module: Any, qualname: str) -> Any:
+    """Return what stands in a module under a qualified name. Raises `AttributeError`."""
+    found = module
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def place_in_code(function: Callable[..., Any], base: Path | None) -> str:
+    """Return `file:line` of a function; the file is relative to the organisation where it lies in it."""
+    code = function.__code__
+    file = Path(code.co_filename)
+    if base is not None and file.is_relative_to(base):
+        file = file.relative_to(base)
+    return f"{file}:{code.co_firstlineno}"
+
+
+def _can_be_imported(module: str) -> bool:
+    """Return whether an import by this name would find the very file that the module is from."""
+    path: Any = None
+    parts = module.split(".")
+    origin = None
+    for count in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: count + 1]), path)
+        if spec is None:
+            return False
+        path, origin = spec.submodule_search_locations, spec.origin
+    return origin is not None and origin == getattr(sys.modules.get(module), "__file__", None)

@@ -10,7 +10,7 @@ from typing import Any
 from lemming.capabilities.toolbox.functions import keeping
 from lemming.capabilities.toolbox.functions.body import Callee, Done, of_call, run
 from lemming.capabilities.toolbox.functions.docstrings import described
-from lemming.capabilities.toolbox.functions.homes import Home, home_of, place_in_code
+from lemming.capabilities.toolbox.functions.loading import Home, home_of, place_in_code
 from lemming.capabilities.toolbox.functions.signature import BadFunction, Signature
 from lemming.capabilities.toolbox.functions.wire import request_of
 from lemming.capabilities.toolbox.functions.workers import FunctionWorkers

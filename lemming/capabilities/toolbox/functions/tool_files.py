@@ -20,8 +20,7 @@ from lemming.capabilities.toolbox.functions.finding import (
     owner_of,
     with_neighbours,
 )
-from lemming.capabilities.toolbox.functions.homes import Home
-from lemming.capabilities.toolbox.functions.loading import Sources, forget, load
+from lemming.capabilities.toolbox.functions.loading import Home, Sources, forget, load
 from lemming.capabilities.toolbox.functions.tool import FunctionTool
 from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
 from lemming.kernel.access.plugin_files import writable

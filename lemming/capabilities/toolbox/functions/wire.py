@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.toolbox.functions.body import Callee, Done
-from lemming.capabilities.toolbox.functions.homes import Home
-from lemming.capabilities.toolbox.functions.loading import Sources
+from lemming.capabilities.toolbox.functions.loading import Home, Sources
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import InvalidArguments

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.toolbox.functions.body import Callee, Done, run, trace_of
-from lemming.capabilities.toolbox.functions.homes import Home, attribute_of
-from lemming.capabilities.toolbox.functions.loading import Sources, load
+from lemming.capabilities.toolbox.functions.loading import Home, Sources, attribute_of, load
 from lemming.capabilities.toolbox.functions.wire import context_in, reply_of, sources_in
 from lemming.kernel.base.errors import LemmingError, ToolError
 from lemming.kernel.tools import ToolResult

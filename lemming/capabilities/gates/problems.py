@@ -1,6 +1,7 @@
 """Gates that do nothing as things are: nobody may call what they concern, or another settles it before.
 
-All of it is warnings: what can never be stops the run, or that agent (`lemming.kernel.tick.soundness`).
+All of it is warnings: what can never be stops the run, or that agent (`lemming.kernel.tick.soundness`). And
+limits that cannot hold.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ from typing import Any
 from lemming.capabilities.gates.checks import checks_of
 from lemming.capabilities.gates.format import SETTLES, Gate, Rule
 from lemming.capabilities.gates.keys import gates_in, rules_in
+from lemming.capabilities.gates.limit import window_of
+from lemming.capabilities.money.prices import price_of
 from lemming.kernel.agents import Agent, agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import compact, nearest
 from lemming.kernel.base.patterns import is_among, is_named
+from lemming.kernel.llm.credits import AROUND_A_CALL
 from lemming.kernel.org.config import ORG_FILE, Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.registry import not_imported
-from lemming.kernel.plugins.shipped import PREFIXES
+from lemming.kernel.plugins.shipped import NO_MODELS, PREFIXES
+from lemming.kernel.tick.firing_plan import takes_turns
 from lemming.kernel.tools import Tool, toolset_of, why_no_server
 from lemming.kernel.tools.toolset import Toolset
 
@@ -191,3 +196,49 @@ def _parts(condition: Json | None) -> Iterator[Json]:
             yield from _parts(each)
     else:
         yield condition
+
+
+# --- limits that cannot hold ----------------------------------------------------------------------
+
+
+def problems_of_limits(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+    """Yield what is wrong with the limits of a resume; None: of the settings."""
+    file = paths.resume_file(agent.name) if agent else paths.ORG_FILE
+    concerned = [agent] if agent else survey_agents(base).agents.values()
+    asking = (it for it in concerned if agent or takes_turns(it, config))
+    keys = {key for it in asking for key in (it.model.key, *it.model.fallback)}
+    entries = [(key, config.models[key]) for key in sorted(keys) if key in config.models]
+    models = [(key, entry) for key, entry in entries if entry.provider not in NO_MODELS]
+    for place, gate in enumerate(gates_in(agent or config.org)):
+        if gate.at != "spend":
+            continue
+        pointer = f"/gates/{place}"
+        if why := _why_too_long(gate, config):
+            hint = "shorten it, or raise kept_journals: what was spent is read from journals"
+            yield Problem(why, file, pointer=f"{pointer}/window", hint=hint)
+        unpriced = [key for key, it in models if gate.dollars is not None and price_of(it) is None]
+        if unpriced:
+            message = f"a limit in dollars refuses {', '.join(unpriced)}: no price is known"
+            hint = (
+                "set usd_per_million_input_tokens and usd_per_million_output_tokens in config/models.json; "
+                "0 for one that costs nothing"
+            )
+            yield Problem(message, file, pointer=f"{pointer}/dollars", hint=hint, severity="warning")
+        tokens = gate.tokens
+        never = [key for key, it in models if tokens and it.max_output_tokens + AROUND_A_CALL > tokens]
+        if never:
+            message = f"a limit of {tokens} tokens never lets {', '.join(never)} be asked"
+            hint = f"what a question can have at most counts: max_output_tokens, {AROUND_A_CALL}, its prompt"
+            yield Problem(message, file, pointer=f"{pointer}/tokens", hint=hint, severity="warning")
+
+
+def _why_too_long(gate: Gate, config: Config) -> str:
+    """Return why what a limit adds up is not all kept; empty when it is."""
+    kept, window = config.org.kept_journals, window_of(gate.window)
+    if kept is None or gate.per in (None, "turn"):
+        return ""
+    if window is None:
+        is_counted = gate.calls is not None and gate.per != "request"
+        return f"calls are counted from the first tick on, and journals of {kept} ticks are kept" * is_counted
+    ticks = window.ticks or (window.seconds or 0) / max(config.org.tick_interval_s, 1e-3)
+    return f"{window} is longer than the {kept} ticks whose journals are kept" if ticks > kept else ""
