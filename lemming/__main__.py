@@ -1,10 +1,18 @@
-"""`python -m lemming`: the same as the command `lemming`."""
+"""`python -m lemming`, and the command `lemming`."""
 
+import gc
 import sys
 
-if not sys.flags.safe_path and sys.path[0] != __file__.rpartition("/lemming/")[0]:
-    del sys.path[0]  # the folder we happen to be in: nothing that lies in an organisation is to be imported
 
-from lemming.cli import main
+def main() -> None:
+    """Run the command line of this process."""
+    gc.set_threshold(50_000, 50, 100)  # what is imported, and looked at, is kept: cycles cost an eighth
+    from lemming.cli import main
 
-main()
+    main()
+
+
+if __name__ == "__main__":
+    if not sys.flags.safe_path and sys.path[0] != __file__.rpartition("/lemming/")[0]:
+        del sys.path[0]  # the folder we happen to be in: nothing that lies in an organisation is imported
+    main()

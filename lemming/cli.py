@@ -353,7 +353,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # text from models may not fit an old terminal's encoding
             stream.reconfigure(errors="backslashreplace")
-    gc.set_threshold(50_000, 50, 100)  # what a look makes it keeps: an eighth of its time went on cycles
     status = run(sys.argv[1:])
     gc.freeze()  # as the interpreter ends it would look through all there is for cycles: 25 ms
     sys.exit(status)
