@@ -48,7 +48,6 @@ from lemming.kernel.journal.records import (
     TurnStopped,
 )
 from lemming.kernel.journal.report import EntryWritten, TickReport, ToolUsed, TurnReport
-from lemming.kernel.messages import EntryName, read_entry
 from lemming.kernel.org.organisation import OrgPath
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
@@ -252,6 +251,8 @@ class Narrator:
         return name.ljust(self._name_width)
 
     def _text_of(self, author: str, entry: EntryWritten) -> str:
+        from lemming.kernel.messages import EntryName, read_entry
+
         match = paths.ENTRY_FILE.match(entry["file"].rsplit("/", 1)[-1])
         if match is None:
             return entry["file"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -20,12 +20,14 @@ from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
 from lemming.kernel.base.paths import AGENT_NAME, agent_folder
 from lemming.kernel.base.times.spoken import DURATIONS, parse_duration
-from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.format import require_known_format
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.service.under_way import describe_engine as describe_engine
 from lemming.service.under_way import has_been_interrupted as has_been_interrupted
 from lemming.service.under_way import running_engine as running_engine
+
+if TYPE_CHECKING:
+    from lemming.kernel.messages import OutboxEntry
 
 T = TypeVar("T")
 

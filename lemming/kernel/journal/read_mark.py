@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.messages import EntryName
+if TYPE_CHECKING:
+    from lemming.kernel.messages import EntryName
 
 
 @dataclass(slots=True)  # made for every turn, and a frozen one takes three times as long

@@ -19,7 +19,6 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.documents import why_unreadable
 from lemming.kernel.journal.file import is_committed, journal_ticks
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import list_outbox
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 LAST_TICK = 10**12 - 1  # file names have room for twelve digits
@@ -134,6 +133,8 @@ def tick_by_files(base: OrgPath, ticks: list[int]) -> tuple[int, str]:
 
 
 def _newest_entry(base: OrgPath) -> int:
+    from lemming.kernel.messages import list_outbox
+
     authors = filter(paths.AGENT_NAME.match, agent_folders(base))
     names = (name for author in authors for name in list_outbox(base, author))
     # An id that somebody chose may stand under any tick, however far ahead.

@@ -21,7 +21,6 @@ from lemming.kernel.base.redaction.secrets import redact_foreign
 from lemming.kernel.files.refusals import OF_A_FILE, is_about_one_file
 from lemming.kernel.journal.events import is_observers
 from lemming.kernel.journal.report import Reason
-from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.plugins.errors import file_of, words_of
 from lemming.kernel.plugins.registry import names_from
 from lemming.kernel.tick.runtime import Stopped
@@ -95,6 +94,8 @@ def _module_of(step: TracebackType) -> str:
 
 def _files_at_hand(steps: list[TracebackType]) -> Iterator[str]:
     """Yield the files of the entries that the innermost step had at hand which had any."""
+    from lemming.kernel.messages import EntryName, OutboxEntry
+
     for step in reversed(steps):
         found = [it.file for it in step.tb_frame.f_locals.values() if isinstance(it, OutboxEntry | EntryName)]
         if found:
