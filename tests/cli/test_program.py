@@ -41,6 +41,27 @@ def test_start_up_imports_only_what_it_needs(base: Path, words: list[str], unwan
     assert unwanted & imported(base, words) == set()
 
 
+@pytest.mark.parametrize(
+    ("words", "most", "unwanted"),
+    [
+        (["--help"], 20, ("capabilities", "engine", "facts", "service", "kernel.journal", "kernel.org")),
+        (["status"], 150, ("kernel.turn", "kernel.tick.runtime", "engine")),
+        (["run-once"], 130, ("kernel.turn", "kernel.mail", "kernel.messages", "kernel.memory")),
+    ],
+    ids=["help", "status", "idle tick"],
+)
+def test_start_up_loads_few_modules_of_ours(
+    base: Path, words: list[str], most: int, unwanted: tuple[str, ...]
+) -> None:
+    """Each takes about half a millisecond, and a dataclass in it as much again."""
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 9}))
+    run_once(base)  # the first of all looks for entries that are there
+    ours = {name for name in imported(base, words) if name.partition(".")[0] == "lemming"}
+    parts = {name.removeprefix("lemming.") for name in ours}
+    assert [name for name in parts if name.startswith(unwanted)] == []
+    assert len(ours) <= most
+
+
 def test_a_tick_with_turns_imports_neither_what_calls_servers_nor_what_asks_again(base: Path) -> None:
     make_org(base, resume("ada"), script=[{"reply": say("hello")}])
     unwanted = MODELS | {"asyncio", "logging", "rich", "structlog", "tenacity"}
