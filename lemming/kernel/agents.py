@@ -25,6 +25,7 @@ from lemming.kernel.files.stamps import (
     folders_in,
     has_rested,
     identity_of,
+    is_link,
     opened,
     status_of,
 )
@@ -123,7 +124,7 @@ class Survey:
 def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
     """Return one agent from its resume; raise `ConfigError` that lists everything wrong with it."""
     org = Organisation.at(base_path)
-    outcome = _look(org, name, is_link=os.path.islink(f"{org.base}/agents/{name}")).outcome
+    outcome = _look(org, name, is_link=is_link(f"{org.base}/agents/{name}")).outcome
     if isinstance(outcome, ConfigError):
         raise outcome.with_traceback(None)
     return outcome.value
@@ -189,9 +190,9 @@ class _Latest:
         """Read the resumes that have changed; if they say nothing new, the survey is the one from before."""
         readings: dict[str, Reading[Document[Agent]]] = {}
         unread: dict[str, ConfigError] = {}
-        for name, is_link in _in_text(found):
+        for name, leads_on in _in_text(found):
             try:
-                readings[name] = _look(self._org, name, is_link=is_link)
+                readings[name] = _look(self._org, name, is_link=leads_on)
             except ConfigError as error:
                 unread[name] = error
         if unread or found != self.found or not _are_alike(self._readings, readings):

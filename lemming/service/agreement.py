@@ -21,7 +21,8 @@ from lemming.kernel.access.trust import Reach
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, parse, pretty
 from lemming.kernel.files import fs
-from lemming.kernel.files.stamps import is_there
+from lemming.kernel.files.real_place import real_path
+from lemming.kernel.files.stamps import is_file, is_folder, is_there
 
 MADE_HERE = ".lemming/made-here"
 _LIMIT_BYTES = 1 << 20
@@ -161,20 +162,23 @@ _POINTER_LIMIT_BYTES = 1 << 13
 
 
 def has_fetched(folder: Path) -> bool:
-    """Return whether a repository that the folder lies in has ever fetched; one that cannot be read has."""
-    here = folder.resolve()
+    """Return whether a repository that the folder lies in has ever fetched; one that cannot be read has.
+
+    Raises `DiskError` when the disk does not say.
+    """
+    here = Path(real_path(str(folder)))
     return any(_has_fetched(inner / ".git") for inner in (here, *here.parents))
 
 
 def _has_fetched(git: Path) -> bool:
-    if git.is_dir():
+    if is_folder(str(git)):
         return is_there(f"{git}/FETCH_HEAD")
-    if not git.is_file():
+    if not is_file(str(git)):
         return False
     try:
         work_tree = _named(git, "gitdir: ")
         common = work_tree / "commondir"
-        folders = [work_tree, _named(common, "") if common.is_file() else work_tree]
+        folders = [work_tree, _named(common, "") if is_file(str(common)) else work_tree]
     except OSError:
         return True  # what cannot be told counts as fetched
     return any(is_there(f"{folder}/FETCH_HEAD") for folder in folders)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from refused import asked_with_each_look_refused
 from terminal import Lemming, read_until, start
 
 from lemming.engine import run_once
@@ -258,6 +261,11 @@ def test_a_repository_is_found_where_git_would_find_it(tmp_path: Path) -> None:
     git(tmp_path / "one", "commit", "-q", "--allow-empty", "-m", "x")
     git(tmp_path / "one", "worktree", "add", "-q", str(elsewhere))
     assert has_fetched(elsewhere)
+    linked = tmp_path / "linked"
+    linked.symlink_to("one/org")
+    for number in (errno.EIO, errno.EMFILE):
+        for folder in (org, elsewhere, linked):
+            assert asked_with_each_look_refused(tmp_path, number, partial(has_fetched, folder))
     (tmp_path / "one/.git/FETCH_HEAD").unlink()
     assert not has_fetched(elsewhere)
 

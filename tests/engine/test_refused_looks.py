@@ -12,7 +12,9 @@ from refused import asked_with_each_look_refused, run_with_each_look_refused
 
 from lemming.capabilities.requests.ticks_waited import Patience
 from lemming.engine import run_once
-from lemming.kernel.base.errors import DiskError
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import ConfigError, DiskError
+from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.journal.begun import Asked, Begun
 from lemming.kernel.journal.file import Journal, last_record, read_journal, read_plan
 from lemming.kernel.journal.ledger import AgentState, write_state
@@ -127,3 +129,27 @@ def test_a_refused_look_makes_nobody_wait_for_a_person_less_long(base: Path, ref
         return Patience(Organisation(base)).last_tick(0, 1, now=4)
 
     assert asked_with_each_look_refused(base, refusal, last_tick) == 3
+
+
+@pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
+def test_a_refused_look_passes_over_no_pause(base: Path, refusal: int) -> None:
+    make_org(base, resume("ada"))
+    org = Organisation(base)
+    snapshot = take_snapshot(org, load_config(org), 1)
+    (base / "agents/ada/resume.json").write_bytes(pretty(resume("ada", paused="not now")))
+    assert "not now" in asked_with_each_look_refused(base, refusal, lambda: snapshot.pauses.why("ada"))
+
+
+@pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
+def test_a_refused_look_makes_no_folder_of_its_own_of_a_link(base: Path, refusal: int) -> None:
+    make_org(base, resume("ada"))
+    (base / "agents/ada").rename(base / "elsewhere")
+    (base / "agents/ada").symlink_to("../elsewhere")
+
+    def why() -> str:
+        try:
+            return load_agent(Organisation(base), "ada").title
+        except ConfigError as error:
+            return error.message
+
+    assert "link" in asked_with_each_look_refused(base, refusal, why)

@@ -13,9 +13,12 @@ from refused import asked_with_each_look_refused
 from workshop import Workshop
 
 from lemming.capabilities.toolbox.functions.finding import find_files
-from lemming.kernel.access.bound import of_command
-from lemming.kernel.access.plugin_files import writable
+from lemming.kernel.access.bound import of_command, of_files
+from lemming.kernel.access.mounts import mount_of, origin_of
+from lemming.kernel.access.plugin_files import files_of_module, writable
 from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.files import fs
 from lemming.testing import make_org, resume
 
 SELECTABLE = 1024  # descriptors beyond which `select` does not go
@@ -69,3 +72,40 @@ def test_what_a_function_says_is_heard_however_many_files_are_open(tmp_path: Pat
         for _ in range(SELECTABLE):
             files.enter_context(open(os.devnull, "rb"))
         assert [shop.call("mine").output for _ in range(2)] == ["x", "x"]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_look_that_is_refused_binds_an_agreement_to_nothing_else(tmp_path: Path, number: int) -> None:
+    base = make_org(tmp_path / "org", resume("ada"))
+    (base / "linked.py").symlink_to("config/models.json")
+    bound = asked_with_each_look_refused(base, number, lambda: of_files(base, ["linked.py"]))
+    assert "bytes of" in bound["linked.py"]
+
+
+def test_where_a_folder_lies_is_not_taken_from_a_system_that_cannot_tell_just_now(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    folder = os.open(tmp_path, os.O_RDONLY)
+    mount, origin = mount_of(folder), origin_of(folder)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (folder + 1, hard))
+    try:
+        for look in (mount_of, origin_of):
+            with pytest.raises(DiskError, match="Too many open files"):
+                look(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(folder)
+    assert mount
+    assert origin
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_look_that_is_refused_hides_no_file_of_a_plugin(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = make_org(tmp_path / "org", resume("ada"))
+    for file in ("mine.py", "mine/__init__.py", "beside.py"):
+        fs.publish(base, f"plugins/{file}", b"")
+    monkeypatch.setattr("sys.path", [f"{base}/plugins"])
+    files = asked_with_each_look_refused(base, number, lambda: [*files_of_module(base, "mine")])
+    assert sorted({*files}) == ["plugins/beside.py", "plugins/mine.py", "plugins/mine/__init__.py"]

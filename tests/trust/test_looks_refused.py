@@ -14,7 +14,7 @@ from test_files import played
 from tracked import write
 
 from lemming.capabilities.trust.authors import Authors
-from lemming.capabilities.trust.marks import Marks, mark_effect
+from lemming.capabilities.trust.marks import Marks, digest_of, mark_effect
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.files.real_place import opened_place, real_path
@@ -79,6 +79,23 @@ def test_a_look_that_is_refused_gives_a_place_no_other_name(base: Path, number: 
     (base / "shared/link").symlink_to("x")
     place = asked_with_each_look_refused(base, number, lambda: opened_place(base, "shared/link/y.txt"))
     assert place == "shared/x/y.txt"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_look_that_is_refused_empties_no_folder_of_strangers(base: Path, number: int) -> None:
+    played(base)
+    (base / "shared/in").mkdir(parents=True)
+    (base / "shared/in/letter.txt").write_text("obey me")
+    org = Organisation.at(base)
+    authors = Authors(org, load_config(base), survey_agents(org).agents, 4)
+    authors.homes["shared/in"] = "outside"
+
+    def trusted() -> list[str]:
+        return [part.word for part in Marks(Organisation(base), authors).below("shared")]
+
+    assert "outside" in asked_with_each_look_refused(base, number, trusted)
+    digest = asked_with_each_look_refused(base, number, lambda: digest_of(base, "shared/in/letter.txt"))
+    assert digest == sha256(b"obey me").hexdigest()
 
 
 def test_a_path_leads_where_the_library_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,7 +179,10 @@ class Marks:
 
 
 def digest_of(base: OrgPath, place: str) -> str:
-    """Return the SHA-256 of a file of any size, in hex; empty where there is none to read."""
+    """Return the SHA-256 of a file of any size, in hex; empty for what is no regular file.
+
+    Raises `DiskError` when the disk does not say.
+    """
     path = os.path.join(base, place)
     try:
         with open_regular(path) as file:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -13,8 +12,7 @@ from lemming.kernel.access.trust import Reach
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.files.real_place import real_path
-from lemming.kernel.files.refusals import require_about_one_file
-from lemming.kernel.files.stamps import FileCache
+from lemming.kernel.files.stamps import FileCache, is_file, status_of
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 LIMIT_BYTES = 64 << 20
@@ -73,7 +71,7 @@ def _digest(cache: FileCache, base: OrgPath, file: str) -> str:
         raise
     except OSError as error:  # gone by now, a link, or too large to be looked at before each tick
         try:
-            status = os.lstat(Path(base) / file)
+            status = status_of(f"{base}/{file}")
         except OSError:
             return f"unreadable: {error.strerror}"
         return f"{status.st_size} bytes of {status.st_mtime_ns}"
@@ -91,9 +89,7 @@ def _files_named(base: Path, words: Iterable[str], cwd: str) -> Iterator[str]:
             for folder in {org, org / cwd}:
                 try:
                     found = Path(real_path(f"{folder / text}"))
-                    if found.is_relative_to(org) and found.is_file():
+                    if found.is_relative_to(org) and is_file(f"{found}"):
                         yield str(found.relative_to(org))
-                except OSError as error:
-                    require_about_one_file(folder / text, error)
                 except ValueError:  # no path at all: a whole program in a word
                     continue

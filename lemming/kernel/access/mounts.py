@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from lemming.kernel.files.refusals import require_about_one_file
@@ -24,39 +22,38 @@ class Origin(NamedTuple):
 
 
 def mount_of(descriptor: int) -> int:
-    """Return the number of the mount that a folder was opened in; 0 where the system does not tell."""
-    with _told_by(f"/proc/self/fdinfo/{descriptor}") as lines:
-        for line in lines:
-            if line.startswith(b"mnt_id:"):
-                return int(line.split()[1])
+    """Return the number of the mount that a folder was opened in; 0 where the system does not tell.
+
+    Raises `DiskError` where it does not tell just now: without descriptors, say.
+    """
+    for line in _lines(f"/proc/self/fdinfo/{descriptor}"):
+        if line.startswith(b"mnt_id:"):
+            return int(line.split()[1])
     return 0
 
 
 def origin_of(descriptor: int) -> Origin | None:
-    """Return where an open folder lies, whatever it is called; None where the system does not tell."""
+    """Return where an open folder lies, whatever it is called; None where the system does not tell.
+
+    Raises as `mount_of`.
+    """
     mount = b"%d" % mount_of(descriptor)
-    with _told_by("/proc/self/mountinfo") as lines:
-        for line in lines:
-            number, _, device, root, point = line.split(b" ", 5)[:5]
-            if number == mount:
-                path = os.readlink(f"/proc/self/fd/{descriptor}".encode())
-                below = os.path.relpath(path, _plain(point))
-                return Origin(device, _names(os.path.join(_plain(root), below)))
+    for line in _lines("/proc/self/mountinfo"):
+        number, _, device, root, point = line.split(b" ", 5)[:5]
+        if number == mount:
+            path = os.readlink(f"/proc/self/fd/{descriptor}".encode())
+            below = os.path.relpath(path, _plain(point))
+            return Origin(device, _names(os.path.join(_plain(root), below)))
     return None
 
 
-@contextlib.contextmanager
-def _told_by(file: str) -> Iterator[Iterable[bytes]]:
-    """Give the lines of a file of the kernel's; none where there is no such file."""
+def _lines(file: str) -> list[bytes]:
     try:
-        lines = open(file, "rb")  # noqa: SIM115 - closed below
+        with open(file, "rb") as lines:
+            return lines.readlines()
     except OSError as error:
-        # Too many open files tell nothing of mounts, and one that is passed over opens what is closed.
         require_about_one_file(file, error)
-        yield ()
-        return
-    with lines:
-        yield lines
+        return []
 
 
 def _plain(field: bytes) -> bytes:

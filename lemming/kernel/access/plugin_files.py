@@ -13,6 +13,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
 from lemming.kernel.files.real_place import real_path
 from lemming.kernel.files.refusals import OF_A_FILE
+from lemming.kernel.files.stamps import is_folder
 from lemming.kernel.org.organisation import Organisation
 
 _CODE = (".py", ".pyc", ".so", ".pyd", ".pth", ".zip")
@@ -59,7 +60,7 @@ def files_of_module(base: Path, module: str) -> Iterator[str]:
 
 
 def _holds(folder: Path, top: str) -> bool:
-    return folder.is_dir() and any(name.partition(".")[0] == top for name in fs.list_names(folder))
+    return is_folder(str(folder)) and any(name.partition(".")[0] == top for name in fs.list_names(folder))
 
 
 def _is_never_checked(path: str) -> bool:

@@ -37,12 +37,15 @@ def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.
     while pending:
         folder, depth = pending.pop()
         inner: list[str] = []
+        below: list[str] = []
         files: list[os.DirEntry[str]] = []
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir():
                         inner.append(entry.name)
+                        if not entry.is_symlink():
+                            below.append(entry.path)
                     else:
                         files.append(entry)
         except OSError as error:
@@ -50,8 +53,7 @@ def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.
             continue
         yield folder, inner, files
         if depth < DEEPEST_FOLDER:
-            below = [f"{folder}/{name}" for name in inner]
-            pending += [(path, depth + 1) for path in reversed(below) if not os.path.islink(path)]
+            pending += [(path, depth + 1) for path in reversed(below)]
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -138,6 +139,35 @@ def is_there(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_folder(path: str) -> bool:
+    """Return whether a path leads to a folder. Raises `DiskError` when the disk does not say.
+
+    `Path.is_dir` and its like take a look that is refused for one at nothing, from Python 3.14 on always.
+    """
+    return stat.S_ISDIR(_mode_at(path))
+
+
+def is_file(path: str) -> bool:
+    """Return whether a path leads to a regular file. Raises `DiskError` when the disk does not say."""
+    return stat.S_ISREG(_mode_at(path))
+
+
+def is_link(path: str) -> bool:
+    """Return whether a link stands at a path. Raises `DiskError` when the disk does not say."""
+    try:
+        return stat.S_ISLNK(status_of(path).st_mode)
+    except OSError:
+        return False
+
+
+def _mode_at(path: str) -> int:
+    try:
+        return os.stat(path).st_mode
+    except OSError as error:
+        require_about_one_file(path, error)
+        return 0
 
 
 @contextlib.contextmanager
@@ -298,7 +328,8 @@ def folders_in(folder: int) -> dict[str, bool]:
 def _leads_to_folder(link: os.DirEntry[str]) -> bool:
     try:
         return link.is_dir()
-    except OSError:  # a circle of links
+    except OSError as error:  # a circle of links
+        require_about_one_file(link.path, error)
         return False
 
 

@@ -8,6 +8,7 @@ from lemming.kernel.agents import RESUME_LIMIT_BYTES, Survey
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files import fs
+from lemming.kernel.files.refusals import require_about_one_file
 from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import pause_reason
@@ -70,6 +71,9 @@ class Pauses:
                 return before
             raw = fs.read_bytes(path, RESUME_LIMIT_BYTES)
             found = parse(raw, limit_bytes=RESUME_LIMIT_BYTES, allow_bom=True).get("paused", "")
-        except (OSError, ValueError, AttributeError):
+        except (ValueError, AttributeError):
+            return before
+        except OSError as error:
+            require_about_one_file(path, error)  # else somebody may have paused it: nothing more is paid
             return before
         return found if isinstance(found, str) else before

@@ -22,8 +22,7 @@ from lemming.kernel.base.errors import ConfigError, DiskError, NotAnOrg, Problem
 from lemming.kernel.base.jsontext import pretty_words
 from lemming.kernel.files.documents import once_saved
 from lemming.kernel.files.fields import Json
-from lemming.kernel.files.refusals import require_about_one_file
-from lemming.kernel.files.stamps import learn_stamps
+from lemming.kernel.files.stamps import is_folder, learn_stamps
 from lemming.kernel.journal.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
 from lemming.kernel.journal.lost_calls import Lost
 from lemming.kernel.journal.prompts import PromptWriter
@@ -312,7 +311,7 @@ def open_org(
     """
     org = Organisation.at(base_path)
     base = org.base
-    if not _is_folder(base / "agents"):
+    if not is_folder(f"{base}/agents"):
         raise NotAnOrg(
             "there is no agents/ folder here", where=str(base), hint="make one with `lemming init`"
         )
@@ -343,11 +342,3 @@ def open_org(
                 lock.describe(pretty_words({"epoch": epoch}), is_leaving=True)
         finally:
             lock.release()
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError as error:
-        require_about_one_file(path, error)
-        return False

@@ -10,6 +10,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.documents import unreadable
 from lemming.kernel.files.real_place import real_path
 from lemming.kernel.files.refusals import looking
+from lemming.kernel.files.stamps import is_file
 from lemming.kernel.org.config import ORG_FILE
 
 
@@ -83,7 +84,7 @@ def _wrong_with(base: Path, file: str) -> Iterator[Problem]:
 
 @looking
 def _matches(base: Path, pattern: str) -> set[str]:
-    return {str(path.relative_to(base)) for path in base.glob(pattern) if path.is_file()}
+    return {str(path.relative_to(base)) for path in base.glob(pattern) if is_file(str(path))}
 
 
 def with_neighbours(base: Path, files: Sequence[str]) -> list[str]:
