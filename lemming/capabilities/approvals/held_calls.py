@@ -16,10 +16,10 @@ from lemming.capabilities.approvals.binding import binds_of, changed, changed_si
 from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too_many
 from lemming.capabilities.gates.keys import whom_to_ask
 from lemming.kernel.base.contract import NewEntry, ToolCall
-from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.refusals import OF_A_FILE
 from lemming.kernel.journal.records import ToolFinished
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES
 from lemming.kernel.tools import Tool, ToolResult
@@ -102,7 +102,7 @@ class CallApprovals:
 
 def _callable(call: ToolCall, context: ToolContext) -> Tool | None:
     """Return the tool of a call that may be made; None for one that fails before it is."""
-    with suppress(LemmingError):
+    with suppress(*OF_A_FILE):  # whatever else says nothing of it: the call would be made without a word
         tool = context.toolset.require(call.tool, context.agent, context.settings)
         if isinstance(call.args, dict):
             tool.check(call.args)
