@@ -14,7 +14,6 @@ from workshop import Workshop
 
 from lemming.capabilities.toolbox.functions.finding import find_files
 from lemming.kernel.access.bound import of_command, of_files
-from lemming.kernel.access.mounts import mount_of, origin_of
 from lemming.kernel.access.plugin_files import files_of_module, writable
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import DiskError
@@ -82,23 +81,6 @@ def test_a_look_that_is_refused_binds_an_agreement_to_nothing_else(tmp_path: Pat
     assert "bytes of" in bound["linked.py"]
 
 
-def test_where_a_folder_lies_is_not_taken_from_a_system_that_cannot_tell_just_now(tmp_path: Path) -> None:
-    (tmp_path / "inner").mkdir()
-    folder = os.open(tmp_path, os.O_RDONLY)
-    mount, origin = mount_of(folder), origin_of(folder)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (folder + 1, hard))
-    try:
-        for look in (mount_of, origin_of):
-            with pytest.raises(DiskError, match="Too many open files"):
-                look(folder)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        os.close(folder)
-    assert mount
-    assert origin
-
-
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
 def test_a_look_that_is_refused_hides_no_file_of_a_plugin(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
@@ -109,3 +91,15 @@ def test_a_look_that_is_refused_hides_no_file_of_a_plugin(
     monkeypatch.setattr("sys.path", [f"{base}/plugins"])
     files = asked_with_each_look_refused(base, number, lambda: [*files_of_module(base, "mine")])
     assert sorted({*files}) == ["plugins/beside.py", "plugins/mine.py", "plugins/mine/__init__.py"]
+
+
+def test_a_disk_that_refuses_a_function_is_no_result_of_its_call(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org")
+    shop.file("""
+        from lemming.kernel.base.errors import DiskError
+        @tool
+        def mine() -> str:
+            raise DiskError("cannot look: Input/output error", where=os.getcwd() + "/shared/x")
+        """)
+    with contextlib.closing(shop.org), pytest.raises(DiskError, match="shared/x: cannot look"):
+        shop.call("mine")

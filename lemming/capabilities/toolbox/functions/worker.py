@@ -19,7 +19,7 @@ from typing import Any
 from lemming.capabilities.toolbox.functions.body import Callee, Done, run, trace_of
 from lemming.capabilities.toolbox.functions.loading import Home, Sources, attribute_of, load
 from lemming.capabilities.toolbox.functions.wire import context_in, reply_of, sources_in
-from lemming.kernel.base.errors import LemmingError, ToolError
+from lemming.kernel.base.errors import DiskError, LemmingError, ToolError
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.context import CallEffects
 from lemming.kernel.tools.declared import declared
@@ -52,18 +52,23 @@ def _answer(
         from lemming.capabilities.toolbox.functions import tool  # noqa: F401 - takes as long as all the rest
 
         return b"{}\n"
-    home = Home(*request["home"])
+    home, reply = Home(*request["home"]), {"number": request["number"]}
     try:
         if home not in known:
             known[home] = _found(home, Path(request["base"]), sources)
         done = run(_callee(known[home], home, checking, request), request["args"], context_in(request))
     except LemmingError as error:
+        if isinstance(error, DiskError) and not error.concerns_one_file:  # it says nothing about the call
+            return _line({**reply, "disk": [error.message, error.where, error.hint]})
         done = Done(ToolResult(False, str(error)), CallEffects())
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: loading somebody's code
         why = f"{home.qualname} cannot be loaded: {type(error).__name__}: {error}"
         done = Done(ToolResult(False, why), CallEffects(), trace_of(error, Path(request["base"])))
-    reply = json.dumps({**reply_of(done), "number": request["number"]}, ensure_ascii=False)
-    return reply.encode("utf-8", "replace") + b"\n"
+    return _line({**reply_of(done), **reply})
+
+
+def _line(reply: dict[str, Any]) -> bytes:
+    return json.dumps(reply, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _callee(

@@ -31,7 +31,7 @@ from lemming.capabilities.toolbox.functions.wire import (
     sources_as_json,
 )
 from lemming.kernel.base.deadlines import STOP_GRACE_S, LeftBehind
-from lemming.kernel.base.errors import ConfigError, Problem, ToolError
+from lemming.kernel.base.errors import ConfigError, DiskError, Problem, ToolError
 from lemming.kernel.base.jsontext import compact, parse
 from lemming.kernel.org.config import Org
 from lemming.kernel.org.organisation import Organisation
@@ -97,7 +97,10 @@ class FunctionWorkers:
                 worker.end()
 
     def call(self, tool: Tool, request: dict[str, Any], context: ToolContext) -> Done:
-        """Run a call; whatever happens to the process is the call's result. Raises `LeftBehind` at a stop."""
+        """Run a call; whatever happens to the process is the call's result.
+
+        Raises `LeftBehind` at a stop, `DiskError` where the disk refuses it.
+        """
         # Not to be guessed: what an earlier call left in the process could else answer in its place.
         number = secrets.token_hex(16)
         line, checks = compact({**request, "number": number}) + b"\n", request["callee"] is None
@@ -143,11 +146,17 @@ class FunctionWorkers:
 
 
 def _answer_in(line: bytes, number: str) -> Done:
-    """Return what a call came to; raise `_Ended` for a line that is no answer to it."""
+    """Return what a call came to; raise `_Ended` for a line that is no answer to it.
+
+    Raises `DiskError` where the disk refused the process, which says nothing about the call.
+    """
     try:
         plain = parse(line, limit_bytes=REPLY_LIMIT_BYTES)
         if plain.pop("number") != number:
             raise _Ended("its process answered another call")
+        if "disk" in plain:
+            message, where, hint = plain["disk"]
+            raise DiskError(message, where=where, hint=hint)
         return done_in(plain)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise _Ended("what its process gave is no answer") from error
