@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from lemming.capabilities.answers.validation import forms_of
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents
+from lemming.kernel.agents import load_agent
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.testing import journal_lines, make_org, resume, say, write_script
@@ -96,6 +98,14 @@ def test_a_backend_that_takes_schemas_is_given_the_fields_and_others_are_told(ba
     assert "JSON Schema" not in started["bob"]["prompt"][-1]["content"]
     assert {"output", "memory"}.isdisjoint(started["bob"]["resume"])
     assert "wanted" not in started["bob"]
+
+
+def test_what_was_asked_for_goes_before_what_the_agents_answers_must_be(base: Path) -> None:
+    make_org(base, resume("ada", output={"schema": PRICED}, turn={"kinds": ["report", "response"]}))
+    ada, wanted = load_agent(base, "ada"), {"type": "object", "properties": {"x": {"type": "integer"}}}
+    assert [form.kinds for form in forms_of(ada, None)] == [("report", "response")]
+    asked, own = forms_of(ada, wanted)
+    assert (asked.kinds, own.kinds) == (("response",), ("report",))
 
 
 def test_a_condition_that_is_none_takes_the_agent_out_and_says_where(base: Path) -> None:

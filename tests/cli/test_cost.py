@@ -32,7 +32,7 @@ SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"},
 ODD = {"usd_per_million_input_tokens": 0.15, "usd_per_million_output_tokens": 0.6, "per_call": 0}
 ODD |= {"per_1k_input_tokens": 0.0123, "per_1k_output_tokens": 0.07}
 MODELS: dict[str, Any] = {
-    "odd": {**SCRIPTED, **ODD, "model": "odd"},
+    "odd": {**SCRIPTED, **ODD, "model": "odd-2026"},
     "dear": {**SCRIPTED, "model": "dear", "usd_per_million_input_tokens": 3.3333, "per_call": 1.1,
              "usd_per_million_output_tokens": 15.1},
     "down": {**SCRIPTED, "model": "down", "options": {"file": "config/down.jsonl"}},
@@ -142,7 +142,8 @@ def test_a_model_is_the_key_that_was_asked(base: Path, lemming: Lemming) -> None
     rows = {row.get("model"): row for row in lemming("cost", "--by", "model", "--json").objects}
     assert rows["dear"]["calls"] == 3  # the fallback, the judge, the limited one
     assert rows["scripted"]["cost_usd"] is None
-    assert "down" not in rows
+    assert "odd" in rows
+    assert not {"down", "odd-2026"} & {*rows}
     table = lemming("cost", "--by", "model").out.splitlines()
     assert next(line for line in table if line.startswith("scripted")).split()[4] == "unknown"
     assert {line.split()[1] for line in table[1:] if line[:1].isalpha()} == {"-"}  # a turn may ask several

@@ -14,6 +14,7 @@ from fault_server import FaultServer
 
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
 from lemming.kernel.providers import Backend, Image, Reply, Request, register_provider
@@ -37,7 +38,15 @@ class Looking(Backend):
         return Reply(json.dumps(say("I see")))
 
 
+class Away(Looking):
+    """A model that would take images, and cannot be reached."""
+
+    def complete(self, request: Request) -> Reply:
+        raise Unavailable("it is away")
+
+
 register_provider("looking", Looking)
+register_provider("away", Away)
 
 
 @pytest.fixture(autouse=True)
@@ -52,9 +61,13 @@ def shown(base: Path, *paths: str, entry: dict[str, Any] | None = None, **agent:
     may = {"read_outboxes": ["human"], "file_access": agent.pop("file_access", READS)}
     make_org(
         base,
-        resume("ada", model={"key": "eye"}, permissions=may, **agent),
+        resume("ada", model={"key": "eye", "fallback": ["blind"]}, permissions=may, **agent),
         resume("human", model={"key": "human"}),
-        models={"eye": entry or {"provider": "looking", "images": True}, "human": {"provider": "human"}},
+        models={
+            "eye": entry or {"provider": "looking", "images": True},
+            "blind": {"provider": "looking"},
+            "human": {"provider": "human"},
+        },
     )
     fs.publish(base, "shared/chart.png", CHART)
     fs.publish(base, "shared/notes.txt", b"words")
@@ -101,6 +114,15 @@ def test_a_model_that_takes_none_is_shown_none_and_its_record_has_no_such_key(
     started = next(line for line in journal_lines(base, 1) if line["type"] == "turn_started")
     assert "given" not in started
     assert "images" not in started["model"]
+
+
+def test_a_fallback_that_takes_none_is_shown_none(tmp_path: Path, asked: list[Request]) -> None:
+    away = {"provider": "away", "images": True, "attempts": 1}
+    base = shown(tmp_path / "org", "shared/chart.png", entry=away)
+    (turn,) = (it for it in run_once(base, clock=FrozenClock()).turns if it.agent == "ada")
+    assert turn.status == "done"
+    (request,) = asked
+    assert (request.images, request.images_with) == ((), "")
 
 
 def test_images_for_a_backend_that_has_no_way_to_show_them_are_a_mistake(tmp_path: Path) -> None:
