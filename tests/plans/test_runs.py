@@ -249,11 +249,13 @@ def test_waits_are_over_when_they_are() -> None:
 
 
 def test_last_answers_come_with_their_age() -> None:
-    made = plan(step("a", "ada"), step("b", "bob", task="Ada said: {{last.ada}}"))
+    made = plan(step("bob", "ada"), step("b", "bob", task="Ada said: {{last.ada}} {{steps.bob}}"))
     run = Played(made)
     run.turn()
     run.tick = 7
     run.answer("ada", "bees dance")
+    run.turn()
+    run.answer("bob", "so they do")
     run.turn()
     assert run.memory["last-answers"] == {"ada": {"text": "bees dance", "tick": 7}}
     later = Played(plan(step("b", "bob", task="{{last.ada}}", context=["last.cat"])))

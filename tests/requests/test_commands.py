@@ -10,7 +10,10 @@ import pytest
 from desk import named, organisation, put
 from terminal import Lemming
 
+from lemming.capabilities.requests.entries import take_back
 from lemming.engine import run_once
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.counter import persist_tick
@@ -193,6 +196,23 @@ def test_a_person_cancels_and_the_holder_is_told(org: Path, lemming: Lemming) ->
     ends = [it["end"] for it in lemming("requests", "--json").objects]
     assert ends == ["cancelled", "cancelled"]
     assert "it is over: cancelled" in lemming("cancel", part.id).err
+
+
+def test_what_a_tick_may_have_read_meanwhile_is_not_taken_back(
+    org: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = put(org, "human", "message", 3, text="hello", target="ada")
+    before, remove = tree(org / "agents/human/outbox"), fs.remove
+
+    def meanwhile(base: Path, file: str) -> None:
+        monkeypatch.undo()
+        remove(base, file)
+        persist_tick(base, 4)
+
+    monkeypatch.setattr(fs, "remove", meanwhile)
+    with pytest.raises(UsageError, match="too late"):
+        take_back(org, entry.identity)
+    assert tree(org / "agents/human/outbox") == before
 
 
 def test_a_person_whom_the_holder_may_not_read_cannot_cancel(base: Path, lemming: Lemming) -> None:
