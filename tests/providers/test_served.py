@@ -113,6 +113,10 @@ def test_what_all_turns_begin_with_is_cached_where_a_line_says_so_and_paid_for(
     mark = {"type": "ephemeral", "ttl": "5m"}
     said = {"type": "text", "text": "Be brief.", "cache_control": mark}
     assert faults.received[-1].body["system"] == [said]
+    without = asked._replace(messages=asked.messages[1:])
+    make_provider("anthropic", {"base_url": faults.url("ok"), "cache": "5m"}).complete(without)
+    assert "system" not in faults.received[-1].body
+    assert faults.received[-1].body["messages"] == without.messages
     with pytest.raises(ConfigError, match="cache"):
         make_provider("anthropic", {"cache": "7d"})
     priced = {"usd_per_million_input_tokens": 4.0, "usd_per_million_output_tokens": 0.0}
