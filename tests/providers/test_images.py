@@ -17,6 +17,7 @@ from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
+from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.providers import Backend, Image, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
@@ -47,6 +48,17 @@ class Away(Looking):
 
 register_provider("looking", Looking)
 register_provider("away", Away)
+
+
+class Naming(Looking):
+    """A model that names a file in what it says."""
+
+    def complete(self, request: Request) -> Reply:
+        entry = {"kind": "message", "payload": {"text": "see", "attachments": ["anything"]}, "tags": []}
+        return Reply(json.dumps(say("", outbox_entries=[entry])))
+
+
+register_provider("naming", Naming)
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +135,13 @@ def test_a_fallback_that_takes_none_is_shown_none(tmp_path: Path, asked: list[Re
     assert turn.status == "done"
     (request,) = asked
     assert (request.images, request.images_with) == ((), "")
+
+
+def test_who_is_shown_images_and_may_not_attach_any_writes_what_it_likes(tmp_path: Path) -> None:
+    base = shown(tmp_path / "org", "shared/chart.png", entry={"provider": "naming", "images": True})
+    run_once(base, clock=FrozenClock())
+    (entry,) = read_outbox_entries(base, "ada")
+    assert entry.payload["attachments"] == ["anything"]
 
 
 def test_images_for_a_backend_that_has_no_way_to_show_them_are_a_mistake(tmp_path: Path) -> None:

@@ -42,6 +42,15 @@ def test_the_number_of_files_has_a_limit(tmp_path: Path) -> None:
     assert desk.call("file_write", path="0", content="again").success
 
 
+def test_a_folder_that_holds_too_much_already_may_hold_as_much(tmp_path: Path) -> None:
+    desk = full_desk(tmp_path)
+    desk.write("shared/big", "x" * 2_000_000)
+    desk.write("shared/a", "one")
+    assert "at most 1048576 are allowed" in desk.refusal("file_write", path="shared/a", content="more")
+    for content in ("two", "2", "22"):
+        assert desk.call("file_write", path="shared/a", content=content).success
+
+
 def test_one_folder_that_is_full_leaves_the_others_alone(tmp_path: Path) -> None:
     """What another agent does at the same time, where this one may not write, changes nothing here."""
     desk = full_desk(tmp_path, allow_write=["./workspace", "./shared/alpha"])
