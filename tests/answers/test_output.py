@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lemming.capabilities.answers.fitting import fitting
 from lemming.capabilities.answers.validation import forms_of
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents
@@ -86,6 +87,14 @@ def test_the_right_answer_in_another_form_is_put_right(base: Path, payload: dict
     (turn,) = run_once(base).turns
     assert (turn.calls, payloads(base)[0]["price"]) == (1, 3)
     assert payloads(base)[0].get("item", "") is not None
+
+
+@pytest.mark.parametrize("beside", [{}, {"text": "yes"}])
+def test_a_listed_word_in_another_case_is_put_right(beside: dict[str, str]) -> None:
+    verdict = {"enum": ["good", "bad"]}
+    schema = {"properties": {"verdict": verdict}, "required": ["verdict"], "additionalProperties": False}
+    assert fitting({"verdict": "GOOD", **beside}, schema).answer == {"verdict": "good", **beside}
+    assert fitting({"verdict": "fair", **beside}, schema).answer is None
 
 
 def test_a_backend_that_takes_schemas_is_given_the_fields_and_others_are_told(base: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lemming.capabilities.attachments.tool import FILES_LIMIT
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.contract import NewEntry
@@ -101,6 +102,13 @@ def test_what_cannot_be_attached_is_left_out_and_the_model_is_told(
     assert (result["tool"], result["success"]) == ("attach", False)
     assert why in result["output"]
     assert [payload["text"] for payload in entries(base)].count("seen") == 1  # it was asked again
+
+
+def test_only_so_many_are_looked_at(tmp_path: Path) -> None:
+    base = made(tmp_path / "org", *["shared/chart.png"] * (FILES_LIMIT + 1))
+    assert attached(base) == []
+    [result] = results(base)
+    assert f"at most {FILES_LIMIT} files" in result["output"]
 
 
 def test_an_agent_without_the_tool_writes_what_it_likes_there(tmp_path: Path) -> None:

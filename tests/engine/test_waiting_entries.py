@@ -16,6 +16,7 @@ from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import list_outbox, send
 from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify
@@ -25,12 +26,12 @@ QUIET = {"run_every_n_ticks": 1, "wake": "changed"}
 
 
 class Watched:
-    """An organisation with a person, whose clock a test moves."""
+    """An organisation with a person, whose clock a test moves: held as by an engine that runs on."""
 
     def __init__(self, base: Path, *resumes: dict[str, Any], **more: Any) -> None:
         human = resume("human", model={"key": "human"})
         self.base, self.clock = make_org(base, human, *resumes, **more), FrozenClock(START)
-        self.number = 0
+        self.org, self.number = Organisation(base), 0
 
     def send(self, text: str, *, hours: float, to: str | None = None, at_tick: int = 1) -> str:
         moment = timestamp(START + timedelta(hours=hours))
@@ -42,7 +43,7 @@ class Watched:
     def tick(self, *, hours: float = 0) -> dict[str, list[str]]:
         """Run a tick so much later; return the ids of what was new to those who took a turn."""
         self.clock.advance(hours * 3600)
-        report = run_once(self.base, clock=self.clock)
+        report = run_once(self.org, clock=self.clock)
         self.number = report.tick
         lines = journal_lines(self.base, report.tick) if not report.is_quiet else []
         return {line["agent"]: line["entries"] for line in lines if line["type"] == "turn_started"}
