@@ -126,6 +126,7 @@ def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
     org = Organisation.at(base_path)
     outcome = _look(org, name, is_link=is_link(f"{org.base}/agents/{name}")).outcome
     if isinstance(outcome, ConfigError):
+        # kept and raised again and again: its traceback would grow, and hold on to what calls had
         raise outcome.with_traceback(None)
     return outcome.value
 
@@ -291,12 +292,14 @@ class OwnFolders:
         except FileNotFoundError:
             return
         if self._sound.get(name) == identity:
+            # a mode inside may change without a trace on the folder above
             for folder in WRITTEN_FOLDERS:
                 if not os.access(f"{agent}/{folder}", os.W_OK | os.X_OK):
                     break
             else:
                 return
         require_own_folders(self._base, name)
+        # changed a moment ago: another change within the same grain of its clock would not show
         if has_rested(identity, now):
             self._sound[name] = identity
 

@@ -218,6 +218,7 @@ class _EachLine:
 
 
 def _without_secrets(line: bytes) -> bytes:
+    # in the texts, not in the line as it is: what comes out must be JSON
     return line if redact_bytes(line) == line else _dumps(redact_json(json.loads(line)))
 
 

@@ -34,7 +34,7 @@ from lemming.kernel.org.resume import AgentPermissions
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
-WAITING_FROM, REMINDERS_FROM, DECISIONS_FROM = 64, 128, 256
+WAITING_FROM, REMINDERS_FROM, DECISIONS_FROM = 64, 128, 256  # apart: the same number is the same id
 DECISIONS_PER_TICK = 10_000
 LINE_CHARS = 70_000
 EVERYBODY = frozenset({"*", "all"})

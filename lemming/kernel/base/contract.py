@@ -111,6 +111,7 @@ def parse_reply(
     """
     remarks: list[str] = []
     plain = object_in(text, remarks)
+    # only a long reply can hold one that is too large: each payload is written anew to measure it
     reader = _Reader(tuple(kinds), remarks, may_be_large=MOST_GROWTH * len(text) > MAX_ENTRY_BYTES)
     reader.drops_wrong_parts = keep != "all"
     reader.keys(plain)
@@ -197,6 +198,7 @@ class _Reader:
                 self.problems.append(f"{place}/key: {MEMORY_KEY_RULE}")
             elif "value_json" in item:
                 embedded = self._embedded(f"{place}/value_json", item["value_json"])
+                # None stands also for a text that is no JSON, which is a problem that has been noted
                 if embedded is not None or str(item["value_json"]).strip() == "null":
                     updates.append(MemoryUpdate(key, embedded))
             elif "value" in item:
@@ -267,6 +269,7 @@ class _Reader:
 
     def _with_embedded(self, place: str, payload: dict[str, Any]) -> dict[str, Any] | None:
         """Undo the wire form of a payload: nulls dropped, `data_json` merged in."""
+        # backends that are held to a schema write every key, and null where they have nothing
         plain = {key: value for key, value in payload.items() if value is not None and key != "data_json"}
         if not payload["data_json"]:
             return plain
@@ -299,6 +302,7 @@ def object_in(text: str, remarks: list[str], keys: KeysView[str] = KEYS) -> dict
         return _require_object(parse(stripped, max_depth=MAX_REPLY_DEPTH))
     except JsonProblem as error:
         fenced = _FENCE.findall(stripped)
+        # a fence first: it holds what was meant, and the prose around it may quote other objects
         found = [item for block in fenced for item in _objects_in(block, keys)] or _objects_in(stripped, keys)
         if len(found) == 1:
             remarks.append("the JSON stood in a code fence" if fenced else "the JSON stood in prose")
@@ -328,6 +332,7 @@ def _objects_in(text: str, keys: KeysView[str]) -> list[dict[str, Any]]:
     """Return the outermost JSON objects in a text that have one of the keys."""
     found: list[dict[str, Any]] = []
     decoder, position = json.JSONDecoder(), text.find("{")
+    # a long text of nothing but braces would be read once from each of them
     for _ in range(_CANDIDATES):
         if position < 0:
             break

@@ -50,7 +50,7 @@ def is_public(address: str) -> bool:
     >>> is_public("93.184.215.14"), is_public("127.0.0.1"), is_public("::ffff:10.0.0.1")
     (True, False, False)
     """
-    number = ip_address(address.partition("%")[0])
+    number = ip_address(address.partition("%")[0])  # without the zone of a link
     if isinstance(number, IPv6Address):
         hides_another = number.ipv4_mapped or number.sixtofour or number.teredo or number in _NAT64
         if hides_another or number.is_site_local:

@@ -75,8 +75,10 @@ def parse(
         raise JsonProblem(str(error), *locate(text, pointer), pointer) from error
     except RecursionError as error:
         raise JsonProblem(f"nesting deeper than {max_depth}") from error
+    # counted first, which is quick: a text with fewer brackets cannot be deeper
     if text.count("[") + text.count("{") > max_depth and _depth(value) > max_depth:
         raise JsonProblem(f"nesting deeper than {max_depth}")
+    # only an escape can bring half a pair in: whatever else the text holds was text already
     if "\\u" in text and ("\\ud" in text or "\\uD" in text):
         _require_encodable(value)
     return value
@@ -259,7 +261,7 @@ def _integer(digits: str) -> int:
 
 
 def _small_integer(digits: str) -> int:
-    if len(digits) >= 16 and (len(digits) > 18 or abs(int(digits)) > MAX_INTEGER):
+    if len(digits) >= 16 and (len(digits) > 18 or abs(int(digits)) > MAX_INTEGER):  # 2**53 has sixteen
         raise _Refused("number out of range: integers must fit in 53 bits", literal=digits)
     return int(digits)
 
@@ -291,7 +293,7 @@ def _scanned(text: str, by: tuple[json.JSONDecoder, Any]) -> Any:
     decoder, scan = by
     try:
         value, end = scan(text, 0)
-    except StopIteration:
+    except StopIteration:  # it reads it again, and says what is wrong and where
         return decoder.decode(text)
     return value if not text[end:].strip(" \t\n\r") else decoder.decode(text)
 
@@ -354,7 +356,7 @@ def _walk(text: str) -> Iterator[tuple[str, int]]:
         if in_array and mark not in "],:}":
             yield _pointer(path), token.start()
         if mark in "{[":
-            if len(path) == MAX_DEPTH:
+            if len(path) == MAX_DEPTH:  # a broken text may open without end
                 return
             opened.append(mark)
             path.append(0 if mark == "[" else "")

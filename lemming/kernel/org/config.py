@@ -249,6 +249,7 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
     org = Organisation.at(base_path)
     found = [_read(org, file) for file in KINDS]
     latest = org.own(_Latest)
+    # by identity: a file that has not changed gives the same value, and comparing takes longer
     if latest.config is None or not all(map(is_, latest.found, found)):
         latest.config, latest.found = _config_of(found), found
     return latest.config
@@ -296,7 +297,7 @@ def _decode(file: str, raw: bytes) -> Document[Any]:
     try:
         return read_text(raw, file, KINDS[file], limit_bytes=DEFAULT_LIMIT_BYTES, unknown_keys_are="none")
     except ConfigError as error:
-        if file != MODELS_FILE or error.problems[0].code == NOT_JSON:
+        if file != MODELS_FILE or error.problems[0].code == NOT_JSON:  # then there are no lines to look at
             raise
         lines = parse(raw, allow_bom=True)
         problems = tuple(_with_place_of_option(problem, lines) for problem in error.problems)
@@ -333,6 +334,7 @@ def _config_of(found: Sequence[_Found]) -> Config:
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise ConfigError(str(errors[0]), problems=problems)
+    # at once: whatever the options name is a secret before the first call could tell it
     for entry in (models or {}).values():
         name_variables(entry.options, MODELS_FILE)
     warnings = tuple(warning for document in documents for warning in document.warnings)

@@ -98,6 +98,7 @@ def due_by_clock(schedule: AgentSchedule, org_zone: str | None, since: str, at: 
     Where there is no reading before, nothing is due yet: a new schedule makes up for nothing.
     """
     zone_name = schedule.timezone or org_zone
+    # a reading that is no later: the clock was put back, and nothing is due twice
     if schedule.cron is None or zone_name is None or not since or since >= at:
         return None
     grace = timedelta(minutes=schedule.grace_minutes) if schedule.missed == "skip" else None

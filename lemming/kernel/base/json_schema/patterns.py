@@ -64,7 +64,7 @@ def _weight(pattern: str) -> int:
             more = max(_weight_of(text) - last, 0)
             sums[-1], last = sums[-1] + more, last + more
         elif token["least"] is not None:
-            times = int((token["most"] or token["least"])[:9])
+            times = int((token["most"] or token["least"])[:9])  # more digits are too much in any case
             sums[-1] += last * (max(times, 1) - 1)
             last *= max(times, 1)
         elif text == "(":

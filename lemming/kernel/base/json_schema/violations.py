@@ -151,6 +151,7 @@ def _parts(whole: Json | bool) -> Iterator[tuple[str, Json]]:
             named = several.items() if isinstance(several, dict) else enumerate(several or ())
             inner += [(f"{pointer}/{word}/{key}", part, inside) for key, part in named]
         reference = schema.get("$ref")
+        # a part within itself is looked at once, else this has no end
         if isinstance(reference, str) and reference not in inside:
             inner.append((pointer, part_of(whole, reference), (*inside, reference)))
         left += reversed(inner)

@@ -67,10 +67,10 @@ def texts_in(text: str, *, is_bytes: bool = False) -> Iterator[tuple[str, Place,
     for word in _words_in(text, is_bytes=is_bytes):
         written, places = _in_one_line(word[0], word.start())
         standard = written.translate(_TO_STANDARD)
-        for first in range(4):
+        for first in range(4):  # four signs are three bytes, and where a group begins is not known
             yield _from_base64(standard[first:]), _in_groups(places[first:], 3, 4), True
         for run in _HEX.finditer(written):
-            for first in (run.start(), run.start() + 1):
+            for first in (run.start(), run.start() + 1):  # nor where a byte begins
                 yield _from_hex(written[first : run.end()]), _in_groups(places[first:], 1, 2), True
 
 
@@ -186,12 +186,12 @@ def _in_one_line(word: str, start: int) -> tuple[str, range | list[int]]:
 
 
 def _from_base64(written: str) -> str:
-    whole = written[: len(written) - (len(written) % 4 == 1)]
+    whole = written[: len(written) - (len(written) % 4 == 1)]  # one sign alone holds no byte
     return binascii.a2b_base64(whole + "=" * (-len(whole) % 4)).decode("latin-1")
 
 
 def _from_hex(written: str) -> str:
-    return bytes.fromhex(written[: len(written) & ~1]).decode("latin-1")
+    return bytes.fromhex(written[: len(written) & ~1]).decode("latin-1")  # half a byte at the end is none
 
 
 def _in_groups(places: range | list[int], bytes_each: int, characters_each: int) -> Place:

@@ -271,7 +271,7 @@ def _secrets_in(text: str, depth: int, *, is_bytes: bool = False) -> Iterator[tu
         start = folded.find(secret.folded)
         while start >= 0:
             yield start, start + len(secret.value), secret.name
-            start = folded.find(secret.folded, start + 1)
+            start = folded.find(secret.folded, start + 1)  # they may overlap
     may_be_hidden = may_hide(text)
     if may_be_hidden:
         for start, end in keys_in(text):
@@ -321,7 +321,7 @@ def _parts_of_address(text: str) -> Iterator[str]:
     userinfo = match["userinfo"] if match else ""
     user, colon, password = userinfo.partition(":")
     if colon and password:
-        yield f"{userinfo}@"
+        yield f"{userinfo}@"  # with its sign, also a short one is found
         for form in {userinfo, unquote(userinfo), password, unquote(password)}:
             if len(form) >= _SHORTEST_NAMED:
                 yield form

@@ -68,7 +68,7 @@ def why_no_cron(text: str) -> tuple[str, str] | None:
         sim = CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         return _field_and_reason(fields, str(error))
-    if next(sim, None) is None:
+    if next(sim, None) is None:  # as the 31st of February
         return f'"{text}" never comes', EXAMPLE
     return None
 

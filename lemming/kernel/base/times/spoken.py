@@ -124,6 +124,7 @@ def _day(word: str, here: datetime) -> date | None:
 
 def _at(day: date, at: time, here: datetime, text: str) -> datetime:
     moment = datetime.combine(day, at, tzinfo=here.tzinfo)
+    # what the clock jumps over comes back from UTC as another time
     if moment.astimezone(UTC).astimezone(here.tzinfo).replace(tzinfo=None) != moment.replace(tzinfo=None):
         raise UsageError(f'"{text}" does not come: clocks are put forward over it', hint="name a later time")
     return moment
