@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -65,6 +66,24 @@ def test_a_thread_that_dies_is_told_of_and_started_again(base: Path) -> None:
     told = [it for it in troubles_of(CheckScope(Organisation(base))) if it.about == "thread lemming-x"]
     assert "ValueError: a broken line" in told[0].message
     assert (base / "logs/engine.log").read_text().count("thread_died") == 2
+
+
+def test_a_thread_that_died_begins_nothing_once_all_is_over(base: Path) -> None:
+    make_org(base, resume("ada"))
+    begun: list[int] = []
+    over, told = threading.Event(), base / ".lemming/threads/lemming-x.json"
+
+    def work() -> None:
+        begun.append(1)
+        raise ValueError("a broken line")
+
+    thread = keep_alive(work, name="lemming-x", base=base, over=over, first_pause_s=60.0)
+    ends = time.monotonic() + 5
+    while not told.exists() and time.monotonic() < ends:
+        time.sleep(0.01)
+    over.set()
+    thread.join(5)
+    assert (told.exists(), thread.is_alive(), len(begun)) == (True, False, 1)
 
 
 @pytest.mark.parametrize(

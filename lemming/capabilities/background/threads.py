@@ -74,7 +74,8 @@ def _keep(
         times = 1 if time.monotonic() - began >= STEADY_S else times + 1
         pause_s = min(first_pause_s * 2.0 ** min(times - 1, 20), LONGEST_PAUSE_S)
         _tell(base, name, why, times, pause_s)
-        over.wait(pause_s)
+        if over.wait(pause_s):
+            return None
 
 
 def _tell(base: OrgPath, name: str, why: str, times: int, pause_s: float) -> None:
