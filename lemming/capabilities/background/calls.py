@@ -103,6 +103,7 @@ class _Background:
     def adopt(self, client: AsyncClient, *, owner: object) -> None:
         """Close the client when its owner is gone, or in `stop`."""
         self._clients.add(client)
+        # not at exit: `stop` closes what is left then, while the loop still runs
         weakref.finalize(owner, self._release, client).atexit = False
 
     def _release(self, client: AsyncClient) -> None:

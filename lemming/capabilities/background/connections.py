@@ -76,7 +76,7 @@ class BoundedServer(ThreadingHTTPServer):
                 self._callers[request] = _Caller()
         if not has_room:
             with contextlib.suppress(OSError):
-                request.settimeout(0.0)
+                request.settimeout(0.0)  # nobody waits for whoever is turned away
                 request.send(_BUSY)
         return has_room
 

@@ -140,6 +140,7 @@ def _asked_for(
     """Yield what who asked wants of the answer. In an entry it counts where people wrote it, and no model."""
     if team := team_of(asker):
         yield from (said for it in team.members if it.agent == agent.name and (said := verify_of(it)))
+    # only of who sends what people wrote, in a plan: a model's payload may come from anybody
     if "verify" in payload and habits_of(asker, now.config).is_written:
         try:
             yield judged_by_in(payload["verify"], "verify")
@@ -280,7 +281,7 @@ def verdict_in(text: str) -> tuple[bool, str]:
         raise ContractError(f"the verdict is not one JSON object: {error.message}") from error
     if wrong := misfits({**VERDICT_SCHEMA, "additionalProperties": True}, found):
         raise ContractError("; ".join(wrong))
-    reason = quoted(found["reason"].strip())[:REASON_CHARS]
+    reason = quoted(found["reason"].strip())[:REASON_CHARS]  # the author is shown it
     return found["passes"], "" if found["passes"] else reason or "no reason was given"
 
 

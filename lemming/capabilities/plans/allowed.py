@@ -243,7 +243,7 @@ def _default_problems(
             continue
         seen.add(name)
         reached = plan.step(name)
-        if reached is None or _asks_a_person(reached, staff):
+        if reached is None or _asks_a_person(reached, staff):  # from there on a person has decided
             continue
         if tool := _dangerous(reached, staff):
             message = (
@@ -287,7 +287,7 @@ def _by_routes(step: Step, answer: dict[str, Any], every: set[str]) -> set[str]:
     """Return the ways that can be taken, as far as the answer alone decides."""
     possible = set[str]()
     for route in step.routes:
-        if any(problems_of(route.when)):
+        if any(problems_of(route.when)):  # nobody can tell where it leads
             return every
         if all(field.partition(".")[0] == "answer" for field in _fields(route.when)):
             if predicate(route.when)({"answer": answer}):

@@ -57,6 +57,7 @@ def _next(plan: AgentPlan, values: Json) -> Json:
         raise ConfigError(
             f"no run of a plan: {error}", where=where, hint="mend it, or remove it: it begins anew"
         ) from error
+    # a run that has begun goes on, even if the plan asks for other fields by now
     begins_with = plan.input if found is None else None
     if begins_with is not None and (wrong := misfits(begins_with, plain_answer(request["payload"]))):
         return _refusal(f"it is not what this plan asks for: {'; '.join(wrong)}")

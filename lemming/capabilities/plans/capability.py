@@ -70,7 +70,7 @@ class Plans(Capability):
     ) -> Iterator[Reach]:
         """Yield the programs that judge the answers of steps; a plan that is none is told of elsewhere."""
         for agent in agents:
-            with contextlib.suppress(ConfigError):
+            with contextlib.suppress(ConfigError):  # its turns fail, and run nothing
                 named = read_plan(org, agent.name).value.judges() if is_planner(agent, config) else ()
                 for author, said, place in named:
                     where = f"{plan_file(agent.name)}#{place}"

@@ -144,7 +144,7 @@ class _Turn:
     def _result(self, doing: Doing) -> Mapping[str, Any] | None:
         """Return the result of a tool call; None where the call is of this reply."""
         results = [each for each in self._results() if each.get("tool") not in NOT_TOOLS]
-        if any(doing is called for called in self.called):
+        if any(doing is called for called in self.called):  # just now: the result comes later
             return None
         lost = {"success": False, "output": "no result has come of it"}
         return results[doing.call] if doing.call < len(results) else lost
@@ -340,7 +340,7 @@ class _Turn:
 
     def _lead_to(self, target: str, *, why: str = "") -> None:
         """Go on at a step, past those that have been begun as often as they may."""
-        for _ in range(len(self.plan.steps) + 1):
+        for _ in range(len(self.plan.steps) + 1):  # at_limit may lead in a circle
             if target == END:
                 self._end()
                 return
@@ -377,7 +377,7 @@ class _Turn:
 
     def _respond(self, payload: Json) -> None:
         self.entries = [{"kind": "response", "payload": payload, "tags": []}]
-        self.calls = []
+        self.calls = []  # what has ended asks for nothing
 
     def _close(self, status: Any) -> None:
         self.run.status, self.run.ended, self.run.doing, self.run.items = status, self.tick, {}, None

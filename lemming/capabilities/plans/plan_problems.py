@@ -75,7 +75,7 @@ def placed(problems: Iterable[Problem], file: str, raw: bytes) -> Iterator[Probl
     for problem in problems:
         pointer = problem.pointer
         line, column = locate(text, pointer)
-        while not line and pointer:
+        while not line and pointer:  # of what is missing, the place above it
             pointer = pointer.rpartition("/")[0]
             line, column = locate(text, pointer)
         yield replace(problem, file=file, line=line, column=column)

@@ -80,6 +80,7 @@ def followed(plain: Any, own: AgentPlan) -> AgentPlan:
 def _shown(plan: AgentPlan) -> str:
     """Return a line a step for who is to approve them; references in them stand for nothing here."""
     steps = "\n".join(_line(number, step) for number, step in enumerate(plan.steps, start=1))
+    # it becomes a task, in which references are filled in: a proposal must not make any
     return f"Approve this plan, or reject it?\n{steps}".replace("{{", "{ {")
 
 

@@ -59,6 +59,7 @@ def _ended(org: Organisation, name: str) -> Iterator[_Ended]:
     values = read_memories(org, name).values if keys else {}
     for key in keys:
         run = values.get(key)
+        # of a request that is still open the memory is all that says its run has ended
         if key not in begun and isinstance(run, dict) and isinstance(run.get("request"), str):
             tick = run.get("ended", run.get("began"))
             yield _Ended(tick if isinstance(tick, int) else 0, key)

@@ -75,6 +75,7 @@ def text_of(raw: bytes, kind: Kind, part: int = 1) -> tuple[str, bool]:
         str(part),
         str(PART_CHARS),
     ]
+    # not what the engine has: there are keys in it, and this program looks at what strangers wrote
     environment = {name: os.environ[name] for name in _FROM_THE_ENGINE if name in os.environ}
     try:
         ran = subprocess.run(
@@ -84,7 +85,7 @@ def text_of(raw: bytes, kind: Kind, part: int = 1) -> tuple[str, bool]:
             timeout=_WAIT_S,
             env=environment,
             cwd="/",
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C is for the engine
             check=False,
         )
     except subprocess.TimeoutExpired as error:

@@ -68,7 +68,7 @@ class FileAppend(WritesFiles):
         place = resolve(context.agent, context.base, path, "write", caller=self.name)
         try:
             before = read_text(place, context.staged, context.removed)
-        except PermissionDenied:
+        except PermissionDenied:  # that is not to be taken for a file that is not there
             raise
         except ToolError as error:
             if not isinstance(error.__cause__, FileNotFoundError) and place.key not in context.removed:

@@ -92,7 +92,7 @@ class _Asked:
                     if page.status not in _REDIRECTS or not page.location or self._request.method != "GET":
                         return page
                     url = url.join(page.location)
-                    client.cookies.clear()
+                    client.cookies.clear()  # of one server, and not for the next
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, zlib.error) as error:
             raise self.failed(f"{type(error).__name__}: {error}".rstrip(": ")) from error
         raise self.failed(f"more than {self._rules.max_redirects} redirects")
@@ -105,6 +105,7 @@ class _Asked:
         for place, address in enumerate(addresses):
             request = client.build_request(
                 self._request.method,
+                # to the address that was looked at; name and certificate stay those of the host
                 url.copy_with(host=address, fragment=None),
                 content=self._request.body,
                 headers={
@@ -135,7 +136,7 @@ class _Asked:
         try:
             return await client.send(request, stream=True, follow_redirects=False)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            self.may_have_arrived = False
+            self.may_have_arrived = False  # nobody was reached
             raise
 
     async def _addresses(self, url: httpx2.URL) -> list[str]:
@@ -196,6 +197,6 @@ class _Asked:
             if unpack is None:
                 yield raw
                 continue
-            yield unpack.decompress(raw, self._rules.max_bytes + 1)
+            yield unpack.decompress(raw, self._rules.max_bytes + 1)  # a little may unpack to gigabytes
             while unpack.unconsumed_tail:
                 yield unpack.decompress(unpack.unconsumed_tail, self._rules.max_bytes + 1)

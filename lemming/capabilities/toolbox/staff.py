@@ -248,7 +248,7 @@ def _credits(context: ToolContext, asked: float) -> tuple[dict[str, Any], float]
         return {"max_credits": asked or None, "soft_cap": limits.soft_cap}, 0.0
     used_up = read_state(context.org, agent.name).used_up if context.used_up is None else context.used_up
     left = max(limits.max_credits - used_up, 0.0)
-    gets = asked or floor(left / 2 * 1e6) / 1e6
+    gets = asked or floor(left / 2 * 1e6) / 1e6  # down: halves never come to more
     if gets > left or not gets:
         raise PermissionDenied(
             f"create_agent: you have {left:g} credits left to pass on; it was to get {asked or gets:g}"

@@ -36,6 +36,7 @@ def with_effects(tool: Tool, context: ToolContext, done: Done) -> ToolResult:
     wanted = done.wanted
     memories = wanted.memories.items()
     effects = [memory_effect(context.agent.name, key, value, context.now) for key, value in memories]
+    # before it is cut: half a secret looks like none
     result = replace(done.result, output=redact_foreign(done.result.output))
     result = context.look(result) if context.look else result
     output, kept = shortened(context, result.output, tool.name, tool.output_limit_bytes)

@@ -216,6 +216,7 @@ class Worker:
             for descriptor in (held[1], control[0]):
                 os.close(descriptor)
         self._control, self._report, self._is_over = control[1], held[0], False
+        # a process that reads nothing, or writes half a line, must not hold the engine
         for stream in (self._process.stdin, self._process.stdout):
             assert stream, "a pipe"
             os.set_blocking(stream.fileno(), False)
@@ -287,7 +288,7 @@ class Worker:
         if self._is_over:
             return
         self._is_over = True
-        os.close(self._control)
+        os.close(self._control)  # upon this the keeper ends it
         for stream in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 assert stream, "a pipe"
