@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lemming.capabilities.channels.between import Tell
 from lemming.capabilities.serving.serve import serving
 
 SECRET, TOKEN = "whsec_" + b64encode(b"a secret of the sender").decode(), "a-long-token-of-ours"
@@ -62,9 +63,9 @@ class Caller:
 
 
 @contextmanager
-def served(base: Path) -> Iterator[Caller]:
+def served(base: Path, tell: Tell = lambda _: None) -> Iterator[Caller]:
     """Serve the channels of an organisation for the length of the block."""
-    with serving(base, port=0, stop=threading.Event(), tell=lambda _: None) as found:
+    with serving(base, port=0, stop=threading.Event(), tell=tell) as found:
         yield Caller(found.port)
 
 

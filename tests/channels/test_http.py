@@ -15,10 +15,11 @@ import pytest
 from callers import SECRET, TOKEN, Caller, receiver, served
 from doorway import answer_to, arrived, noted, with_channel
 
+from lemming.capabilities.serving import http_server
 from lemming.capabilities.serving.serve import look
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.base.errors import ConfigError, OrgBusy, UsageError
+from lemming.kernel.base.errors import ConfigError, OrgBusy, Problem, UsageError
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
 
@@ -123,6 +124,25 @@ def test_a_question_is_a_request_and_its_answer_is_fetched(base: Path, door: Cal
     run_once(base, clock=FrozenClock())
     answered = door.request(f"/requests/{asked.facts['id']}").facts
     assert (answered["status"], answered["answers"][0]["answer"]) == ("answered", "Rain.")
+
+
+def test_a_mistake_in_an_answer_is_told_and_ends_no_other(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(_: object) -> None:
+        raise ValueError("a mistake of ours")
+
+    with_channel(base, OPTIONS, provider="http")
+    told: list[Problem] = []
+    with served(base, told.append) as other, monkeypatch.context() as patched:
+        patched.setattr(http_server, "requests_now", mistaken)
+        answer = other.request("/requests/0123456789ab")
+        patched.undo()
+        assert (answer.status, other.request("/requests/0123456789ab").status) == (500, 404)
+    assert [(it.message, it.file) for it in told] == [
+        ("ValueError: a mistake of ours", "/requests/0123456789ab")
+    ]
+    assert "test_http.py" in told[0].hint
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,12 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
 from lemming.kernel.base.jsontext import compact
-from lemming.kernel.base.redaction.secrets import redact_json
+from lemming.kernel.base.redaction.secrets import excerpt, redact, redact_json
 from lemming.kernel.mail.answers import answer_in
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.errors import place_of, words_of
 from lemming.kernel.tick.counter import load_tick
 
 LONGEST_WAIT_S, LOOK_S = 60.0, 0.5
@@ -166,6 +167,12 @@ class _Handler(BoundedHandler):
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "it cannot be taken now: try again")
                 return
             self._refuse(status, error.message, error.hint, headers)
+        except OSError:  # the caller went away, most likely
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of a request: told here, and answered below
+            why = excerpt(words_of(error))
+            hint = redact(f"raised at {place_of(error)}")
+            self.server.tell(Problem(why, self.path.partition("?")[0], hint=hint, code=LemmingError.code))
         finally:
             if not self._is_answered:
                 self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "something is wrong here: try again")
