@@ -140,7 +140,7 @@ def load_images(
         with suppress(ToolError):
             place = resolve(agent, base, _reader_path(base, item["path"]), "read", caller=_CALLER)
             raw = read_raw(place, held, limit_bytes=IMAGE_LIMIT_BYTES)
-            if sha256(raw).hexdigest() == item["sha256"]:
+            if sha256(raw).hexdigest() == item["sha256"]:  # it may be another one by now
                 found.append(Image(_media_type(item["path"]), b64encode(raw).decode("ascii")))
     return tuple(found)
 

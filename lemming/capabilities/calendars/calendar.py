@@ -147,7 +147,7 @@ def is_day(text: str) -> bool:
     (True, True, False)
     """
     try:
-        date.fromisoformat(text if len(text) == 10 else f"2028-{text}")
+        date.fromisoformat(text if len(text) == 10 else f"2028-{text}")  # with a 29th of February
     except ValueError:
         return False
     return True

@@ -181,7 +181,7 @@ class Jobs:
         if answered is None or closed is None or not is_timestamp(closed.created_at):
             return False
         age = parse_timestamp(self._at) - parse_timestamp(closed.created_at)
-        is_used = latest is not None and latest.tick > (answered.end_tick or 0)
+        is_used = latest is not None and latest.tick > (answered.end_tick or 0)  # each answer leads on once
         return not is_used and age <= timedelta(minutes=job.within_minutes)
 
     def past_of(self, name: str) -> Past:
@@ -202,6 +202,7 @@ class Jobs:
     def _requests(self) -> Iterator[RequestView]:
         survey = self._survey
         entries = self._org.own(RequestEntries).look(agent_folders(self._org.base), decides=True)
+        # not what this tick has written by now: a tick that goes on must come to the same jobs
         before = {name: entry for name, entry in entries.items() if name.tick < self._tick}
         yield from requests_of(
             before,

@@ -90,7 +90,7 @@ def descendants() -> list[Process]:
     children: dict[int, list[Process]] = {}
     for name in _names():
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+            fields = file.read().rpartition(b")")[2].split()  # the name before it may hold anything
             process = Process(int(name), int(fields[1]), int(fields[17]), int(fields[21]) * _PAGE_BYTES)
             children.setdefault(process.parent, []).append(process)
     found = children.get(os.getpid(), [])

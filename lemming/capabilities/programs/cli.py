@@ -189,6 +189,7 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[b
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
+    # the others are read when something is there; a write waits for room even then
     os.set_blocking(process.stdin.fileno(), False)
     return process.stdin, process.stdout, process.stderr
 
@@ -200,7 +201,7 @@ def _write(stdin: IO[bytes], rest: memoryview) -> int:
     except BlockingIOError:
         return 0
     except BrokenPipeError:
-        return len(rest)
+        return len(rest)  # it need not read all
 
 
 def _end(kept: _Kept) -> str:

@@ -75,6 +75,7 @@ class WindowPreparation(Preparation):
             inbox, left_out = shortened_inbox(shown.inbox, room)
             return replace(shown, inbox=inbox, left_out=left_out)
         key = summary_key(task) if is_summed_up and self.moment.model.prompt == "full" else ""
+        # a summary that cannot be read is for a person to mend: nothing is written over it
         if not key or key in {PurePosixPath(it.file).name.removesuffix(".json") for it in memories.problems}:
             kept = newest(task.thread, room)
             return replace(shown, task=task._replace(thread=kept), left_out=len(task.thread) - len(kept))
@@ -110,7 +111,7 @@ class SummingUp(TurnPart):
         except (OutOfCredits, ProviderError, ContractError) as error:
             draft.remarks.append(f"what was said before is not summed up: {error}"[:500])
         else:
-            text = said[: 4 * self.given["most"]]
+            text = said[: 4 * self.given["most"]]  # characters: about so many tokens
             draft.stage_memory(self.given["key"], {"through": self.given["through"], "text": text}, answer.at)
         if text:
             draft.show([*prompt[:-1], recap_message(text), prompt[-1]])

@@ -65,6 +65,7 @@ def shortened_conversation(
     kept = newest(since, left)
     if len(kept) == len(since):
         return Recalled(kept, covered, text)
+    # half of it, so that the next summary is not due at once
     kept = newest(since, room // 2)
     fallen = since[: len(since) - len(kept)]
     recap = {

@@ -123,8 +123,10 @@ def _can_be_imported(module: str) -> bool:
     parts = module.split(".")
     origin = None
     for count in range(len(parts)):
+        # not `find_spec`, which imports the packages above it
         spec = PathFinder.find_spec(".".join(parts[: count + 1]), path)
         if spec is None:
             return False
         path, origin = spec.submodule_search_locations, spec.origin
+    # a module of the same name that lies elsewhere would be another function there
     return origin is not None and origin == getattr(sys.modules.get(module), "__file__", None)
