@@ -65,7 +65,7 @@ def requests_of(
         name.identity: request
         for name, entry in ordered
         if entry.kind == "request" and "hands_on" not in entry.payload
-        if (request := opened_by(name, entry, facts)).shares
+        if (request := opened_by(name, entry, facts)).shares  # asked of nobody but its author it is none
     }
     named = _names_of(opened)
     events: dict[str, list[RequestEvent]] = {}
@@ -74,6 +74,7 @@ def requests_of(
             if meant := _meant(event.about, named, opened):
                 events.setdefault(meant, []).append(event)
     ended_at: dict[str, Place] = {}
+    # in their order: a parent is settled before what was asked for it
     for identity, request in opened.items():
         parent = _parent_of(request, named, opened, place)
         if parent is not None:
@@ -100,7 +101,7 @@ def _meant(reference: str, named: Mapping[str, list[str]], opened: Mapping[str, 
     if "/" in reference:
         return reference if reference in opened else None
     found = named.get(reference, ())
-    return found[0] if len(found) == 1 else None
+    return found[0] if len(found) == 1 else None  # an id that a person gave may come twice
 
 
 def _parent_of(

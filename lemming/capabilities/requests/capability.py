@@ -221,6 +221,7 @@ class RequestsPart(TurnPart):
         draft, task = self.draft, self._task
         status = draft.status_of(end)
         if error and is_final(error) and not (status == "waiting" or draft.asks_persons or draft.may_rest):
+            # what the turn wrote goes with it: nobody is to find half of an answer
             draft.entries, draft.staged, draft.memory = [], {}, {}
             why = f"{name_of(error)}: {error}"
             said = task.with_amounts(given_up(draft, why, error.at), task.cost_of(draft.answers))

@@ -199,6 +199,7 @@ def take_back(base: OrgPath, identity: str, *, person: str | None = None) -> Out
     if entry is None:
         raise UsageError("it is not there any more")
     _require_unread(org, entry.tick)
+    # looked at again after that: a tick may begin between the look and the removal
     fs.remove(Path(org.base), entry.file)
     try:
         _require_unread(org, entry.tick)

@@ -66,6 +66,7 @@ class RequestEntries:
 
     def _first_look(self, authors: Sequence[str]) -> None:
         """Read all outboxes, and keep which entries mattered; of those that stand as then, only these."""
+        # the time before anything is looked at: what changes meanwhile must be in doubt
         began, kept, anew = time.time_ns(), read_kept(self._base), list[str]()
         for author in authors:
             digest = stamp_of(self._base, author) if author in kept else ""

@@ -77,6 +77,7 @@ class _Latest:
     ) -> RequestsNow:
         """Take note of what the requests are now, and of what they were made of."""
         requests = now.requests
+        # an entry for a later tick, put there by hand, is part of the picture from then on
         to_come = min((name.tick - 1 for name in entries if name.tick > requests.tick), default=None)
         self.now, self.made_of = now, (entries, survey, config)
         self.holds_until = requests.next_moment

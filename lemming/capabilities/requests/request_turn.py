@@ -172,6 +172,7 @@ class Serving:
             case "request" if payload.get("target"):
                 payload = {**payload, "parent": self.id, "path": [*self.path, agent]}
                 if self.until is not None:
+                    # what is asked for a request is waited for no longer than the request itself
                     given, left = count_in(payload, "deadline"), max(0, self.until - tick)
                     payload["deadline"] = left if given is None else min(given, left)
                 if self.not_after:

@@ -76,7 +76,7 @@ class ReturnedAnswers:
     def _end_of(self, asked: Asked) -> tuple[str, str] | None:
         """Return how something that was asked has ended, and the entry that answers it; None: it is open."""
         entry = read_entry(self._mail, asked.request)
-        if entry is None or not self._may_converse(asked.to):
+        if entry is None or not self._may_converse(asked.to):  # no answer of its would be seen
             return "failed", ""
         known = self._known.of(entry)
         share = next((it for it in known.view.shares if it.target == asked.to), None)
