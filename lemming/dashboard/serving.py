@@ -9,11 +9,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.background.connections import bounded_protocol
 from lemming.capabilities.background.threads import keep_alive
 from lemming.kernel.base.errors import UsageError
+
+if TYPE_CHECKING:
+    import asyncio
 
 HOST = "127.0.0.1"
 USUAL_PORT = 8421
@@ -49,6 +52,7 @@ def page_of(
         over.set()
         server.stop()
         thread.join(ENDS_WITHIN_S)
+        listening.close()  # which a server that never began has not done
 
 
 class _Server:
@@ -67,6 +71,7 @@ class _Server:
             http=bounded_protocol(), timeout_graceful_shutdown=2,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
+        self._loop: asyncio.AbstractEventLoop | None = None  # until it runs
 
     def run(self, listening: socket.socket) -> None:
         import asyncio
@@ -87,8 +92,9 @@ class _Server:
     def stop(self) -> None:
         import asyncio
 
-        with contextlib.suppress(RuntimeError):  # it has ended by itself
-            asyncio.run_coroutine_threadsafe(self._live.close(), self._loop)
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                asyncio.run_coroutine_threadsafe(self._live.close(), self._loop)
         self._server.should_exit = True
 
 

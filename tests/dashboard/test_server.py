@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import select
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from email.message import Message
@@ -16,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from lemming.capabilities.background.connections import most_connections
+from lemming.dashboard import serving
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.kernel.messages import read_outbox_entries, send
@@ -221,3 +224,19 @@ def test_who_only_connects_to_the_page_keeps_nobody_from_it(org: Path) -> None:
         caller.close()
         gone = select.select(idle, [], [], 0)[0]
         assert len(idle) - len(gone) <= most_connections()
+
+
+def test_a_server_that_never_begins_ends_without_a_mistake_of_its_own(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_org(base, resume("ada"))
+    dies = threading.Event()
+
+    def die(*_: object) -> None:
+        dies.set()
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(serving._Server, "run", die)
+    monkeypatch.setattr(serving, "BEGINS_WITHIN_S", 0.1)
+    with page_of(base, port=0, token=TOKEN):
+        assert dies.wait(5)
