@@ -72,14 +72,14 @@ class EventStream(Generic[R]):
         self._begin()
         try:
             while True:
-                news.clear()
+                news.clear()  # before the look, or what comes after it is missed
                 while (event := self._oldest()) is not None:
                     yield event
                 if self._is_over and not self._events:
                     break
                 await news.wait()
         finally:
-            await asyncio.to_thread(self.close)
+            await asyncio.to_thread(self.close)  # it waits for the run, and the loop must not
         self._outcome()
 
     def __enter__(self) -> Self:
@@ -92,7 +92,7 @@ class EventStream(Generic[R]):
         """End the run, once the turns under way have ended; events that nobody took are passed over."""
         self._stop.set()
         with self._news:
-            self._wake = bool
+            self._wake = bool  # the loop may be closed before the run ends
             self._news.notify_all()
         if self._run:
             wait([self._run])

@@ -225,4 +225,5 @@ class Live:
         """Return what was made for somebody else of the same state, if it was."""
         if key not in self._kept:
             self._kept[key] = asyncio.ensure_future(make())
+        # whoever goes away ends nothing that others wait for
         return await asyncio.shield(self._kept[key])

@@ -84,6 +84,7 @@ def _of_settings(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -
         if plain | said != plain:
             added = {key: value for key, value in said.items() if key not in plain}
             replaced = {key for key, value in said.items() if key in plain and plain[key] != value}
+            # where keys are only added, the file keeps the form that people gave it
             content = _lines_of(plain | said) if replaced else with_keys(raw, plain, added)
             yield Change(path, content, "new" if there is None else "changed")
         elif there is None:

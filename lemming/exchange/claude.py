@@ -77,6 +77,7 @@ def _resume(
     is_guided: bool,
 ) -> dict[str, Any]:
     description = str(keys.get("description") or "")
+    # remarks on what is taken away are of no use to anybody
     denied = set(tools_for(words_in(keys.get("disallowedTools")), known, Taken(), file))
     said = words_in(keys.get("tools"))
     tools = tools_for([word for word in said if not _is_team(word)], known, taken, file)

@@ -66,6 +66,7 @@ def _heartbeat(
     defaults: dict[str, Any], entry: dict[str, Any], entries: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return an agent's heartbeat; where any agent has one of its own, only those beat."""
+    # so it is there: once one agent says a heartbeat, only those have one that say it
     if any("heartbeat" in each for each in entries) and "heartbeat" not in entry:
         return {"every": "0m"}
     return {**part_of(defaults, "heartbeat"), **part_of(entry, "heartbeat")}
@@ -179,6 +180,7 @@ def _take_files(
 
 def _tools(said: dict[str, Any], known: Destination, taken: Taken, file: str) -> list[str]:
     listed = [*words_in(said.get("allow")), *words_in(said.get("alsoAllow"))]
+    # remarks on what is taken away are of no use to anybody
     denied = set(tools_for(words_in(said.get("deny")), known, Taken(), file))
     if listed:
         return [tool for tool in tools_for(listed, known, taken, file) if tool not in denied]

@@ -74,6 +74,7 @@ class SpentBefore:
             if since and it.at < since:
                 return found
             found.append(it)
+        # the oldest journal there is names one before it: what that one tells is gone
         oldest = self.of(before[0]) if before else None
         gone = oldest.after if oldest else None
         if gone is not None and not (window and window.ticks is not None and gone <= tick - window.ticks):
