@@ -169,10 +169,11 @@ class _Handler(BoundedHandler):
             self._refuse(status, error.message, error.hint, headers)
         except OSError:  # the caller went away, most likely
             raise
-        except Exception as error:  # noqa: BLE001 - the edge of a request: told here, and answered below
+        except Exception as error:  # told here: `handle_error` says nothing
             why = excerpt(words_of(error))
             hint = redact(f"raised at {place_of(error)}")
             self.server.tell(Problem(why, self.path.partition("?")[0], hint=hint, code=LemmingError.code))
+            raise
         finally:
             if not self._is_answered:
                 self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "something is wrong here: try again")
