@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from lemming.engine import run_once
 from lemming.kernel.base.errors import NotSent, UsageError
 from lemming.kernel.journal.sealing import seal_old_journals
 from lemming.kernel.org.organisation import Organisation
+from lemming.telemetry.otlp import rejected_in
 from lemming.telemetry.readings import from_now_on, readings
 from lemming.telemetry.send_traces import Collector as Client
 from lemming.testing import Crash, make_org, resume
@@ -100,6 +102,16 @@ def test_a_refusal_is_not_asked_again(collector: Collector) -> None:
     with pytest.raises(NotSent, match="answered 401: not now"):
         client(collector).send({"resourceSpans": []})
     assert len(collector.posts) == 1
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_an_answer_in_protobuf_that_nobody_can_read_is_no_mistake_of_ours(
+    is_installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_installed:
+        response = "opentelemetry.proto.collector.trace.v1.trace_service_pb2"
+        monkeypatch.setitem(sys.modules, response, None)
+    assert rejected_in(b"\xff no protobuf") == ""
 
 
 @pytest.mark.parametrize("takes_json", [True, False])
