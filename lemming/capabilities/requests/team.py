@@ -191,7 +191,7 @@ def delegate(
         handed = draft.write(serving.hand_on(message, tool.target, draft.inputs.tick), at)
         draft.is_handed_on = handed is not None
         return
-    path = None if serving else [draft.inputs.agent.name]
+    path = None if serving else [draft.inputs.agent.name]  # else it is filled in with the rest
     further = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
     payload = {key: value for key, value in further.items() if value is not None}
     entry = draft.write(NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at)
