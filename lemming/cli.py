@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import sys
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -145,6 +146,7 @@ PLACES = {
 """Where a command stands that is no module of its name: the module, and the name in it."""
 
 _SHOWS_ALL = "lemming.shows_all"
+_IS_ALONE = "lemming.is_alone"
 
 ROOT_HELP = "The organisation's folder. Default: the nearest."
 
@@ -231,10 +233,16 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what was typed; a command alone has its defaults."""
-        if not args and not ctx.resilient_parsing:
-            self.params = [parameter for parameter in self.params if parameter.required]
+        ctx.meta[_IS_ALONE] = not args and not ctx.resilient_parsing
         rest: list[str] = super().parse_args(ctx, args)
+        for parameter in self.params:
+            ctx.params.setdefault(parameter.name, parameter.default)
         return rest
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return what may be typed; of a command alone what must be."""
+        every: list[Any] = super().get_params(ctx)
+        return [it for it in every if it.required] if ctx.meta.get(_IS_ALONE) else every
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return `--help` as a flag that is off unless given."""
@@ -254,6 +262,11 @@ def load_command(name: str) -> Any:
 
     if why := missing_for_command(name):
         raise UsageError(why, hint="install lemming-engine again")
+    return _command(name)
+
+
+@cache
+def _command(name: str) -> Any:
     own = name.replace("-", "_")
     place, _, attribute = PLACES.get(name, own).partition(":")
     module = import_module(f"lemming.commands.{place}")
@@ -268,6 +281,11 @@ def load_command(name: str) -> Any:
         lines = (f"  lemming {name} {it:<{width}}  {about}" for it, about in inner.items())
         command.epilog = "\n".join(("\b", "Within it:", *lines))
     return command
+
+
+@cache
+def _program(*, completion: bool) -> Any:
+    return typer.main.get_command(make_app(completion=completion))
 
 
 def make_app(*, completion: bool = True) -> typer.Typer:
@@ -323,10 +341,8 @@ def run(args: list[str]) -> int:
         session.root = root or session.root
         if words[:1] == ["help"]:
             words = [*words[1:], "--help"]
-        app = make_app(completion=not words or words[0].startswith("-"))
-        status = typer.main.get_command(app).main(
-            words or ["--help"], "lemming", standalone_mode=False, obj=session
-        )
+        program = _program(completion=not words or words[0].startswith("-"))
+        status = program.main(words or ["--help"], "lemming", standalone_mode=False, obj=session)
         return status if isinstance(status, int) else 0
 
     return guarded(work, session, as_json="--json" in args)
