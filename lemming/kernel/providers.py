@@ -11,6 +11,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -267,7 +268,16 @@ def option_names(name: str) -> list[str]:
 
 
 def _options_of(provider: type[LLMProvider]) -> list[str]:
-    return [option for option in inspect.signature(provider).parameters if option != "base"]
+    return [option for option in _signature_of(provider).parameters if option != "base"]
+
+
+@lru_cache(64)
+def _signature_of(provider: type[LLMProvider]) -> inspect.Signature:
+    """Return what a constructor takes; an annotation that only a type checker understands stays a text."""
+    try:
+        return inspect.signature(provider, eval_str=True)
+    except NameError:
+        return inspect.signature(provider)
 
 
 def make_provider(
@@ -280,7 +290,7 @@ def make_provider(
     """
     name_variables(options, _MODELS_FILE)
     provider = provider_class(name, plugins)
-    signature, known = inspect.signature(provider), _options_of(provider)
+    signature, known = _signature_of(provider), _options_of(provider)
     if "api_key" in options:
         hint = 'put the key into an environment variable and its name into "api_key_env"'
         raise ConfigError(f"provider {name}: a key must not be in a file", where=_MODELS_FILE, hint=hint)
@@ -306,13 +316,10 @@ def make_provider(
 
 def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]) -> None:
     """Raise `ConfigError` for an option whose value does not fit the constructor's annotation."""
-    try:
-        parameters = inspect.signature(provider, eval_str=True).parameters
-    except NameError:  # a plugin's annotation that only its type checker understands
-        return
+    parameters = _signature_of(provider).parameters
     for option in options.keys() & parameters.keys():
         annotation = parameters[option].annotation
-        kind = Any if annotation is inspect.Parameter.empty else annotation
+        kind = Any if annotation is inspect.Parameter.empty or isinstance(annotation, str) else annotation
         try:
             value_of(kind, options[option])
         except TypeError:  # a class of the plugin's own
