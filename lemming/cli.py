@@ -257,7 +257,6 @@ def _off_unless_given(option: Any) -> Any:
 
 def load_command(name: str) -> Any:
     """Return a command of the table: a noun is the `app` of its module, a verb a function."""
-    from lemming.commands.options import verb  # what a command needs, and `--help` does not
     from lemming.kernel.plugins.capabilities import missing_for_command
 
     if why := missing_for_command(name):
@@ -267,6 +266,8 @@ def load_command(name: str) -> Any:
 
 @cache
 def _command(name: str) -> Any:
+    from lemming.commands.options import verb  # what a command needs, and `--help` does not
+
     own = name.replace("-", "_")
     place, _, attribute = PLACES.get(name, own).partition(":")
     module = import_module(f"lemming.commands.{place}")
