@@ -37,15 +37,15 @@ def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.
     while pending:
         folder, depth = pending.pop()
         inner: list[str] = []
-        below: list[str] = []
+        links: set[str] = set()
         files: list[os.DirEntry[str]] = []
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir():
                         inner.append(entry.name)
-                        if not entry.is_symlink():
-                            below.append(entry.path)
+                        if entry.is_symlink():
+                            links.add(entry.name)
                     else:
                         files.append(entry)
         except OSError as error:
@@ -53,7 +53,9 @@ def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.
             continue
         yield folder, inner, files
         if depth < DEEPEST_FOLDER:
-            pending += [(path, depth + 1) for path in reversed(below)]
+            # Whoever walks may have left some out of `inner`, as with `os.walk`.
+            below = (name for name in reversed(inner) if name not in links)
+            pending += [(f"{folder}/{name}", depth + 1) for name in below]
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
