@@ -10,7 +10,7 @@ import pytest
 from parts import by_hand
 from refused import asked_with_each_look_refused, run_with_each_look_refused
 
-from lemming.capabilities.requests.ticks_waited import Patience
+from lemming.capabilities.requests.deadlines import Patience
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, DiskError
