@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.batches.api import CLOCKS_DIFFER_BY, BatchProgress
-from lemming.capabilities.batches.apis import LIMIT_BYTES, BatchApi
+from lemming.capabilities.batches.api import CLOCKS_DIFFER_BY, LIMIT_BYTES, BatchApi, BatchProgress
 from lemming.capabilities.hosted.bounded import answers_up_to
 from lemming.capabilities.hosted.openai import OpenAIProvider
 from lemming.kernel.base.jsontext import compact

@@ -11,8 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from lemming.capabilities.batches.api import BatchProgress, TakesBatches
-from lemming.capabilities.batches.apis import with_batches
+from lemming.capabilities.batches.api import BatchProgress, TakesBatches, with_batches
 from lemming.capabilities.batches.records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
 from lemming.capabilities.batches.sending import Batch, Call, Post, by_place, custom_id, portions
 from lemming.kernel.base.errors import LemmingError
