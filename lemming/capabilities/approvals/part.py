@@ -34,6 +34,8 @@ from lemming.kernel.turn.seams import TurnPart
 if TYPE_CHECKING:
     from lemming.kernel.turn.draft import Draft
 
+VALUES_LIMIT_BYTES = 64 << 20
+
 
 class ApprovalsPart(TurnPart):
     """Approvals in one turn.
@@ -140,7 +142,7 @@ class ApprovalsPart(TurnPart):
         return {**({"asked": asked} if asked else {}), **({"used": used} if used else {})}
 
 
-VALUES_LIMIT_BYTES = 64 << 20
+# --- calls that were approved ---------------------------------------------------------------------
 
 
 def make_approved(draft: Draft, decided: Json, again: list[str]) -> End | None:
@@ -213,6 +215,9 @@ def _filled_in(prompt: Sequence[Message], results: Mapping[int, Mapping[str, Any
     for place, result in results.items():
         values["results"][place] = result
     return [*prompt[:-1], {**prompt[-1], "content": to_line(values)}]
+
+
+# --- entries that wait ----------------------------------------------------------------------------
 
 
 def ask_about_entry(

@@ -24,6 +24,7 @@ from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.places import Carried
 
 FILES_LIMIT = 20
+KEY = "attachments"
 
 
 class Attach(ReadsFiles):
@@ -66,9 +67,6 @@ def _looked_at(context: ToolContext, item: Any) -> dict[str, str]:
     if given not in (None, "", digest):
         return {"path": path, "error": f"its SHA-256 is {digest}, not {str(given)[:64]}; leave it out"}
     return {"path": place.key, "sha256": digest}
-
-
-KEY = "attachments"
 
 
 def filled_in(draft: Draft, payloads: Sequence[Json], at: str) -> list[Carried]:

@@ -31,6 +31,7 @@ _MAKES_ROOM_S, _REST_S = 1.0, 0.1
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
+_LOOK_S = 0.1  # how long it may take until the end of a block is noticed
 
 
 def most_connections() -> int:
@@ -170,7 +171,6 @@ def bounded_protocol(most: int | None = None, request_s: float = REQUEST_S) -> t
 
 
 Server = TypeVar("Server", bound=BoundedServer)
-_LOOK_S = 0.1  # how long it may take until the end of a block is noticed
 
 
 def bound(make: Callable[[tuple[str, int]], Server], host: str, port: int) -> Server:

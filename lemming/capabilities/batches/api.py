@@ -19,6 +19,15 @@ from lemming.kernel.providers import LLMProvider, Reply, Request
 
 CLOCKS_DIFFER_BY = timedelta(minutes=5)
 """A batch that seems this much older than its announcement may still be the announced one."""
+WORK_S = 600.0
+"""How long one piece of work with a batch may take: the upload or the download of all its calls."""
+LIMIT_BYTES = 256 << 20
+"""The most that may come of one batch."""
+_SHIPPED = {
+    "openai": "lemming.capabilities.batches.openai:OpenAIBatches",
+    "anthropic": "lemming.capabilities.batches.anthropic:AnthropicBatches",
+}
+P = TypeVar("P", bound=SdkBackend[Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +65,6 @@ class TakesBatches(Protocol):
     def cancel_batch(self, batch: str) -> None:
         """Ask for a batch to be ended early; what it has finished is kept."""
         ...
-
-
-WORK_S = 600.0
-"""How long one piece of work with a batch may take: the upload or the download of all its calls."""
-LIMIT_BYTES = 256 << 20
-"""The most that may come of one batch."""
-
-_SHIPPED = {
-    "openai": "lemming.capabilities.batches.openai:OpenAIBatches",
-    "anthropic": "lemming.capabilities.batches.anthropic:AnthropicBatches",
-}
-P = TypeVar("P", bound=SdkBackend[Any])
 
 
 def with_batches(provider: LLMProvider, name: str) -> TakesBatches | None:

@@ -47,6 +47,9 @@ from lemming.kernel.providers import LLMProvider
 
 KINDS = ("request", "message", "report", "status")
 LONGEST_ID = 400
+PAYLOAD_LIMIT_BYTES = ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
+_IDS_OF_A_MESSAGE = 8
+_HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,11 +175,6 @@ def require_name(to: str) -> None:
     """Raise `ConfigError` for what can be no agent's name; empty is for everybody."""
     if to and not paths.AGENT_NAME.match(to):
         raise ConfigError(f'option "to": "{to[:80]}" is no agent\'s name', hint=paths.AGENT_NAME_RULE)
-
-
-PAYLOAD_LIMIT_BYTES = ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
-_IDS_OF_A_MESSAGE = 8
-_HOUR = timedelta(hours=1)
 
 
 class Receipt(NamedTuple):

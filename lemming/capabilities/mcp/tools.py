@@ -278,6 +278,9 @@ def why_no_tool(base: OrgPath, pattern: str) -> tuple[str, str] | None:
     return f'"{pattern}" matches no tool', nearest(pattern, own) or f"tools: {', '.join(own)[:300] or 'none'}"
 
 
+# --- what a call gave -----------------------------------------------------------------------------
+
+
 def as_text(blocks: Iterable[Mapping[str, Any]], structured: Any = None) -> str:
     """Return content blocks as one text; what is no text is named. Format: the protocol's `CallToolResult`.
 

@@ -20,6 +20,11 @@ DESCRIPTION_CHARS = 1024
 _NAME_CHARS = 64
 _COMPATIBILITY_CHARS = 500
 _HIDDEN = "disable-model-invocation"
+SKILLS_CHARS = 16_000
+_HOW = (
+    "# Skills\nHow this organisation does certain things. Before you do what one is for, read it with "
+    "the tool skill_read (its name; then, if it names one, a file of it) and go by it."
+)
 
 
 @dataclass(frozen=True)
@@ -99,14 +104,6 @@ def _no_skill(file: str, message: str, hint: str, line: int) -> ConfigError:
 
 def _remark(file: str, message: str, hint: str) -> Problem:
     return Problem(message, file, 1, 1, hint=hint, severity="warning")
-
-
-SKILLS_CHARS = 16_000
-
-_HOW = (
-    "# Skills\nHow this organisation does certain things. Before you do what one is for, read it with "
-    "the tool skill_read (its name; then, if it names one, a file of it) and go by it."
-)
 
 
 def skills_section(skills: Mapping[str, Skill]) -> str:
