@@ -118,7 +118,7 @@ def _approve_one(
     if call:
         tell_what_else(base, request.identity)
     if is_for_tool and call:
-        for line in let_pass(base, call, request.asker).told():
+        for line in let_pass(base, call, request.asker).in_words(is_written=True):
             tell(line)
 
 

@@ -50,7 +50,7 @@ def _decide(org: Organisation, said: Json, person: str | None) -> Json:
     entry = decide(org, reference, word, person=person, text=_text(said, "text"), edits=edits)  # type: ignore[arg-type]
     if is_for_tool and call:
         unasked = let_pass(org, call, request.asker)
-        return {**_written(entry), "gate": unasked.line, "told": unasked.told()}
+        return {**_written(entry), "gate": unasked.line, "told": unasked.in_words(is_written=True)}
     beside = waits_beside(org, requests_now(org), request.identity) if call and word == "approve" else []
     return {**_written(entry), **({"beside": [it.id for it in beside]} if beside else {})}
 
@@ -64,7 +64,7 @@ def _always(org: Organisation, said: Json, _person: str | None) -> Json:
     if call is None:
         raise UsageError("only a call of a tool can be approved for always")
     unasked = foreseen(org, call, request.asker)
-    return {"gate": unasked.line, "told": unasked.told_before()}
+    return {"gate": unasked.line, "told": unasked.in_words(is_written=False)}
 
 
 def _undo(org: Organisation, said: Json, person: str | None) -> Json:

@@ -34,22 +34,15 @@ class Unasked(NamedTuple):
     agent: str
     tool: str
 
-    def told_before(self) -> list[str]:
-        """Return what would be written, what it would allow, and how it would be taken back."""
+    def in_words(self, *, is_written: bool) -> list[str]:
+        """Return what is written, or would be, what it allows, and how it is taken back."""
         gate = self.line.partition("/approved")[0]
+        said = f'"approved": {{"{self.agent}": ["{self.tool}"]}}'
+        may = f"{self.agent} may call {self.tool}"
+        allows = f"{may} from now on" if is_written else f"from then on {may}"
         return [
-            f'{gate} gets the line "approved": {{"{self.agent}": ["{self.tool}"]}}',
-            f"from then on {self.agent} may call {self.tool}, with any arguments and whatever it has read, "
-            "and this gate does not ask; gates that block, other gates that ask, and limits hold as before",
-            f'to be asked again, take "{self.tool}" out at {self.line}',
-        ]
-
-    def told(self) -> list[str]:
-        """Return what was written, what it allows, and how it is taken back."""
-        gate = self.line.partition("/approved")[0]
-        return [
-            f'{gate} has "approved": {{"{self.agent}": ["{self.tool}"]}} now',
-            f"{self.agent} may call {self.tool} from now on, with any arguments and whatever it has read, "
+            f"{gate} has {said} now" if is_written else f"{gate} gets the line {said}",
+            f"{allows}, with any arguments and whatever it has read, "
             "and this gate does not ask; gates that block, other gates that ask, and limits hold as before",
             f'to be asked again, take "{self.tool}" out at {self.line}',
         ]
