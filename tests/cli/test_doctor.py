@@ -8,6 +8,7 @@ import pytest
 from terminal import Lemming
 
 from lemming.engine import load_tick, persist_tick, run_once
+from lemming.facts.checklist import machine
 from lemming.kernel.files import fs
 from lemming.testing import Crash, crash_at, make_org, resume
 
@@ -18,6 +19,14 @@ def test_doctor_is_content_with_a_good_org(base: Path, lemming: Lemming) -> None
     assert ran.status == 0
     assert {finding["about"] for finding in ran.objects} >= {"python", "packages", "org", "disk", "tick"}
     assert {(finding["level"], finding["fix"]) for finding in ran.objects} == {("ok", "")}
+
+
+def test_doctor_of_very_many_agents_opens_an_entry_of_each_and_says_so(
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_org(base, resume("ada"))
+    monkeypatch.setattr(machine, "share_of_each", lambda _: 4)  # as of 700 agents
+    assert "(newest 1 entries of each)" in lemming("doctor").out
 
 
 def test_doctor_never_prints_a_key(base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def _config(scope: CheckScope) -> Iterator[Problem]:
 
 def _files(scope: CheckScope) -> Iterator[Problem]:
     """Yield in one line what `lemming validate` finds in the files alone, of fewer entries."""
-    a_fifth = share_of_each(len(scope.folders)) // 5
+    a_fifth = max(1, share_of_each(len(scope.folders)) // 5)  # none would be taken for no limit
     opened = CheckScope(scope.org, lambda _: scope.settings, newest=min(ENTRIES_READ, a_fifth))
     found = [it for _, problems in run(OF_FILES, opened) for it in problems]
     for name in names_of_capabilities(scope.settings, scope.survey.agents.values()):
