@@ -268,6 +268,7 @@ def _turn(tick: TickSpent, spent: TurnSpent) -> _Turn:
     before, each = _of_state(state), [_of_call(call) for call in calls]
     credits = round(min(state.credits + sum(call.credits for call in calls), LARGEST_AMOUNT), 6)
     grown = exact(credits) - before.credits
+    # the last call takes what rounding leaves: so the sum is what the ledger grew by
     each[-1] = each[-1]._replace(credits=grown - sum((it.credits for it in each[:-1]), ZERO))
     priced = [place for place, call in enumerate(calls) if call.cost_usd is not None]
     if priced:
@@ -297,7 +298,7 @@ def _lives(turns: list[_Turn], ledgers: Mapping[str, Cost]) -> list[_Life]:
         life.turns.append(turn)
     begins = {life.turns[0].before.amounts: life for life in lives}
     stands = {ledger.amounts: name for name, ledger in ledgers.items() if name not in latest}
-    for life in reversed(lives):
+    for life in reversed(lives):  # an heir is known before whom it follows
         end = life.turns[-1].after.amounts
         is_own = latest[life.agent] is life and life.agent in ledgers
         heir = begins.get(end)

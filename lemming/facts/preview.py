@@ -130,6 +130,7 @@ def preview_tick(base: OrgPath, config: Config) -> Preview:
         at=timestamp(SystemClock().now()),
         since=lambda: previous_reading(base, tick, journal_ticks(base, with_sealed=False)),
     )
+    # what turns of this tick have written by now: those after them read it
     ended = {record.about: record for record in records if isinstance(record, TurnEnded)}
     for name, record in ended.items():
         written = {entry["id"] for entry in record.report.entries}

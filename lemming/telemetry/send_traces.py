@@ -101,7 +101,7 @@ class Collector:
 
     def _send_once(self, request: Json) -> None:
         response = self._post(compact(request) if self._form == _JSON else as_protobuf(request))
-        if response.status_code == _OTHER_FORM and self._form == _JSON:
+        if response.status_code == _OTHER_FORM and self._form == _JSON:  # kept for the next ones
             self._form = _PROTOBUF
             response = self._post(as_protobuf(request))
         if response.status_code in _ASK_AGAIN:
