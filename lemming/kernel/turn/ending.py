@@ -41,6 +41,7 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
         end = concludes(end, error)
     status = draft.status_of(end)
     counts = is_applied(status)
+    # Of a turn that failed too: its last words and what it leaves for the next bear their trust.
     for seals in draft.seams.seals:
         seals()
     entries = (*draft.entries,) if counts else (*draft.last_words,)
@@ -53,6 +54,7 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
     return TurnOutcome(
         report=_report(draft, status, end, error, entries, staged, effects, used),
         state=_state_after(draft, status, end, used),
+        # Worked out when needed: hardly ever are files not writable.
         state_if_unwritten=lambda: _state_after(draft, "failed", "failed", used, is_maybe_written=True),
         entries=entries,
         effects=effects,
@@ -99,6 +101,7 @@ def _report(
 
 def _model(draft: Draft) -> str:
     """Return the model that replied last."""
+    # The model of the agent's own answers; capabilities may have asked another.
     if not draft.aside:
         return draft.answers[-1].model if draft.answers else ""
     aside = {id(answer) for answers in draft.aside.values() for answer in answers}
@@ -130,6 +133,7 @@ def _state_after(
         state.lost = state.lost.plus(draft.lost)
     if draft.seams.closes:
         state.kept = draft.seams.kept_after(is_applied=counts, holds_all=holds_all)
+    # Nothing was shown to anybody: it counts as no turn, and what is unread stays unread.
     if draft.only_asks:
         return state
     if counts:
@@ -144,12 +148,14 @@ def _state_after(
         state.results = newest((*state.results, *draft.outside))
     for amends in draft.seams.amends:
         amends(state, status, end)
+    # Kept whatever became of the turn: it was spent.
     if draft.aside:
         state.aside = _spent_aside(draft)
     if draft.passed_on:
         # What may have been written counts as given: an allowance is never there twice.
         gone = [it for place, it in draft.passed_on.items() if holds_all or place in draft.settled]
         state.passed_on = round(state.passed_on + sum(gone), 6)
+    # Looked at again each time: after a raise of the cap the agent is warned anew.
     if state.soft_cap_warned or inputs.warned:
         state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
     return state

@@ -87,6 +87,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         _earlier_results, state.results, prepared, labels
     )
     offered = ToShow(task, inbox, asked, memories, context, tell)
+    # First what may be shown at all: what shortens and sums up must not see what is held back.
     offered = prepared.looks(offered)
     task, asked, memories, context = offered.task, offered.asked, offered.memories, offered.context
     shown = prepared.shows(Showing(task, offered.inbox, memories, offered.tell(task), labels))
@@ -95,6 +96,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
     opening = now.org.own(Openings).of(
         now, agent, entry, allocation, added, prepared.forms(task, asked), prepared.tools
     )
+    # Said once, not in every prompt from here on.
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
         agent=agent,
@@ -157,6 +159,7 @@ def _entries_of(task: Task) -> list[str]:
 def _memory_shown(toolset: Toolset, values: dict[str, Any]) -> dict[str, Any]:
     """Return the memories that a prompt shows: not those that are a tool's own."""
     if toolset.own_memories:
+        # Most agents have none, and this is done for every turn.
         return {key: value for key, value in values.items() if key not in toolset.own_memories}
     return values
 

@@ -68,14 +68,17 @@ def _driven(draft: Draft, steps: Steps) -> End:
             return _end_in(over.value)
         except NoMoreReplies:
             return "step_limit"
+        # What has a name ends the turn by it; only what nobody foresaw is the strategy's own mistake.
         except LemmingError:
             raise
         except Exception as error:
             raise StrategyFailed(f"the strategy broke: {words_of(error)}, at {place_of(error)}") from error
         try:
             answer, thrown = _do(draft, step), None
+        # A strategy may go on without this answer, with what it has; one that does not lets it through.
         except (OutOfCredits, ProviderError) as error:
             answer, thrown = None, error
+    # Its `finally` blocks run here, not whenever the generator happens to be collected.
     steps.close()
     return draft.over
 
@@ -119,8 +122,10 @@ def finish(
         draft.stopped_by = error
         if draft.only_asks:
             return add_up(draft, "waits")
+        # Nothing came of it that a record could keep.
         if not (draft.answers or draft.results):
             return add_up(draft, "no_answer" if end == "deadline" else end, error)
+        # All that was answered were questions of capabilities: the agent itself was asked nothing.
         if len(draft.answers) == sum(map(len, draft.aside.values())):
             return add_up(draft, "no_answer", error)
         draft.remarks.append(str(error))

@@ -183,6 +183,7 @@ def _make_opening(
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
+        # Left out where it says nothing: it would stand in the record of every turn.
         "model": {key: value for key, value in vars(entry).items() if key != "images" or value},
         "allocation": vars(allocation),
         "max_steps": limits.max_steps or defaults.max_steps or _steps(entry, limits, goes_on=can.calls_tools),

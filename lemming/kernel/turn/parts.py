@@ -78,6 +78,7 @@ class Seams:
         self.parts = parts
         for part in parts.values():
             kind: Any = type(part)
+            # Only what a class overrides: most turns pass most seams without a single call.
             for hook in _hooks_of(kind):
                 setattr(self, hook, (*getattr(self, hook), getattr(part, hook)))
         self.watch = next((found for watches in self.watches if (found := watches())), None)

@@ -178,6 +178,7 @@ class Turn:
             raise NoMoreReplies
         self.replies_left -= 1
         self.conversation = messages
+        # Not for unshown results alone: a backend's own call wants its result, told or not.
         if self._draft.has_results_to_tell:
             messages += self.shown(messages)
         problem: ContractError | None = None
@@ -186,7 +187,9 @@ class Turn:
                 answer: Answer = yield Ask(messages)
             except OutOfCredits as error:
                 if problem is None:
+                    # Nothing was paid for that could be used instead.
                     raise
+                # An answer with mistakes is there and paid for: what of it is right is better than nothing.
                 return self._salvage(messages, f"; no correction: {error.message}")
             try:
                 read = self._draft.read(answer)
@@ -222,6 +225,7 @@ class Turn:
         for told in self._draft.seams.shown_result:
             result = told(result)
         if place in self._draft.untold:
+            # A backend refuses a conversation in which one of its calls has no result.
             return {**result, "success": True, "output": "(no result)"}
         if place in self._draft.repeats.hinted:
             return {**result, "output": f"{result['output']}\n[{HINT}]"}
