@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lemming.engine import load_tick, run_once
+from lemming.facts.views.glances import EndsInWords, glances_at
 from lemming.history.bisect import CommitTrial, bisect
 from lemming.history.journals import copy_journals, set_journals_aside
 from lemming.history.read import History
@@ -18,8 +19,9 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.file import Journal, journal_ticks
 from lemming.kernel.journal.records import TickCommitted
 from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import open_org
-from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script
 from lemming.timeline.fork import Setting, fork
 from lemming.timeline.verify.files import verify
 
@@ -232,6 +234,19 @@ def test_the_same_answers_after_a_rewind_give_the_same_ids(base: Path) -> None:
         "tick 3: 1 done",
         "tick 4: 1 done",
     ]
+
+
+def test_a_screen_that_stays_open_over_a_rewind_shows_the_ticks_taken_since(base: Path) -> None:
+    make(base)
+    run(base, 3)
+    screen = Organisation(base)
+    assert glances_at(screen, [3])[0].totals["entries"] == 1
+    assert screen.own(EndsInWords).of(3, "ada")["did"] == "said 1 thing"
+    go_back(base, "2")
+    write_script(base, [{"reply": {**say("hello"), "outbox_entries": []}}])
+    run(base)
+    assert glances_at(screen, [3])[0].totals["entries"] == 0
+    assert screen.own(EndsInWords).of(3, "ada")["did"] == "wrote nothing"
 
 
 def test_what_a_rewind_set_aside_is_not_the_past_any_more(base: Path) -> None:

@@ -1,9 +1,10 @@
 """What journals tell at a glance: their first and last line, and how the lines between begin.
 
 A strip of ticks and a map look at many journals, and taking one apart costs twenty times as much as looking
-through its bytes. The journal of a tick that is over does not change, so its glance is kept in memory. Of a
-tick that is not over only the first bytes of its lines are looked at, as they come, so that a screen may ask
-again every second. Nothing is checked against the checksums here: `lemming verify` does that.
+through its bytes. The glance at a tick that is over is kept in memory while its journal is the same file:
+after a rewind its number is taken again. Of a tick that is not over only the first bytes of its lines are
+looked at, as they come, so that a screen may ask again every second. Nothing is checked against the
+checksums here: `lemming verify` does that.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.wording import counted
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES
+from lemming.kernel.files.stamps import Identity, identity_of
 from lemming.kernel.journal.file import journal_ticks, raw_journal
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
@@ -103,7 +106,15 @@ class _Kept:
     """The glances at ticks that are over, the newest looks last."""
 
     def __init__(self, _: Organisation) -> None:
-        self.glances: OrderedDict[int, Glance] = OrderedDict()
+        self.glances: OrderedDict[tuple[int, Identity | None], Glance] = OrderedDict()
+
+
+def journal_file_now(org: Organisation, tick: int) -> Identity | None:
+    """Return which file a tick's journal is now; None where it is none of its own."""
+    try:
+        return identity_of(f"{org.base}/{paths.journal_file(tick)}")
+    except OSError:
+        return None
 
 
 def glances_at(org: Organisation, ticks: Iterable[int]) -> list[Glance]:
@@ -111,10 +122,11 @@ def glances_at(org: Organisation, ticks: Iterable[int]) -> list[Glance]:
     kept = org.own(_Kept).glances
     found = []
     for tick in ticks:
-        glance = kept.get(tick) or _glance(org, tick)
+        key = tick, journal_file_now(org, tick)
+        glance = kept.get(key) or _glance(org, tick)
         if glance.is_over:
-            kept[tick] = glance
-            kept.move_to_end(tick)
+            kept[key] = glance
+            kept.move_to_end(key)
         found.append(glance)
     while len(kept) > KEPT:
         kept.popitem(last=False)
@@ -218,9 +230,13 @@ class EndsInWords:
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self.of = lru_cache(MOST_KEPT)(self._read)
+        self._known = lru_cache(MOST_KEPT)(self._read)
 
-    def _read(self, tick: int, agent: str) -> dict[str, Any]:
+    def of(self, tick: int, agent: str) -> dict[str, Any]:
+        """Return `reason` and `did`, both in words."""
+        return self._known(tick, agent, journal_file_now(self._org, tick))
+
+    def _read(self, tick: int, agent: str, _: Identity | None) -> dict[str, Any]:
         """Return the `reason` of how a turn ended, and what it `did` in words; both empty where unknown."""
         try:
             raw = raw_journal(self._org, tick)

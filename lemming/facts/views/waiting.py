@@ -11,10 +11,12 @@ from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting_in
 from lemming.facts.views.feed import trust_of_entries
+from lemming.facts.views.glances import journal_file_now
 from lemming.facts.views.sentences import payload_text, short, text_said, wish_of
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.files.stamps import Identity
 from lemming.kernel.mail.index import EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry, text_of_payload
 from lemming.kernel.org.config import Config, load_config
@@ -129,14 +131,14 @@ def because_of(org: Organisation, now: RequestsNow, request: RequestView) -> Jso
 
 
 class _Turns:
-    """What turns had before them, of those that were looked at last: a turn that is over does not change."""
+    """What turns looked at last had before them, for as long as their journals are the same files."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self._kept: OrderedDict[tuple[int, str], Json] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, str, Identity | None], Json] = OrderedDict()
 
     def facts(self, tick: int, agent: str) -> Json:
-        key = (tick, agent)
+        key = tick, agent, journal_file_now(self._org, tick)
         if key not in self._kept:
             record = read_tick(self._org, tick)
             turn = record.turn_of(agent)
