@@ -41,6 +41,15 @@ def test_columns_add_up_to_what_the_ledgers_say(desk: Path) -> None:
     assert by_agent == {name: float(row.credits) for name, row in known.rows.items() if row.calls}
 
 
+def test_of_more_ticks_than_are_shown_at_most_it_says_that_there_are_older_ones(
+    desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lemming.facts.views.money.MOST_TICKS", 2)
+    for asked, ticks in ((50, [3, 4]), (2, [3, 4]), (1, [4, 4]), (0, [4, 4]), (-1, [4, 4])):
+        shown = money(desk, ticks=asked)
+        assert (shown["ticks"], shown["older"]) == (ticks, True), asked
+
+
 def test_whoever_spent_it_counts_on_every_screen(base: Path) -> None:
     make_org(base, *(resume(name, credits={"max_credits": 20}) for name in ("ada", "bob", "cid", "dan")))
     (base / "agents/Not a name").mkdir()

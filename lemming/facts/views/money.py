@@ -62,7 +62,8 @@ def money(org: OrgPath, *, by: str = "tick", ticks: int = TICKS) -> dict[str, An
         raise UsageError(f'by "{by[:80]}" is neither tick nor day', hint="by=tick")
     org = Organisation.at(org)
     config, survey = load_config(org), survey_agents(org)
-    numbers = begun_journals(org, min(max(ticks, 1), MOST_TICKS) + 1)
+    ticks = min(max(ticks, 1), MOST_TICKS)
+    numbers = begun_journals(org, ticks + 1)
     older, numbers = len(numbers) > ticks, numbers[-ticks:]
     day_in = zone(config.org.timezone) if config.org.timezone else UTC
     columns = _columns(glances_at(org, numbers), day_in if by == "day" else None)
