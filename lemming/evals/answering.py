@@ -75,6 +75,7 @@ class Answering:
             raise NoAnswer(
                 f"nothing is scripted for {_question_in_words(request)}", where=self._where, hint=hint
             )
+        # The seed is part of a question: else all repeats would be given the first one's kept answer.
         request = request._replace(seed=(request.seed + self.repeat) % _SEEDS)
         if self.case.answers == "live":
             return self._ask(entry, request, ask)
@@ -99,6 +100,7 @@ class Answering:
             reply = self._ask(entry, request, ask)
             about = {"agent": request.agent, "tick": request.tick, "call": request.step}
             self.kept.keep(question, _as_json(reply), **about, model=entry.model)
+            # What was kept, with secrets out: the run that records goes by the same words as those after it.
             found = self.kept[question]
         return calls.checked(_reply(found or {}))
 
@@ -139,6 +141,7 @@ class Answering:
         result = make()
         if self.case.answers == "recorded" and self.records:
             plain: Json = {"success": result.success, "outcome": result.outcome, "output": result.output}
+            # The files it had written, too: later runs have no call to write them.
             plain["effects"] = [effect.as_json() for effect in result.effects]
             self.kept.keep(name, plain, agent=context.agent.name, tool=call.tool)
         return result
@@ -197,6 +200,7 @@ class Kept:
         line = {"question": question, **about, "answer": redact_json(answer)}
         with self._lock:
             self._answers[question] = line["answer"]
+            # A line that a crash cut off would swallow this one.
             end = b"\n" if self._is_torn else b""
             fs.append(self._folder, RECORD_FILE, end + compact(line) + b"\n")
             self._is_torn = False

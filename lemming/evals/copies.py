@@ -68,6 +68,7 @@ def make_copy(
         _give_model(folder, model)
     for setting in settings:
         fs.publish(folder, setting.file, with_setting(_read(folder, setting.file), setting))
+    # Last: a change or a setting may grant a folder outside.
     keep_within(folder)
 
 

@@ -123,6 +123,7 @@ def _put_stand_in(copy: Path, kills: int) -> None:
     settings |= {key: written(value) for key, value in config.org.further.items()}
     settings["plugins"] = [*settings["plugins"], "lemming.testing.standin"]
     settings["max_attempts"] = settings["max_attempts"] + kills
+    # Programs that people are told by must not be started for what goes wrong in a copy.
     for key in ("history", "on_failure", "on_waiting"):
         settings.pop(key)
     if settings["executor"] in EXECUTORS:  # the workers belong to the original

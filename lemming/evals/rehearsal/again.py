@@ -148,6 +148,7 @@ class Rehearsing(Runtime):
     def _end(self, why: LemmingError) -> NoReturn:
         """Stop here, so that it can go on from here."""
         with self._lock:
+            # The first one: threads that end after it end because of it.
             self.stopped_by = self.stopped_by or why
         self.stop.set()
         raise Stopped

@@ -59,6 +59,7 @@ class Spending:
         if worst is None:
             name = entry.model or entry.provider
             return f"no price is known for {name}, so no budget can be kept; config/models.json can say one"
+        # Calls under way count as if they cost the most: together they must not go over.
         if self.dollars + self._reserved + worst <= (self.limit or 0):
             return ""
         return f"the next call can cost ${worst:.6f}, and ${self.dollars:.6f} of ${self.limit} are spent"

@@ -251,6 +251,7 @@ def _prepare(past: PastStates, folder: Path, wanted: Wanted) -> None:
             why = f"{file} was not there before tick {wanted.first}"
             raise UsageError(why, hint="choose later --ticks")
         fs.publish(folder, file, content)
+    # Last: a fork that was cut off on its way is not to be gone on with.
     fs.publish(folder, MARK, pretty(mark))
 
 
@@ -304,6 +305,7 @@ def _run_ticks(runtime: Rehearsing, record: _Record, ticks: range) -> Iterator[t
     for tick in ticks:
         questions = record.questions(tick)
         runtime.begin(questions, record.at(tick))
+        # A tick that an interrupted rehearsal began has this in its journal already.
         if tick not in journal_ticks(runtime.org):
             record.deliver(runtime.base, tick)
             if questions.recorded.records:

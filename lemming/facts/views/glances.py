@@ -30,6 +30,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 KEPT = 2000
 NAMELESS = "(a model without a name)"
 _STRING = rb'"((?:[^"\\]|\\.)*)"'
+# Fields of records stand in one order, and quotes within texts are escaped: no word of an agent's fits these.
 _TURN = re.compile(rb'\{"type":"turn_started","epoch":\d+,"agent":"([^"]*)","entries":\[([^\]]*)\]')
 _END = re.compile(
     rb'\{"type":"turn_(?:committed|skipped)","epoch":\d+,"agent":"([^"]*)","status":"([a-z]*)","end":"([a-z_]*)"'
