@@ -134,6 +134,7 @@ def _put(made: Any, content: Any, facts: Facts) -> Any:
     seen = facts(content).get("args")
     if not (isinstance(made, dict) and isinstance(content, dict) and isinstance(seen, dict)):
         return made
+    # A path was seen by the place that is opened: unless it was changed it goes on as it was spelled.
     kept = {key: it for key, it in content.items() if key in made and made[key] == seen.get(key)}
     left_out = {key for key in seen if key not in content}  # it saw their defaults
     return {**{key: it for key, it in made.items() if key not in left_out or it != seen[key]}, **kept}
@@ -277,6 +278,7 @@ def _unfitting(gate: Gate, args: Any, said: Any) -> Found | None:
     """Return which argument has no value that is allowed; one that is not there has the empty text."""
     for name, patterns in gate.args.items():
         allowed = [patterns] if isinstance(patterns, str) else patterns
+        # Defaults stand in `args`, but an argument that the call left out is not there.
         value = args.get(name, "") if isinstance(args, dict) and name in said else ""
         text = value if isinstance(value, str) else to_line(value)
         if not is_among(text, allowed):

@@ -106,6 +106,7 @@ class InGates:
         target: dict[str, Any] = {
             key: entry.payload[key] for key in ("target", "reply_to") if key in entry.payload
         }
+        # The tags are the author's words, too.
         return replace(entry, payload={**target, WITHHELD: looked.told()}, tags=[])
 
     def memories(self, memories: Memories) -> Memories:

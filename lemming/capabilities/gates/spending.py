@@ -118,6 +118,7 @@ class TickSpending:
 
     def _spent_before(self, scope: Scope, window: Window | None, counts: bool) -> Amount:
         tick, at = self.now.tick, self.now.at
+        # Ledgers keep these sums; anything else is in journals alone.
         if window is None and not counts and not scope.request:
             return total(map(self._in_ledger, sorted(scope.agents or self.began)))
         if window is None and scope.request:
@@ -158,6 +159,7 @@ class TickSpending:
 
     def before_in_tick(self, name: str, scope: Scope) -> Amount:
         """Return what turns before an agent's have spent in this tick."""
+        # Those behind it may be over sooner, by chance: turns at once must come to what turns in a row would.
         before = (self.reports.get(other) for other in takewhile(name.__ne__, self.order))
         return total(
             _amount_of_turn(it) for it in before if it and self.is_within(scope, it.agent, it.request)

@@ -109,6 +109,7 @@ class CallGates:
         planned = changes_for(call.args)
 
         def facts(args: Any) -> dict[str, Any]:
+            # What planning reads is not read again unless a gate has changed the arguments.
             told = planned if args == call.args else changes_for(args)
             return {**self._facts(call, tool), **told, "args": self._args_as_opened(args, tool, context.base)}
 
