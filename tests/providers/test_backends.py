@@ -319,6 +319,15 @@ def test_ollama_is_asked_with_its_sdk_and_a_password_in_the_address_is_sent_apar
     assert asked.path == "/ok/api/chat"
 
 
+def test_ollama_is_where_its_variable_says_unless_its_line_says_otherwise(
+    faults: FaultServer, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", faults.url("404"))
+    with pytest.raises(UnknownModel):
+        ask(OllamaProvider(), request_)
+    assert ask(OllamaProvider(host=faults.url("ok")), request_).text
+
+
 def test_an_error_that_is_no_json_object_says_its_status_and_how_long_to_wait(
     make: Make, faults: FaultServer, request_: Request
 ) -> None:

@@ -17,6 +17,7 @@ from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
+from lemming.kernel.journal.events import Event, ModelAsked
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.providers import Backend, Image, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
@@ -162,6 +163,23 @@ def test_a_turn_that_was_interrupted_is_shown_the_same_image_again(
         run_once(base, clock=FrozenClock())
     run_once(base, clock=FrozenClock())
     assert [request.images for request in asked] == [(Image("image/png", BASE64),)]
+
+
+def test_an_image_that_changes_while_a_turn_is_interrupted_is_not_shown(
+    tmp_path: Path, asked: list[Request]
+) -> None:
+    base = shown(tmp_path / "org", "shared/chart.png")
+
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked):
+            raise Crash
+
+    with pytest.raises(Crash):
+        run_once(base, clock=FrozenClock(), notify=die)
+    asked.clear()
+    fs.publish(base, "shared/chart.png", b"another")
+    run_once(base, clock=FrozenClock())
+    assert [request.images for request in asked] == [()]
 
 
 def test_the_past_agrees_without_the_image(tmp_path: Path, asked: list[Request]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,18 @@ def test_who_may_only_write_may_append(tmp_path: Path) -> None:
 def test_a_file_does_not_grow_beyond_what_can_be_read(desk: Desk) -> None:
     desk.write("agents/alpha/workspace/big.txt", "x" * (FILE_LIMIT_BYTES - 1))
     assert "at most 262144 are allowed" in desk.refusal("file_append", path="big.txt", content="12")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no list of open files here")
+def test_no_call_leaves_a_file_open(desk: Desk) -> None:
+    desk.do("file_write", path="deep/er/b.txt", content="b")
+    desk.do("file_read", path="deep/er/b.txt")
+    desk.do("file_append", path="deep/er/b.txt", content="c")
+    desk.do("file_move", path="deep/er/b.txt", to="deep/c.txt")
+    desk.do("file_search", text="b", path="deep")
+    desk.refusal("file_read", path="deep/none/b.txt")
+    open_files = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    assert [file for file in open_files if file.startswith(f"{desk.base}/")] == []
 
 
 # --- file_move ----------------------------------------------------------------------------------

@@ -78,3 +78,4 @@ def test_no_grant_shows_an_agent_what_it_is_tried_with(tmp_path: Path) -> None:
     assert desk.do("file_read", path=f"{tmp_path}/org/notes.txt") == "plain"
     assert "is closed to agents" in desk.refusal("file_read", path=file)
     assert "by people only" in desk.refusal("file_write", path=file, content="x")
+    assert Desk(tmp_path / "org", allow_read=[f"{tmp_path}/org/evals"]).do("file_read", path=file) == "{}"

@@ -47,6 +47,7 @@ def test_a_folder_that_holds_too_much_already_may_hold_as_much(tmp_path: Path) -
     desk.write("shared/big", "x" * 2_000_000)
     desk.write("shared/a", "one")
     assert "at most 1048576 are allowed" in desk.refusal("file_write", path="shared/a", content="more")
+    assert "at most 1048576 are allowed" in desk.refusal("file_write", path="shared/b", content="")
     for content in ("two", "2", "22"):
         assert desk.call("file_write", path="shared/a", content=content).success
 

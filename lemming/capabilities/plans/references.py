@@ -103,8 +103,7 @@ def as_text(value: Any) -> str:
         age = value.get("age_ticks")
         return f"{value['text']} ({age} ticks ago)" if isinstance(age, int) else str(value["text"])
     items = value.get("items")
-    is_of_items = len(value) == 1 and isinstance(items, list)
-    parts = dict(enumerate(items, start=1)) if is_of_items and isinstance(items, list) else value
+    parts = dict(enumerate(items, start=1)) if len(value) == 1 and isinstance(items, list) else value
     if parts and all(isinstance(it, Mapping) and isinstance(it.get("text"), str) for it in parts.values()):
         return "\n\n".join(f"{name}: {as_text(each)}" for name, each in parts.items())
     return to_line(dict(value))
