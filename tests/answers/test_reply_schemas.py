@@ -76,6 +76,19 @@ def test_what_the_wire_form_admits_satisfies_the_schema_it_stands_for() -> None:
 def test_a_whole_number_between_close_limits_is_one_of_a_list() -> None:
     stars = {"properties": {"stars": {"type": "integer", "minimum": 1, "maximum": 5}}, "required": ["stars"]}
     assert closed_schema(stars)["properties"]["stars"]["enum"] == [1, 2, 3, 4, 5]
+    stars["properties"]["stars"]["minimum"] = 5
+    assert closed_schema(stars)["properties"]["stars"]["enum"] == [5]
+
+
+def test_the_narrowest_schema_takes_one_entry() -> None:
+    check = Draft202012Validator(brief_schema(kinds=["report"], form=None))
+    entry = {"kind": "report", "payload": {"text": "x"}, "tags": []}
+    reply = {"tool_calls": [], "memory_updates": [], "notes": ""}
+    assert [check.is_valid({**reply, "outbox_entries": [entry] * many}) for many in range(3)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def made(base: Path, *attachments: Any, tools: list[str] | None = None, **reply:
     make_org(
         base,
         resume("ada", permissions=may, turn={"max_steps": reply.pop("max_steps", 1)}),
-        script=[{"agent": "ada", "step": 0, "reply": say("", outbox_entries=[entry], **reply)},
+        script=[{"agent": "ada", "step": 0, "reply": say("", **{"outbox_entries": [entry], **reply})},
                 {"reply": say("seen")}],
     )  # fmt: skip
     (base / "shared").mkdir(exist_ok=True)
@@ -66,6 +66,12 @@ def digest(content: bytes) -> str:
 def test_the_engine_fills_in_what_is_in_the_file(tmp_path: Path) -> None:
     base = made(tmp_path / "org", {"path": "shared/chart.png"}, "./shared/chart.png")
     assert attached(base) == [{"path": "shared/chart.png", "sha256": digest(CHART)}] * 2
+
+
+def test_one_file_needs_no_list(tmp_path: Path) -> None:
+    entry = {"kind": "report", "payload": {"text": "see", "attachments": "shared/chart.png"}, "tags": []}
+    base = made(tmp_path / "org", outbox_entries=[entry])
+    assert attached(base) == [{"path": "shared/chart.png", "sha256": digest(CHART)}]
 
 
 def test_a_file_that_the_same_reply_writes_can_be_attached(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ BLOCKS: dict[str, tuple[dict[str, Any], str]] = {
     "permision": ({"permision": {}}, "/permision"),
     "another case": ({"Gates": []}, "/Gates"),
     "the wrong place": ({"max_credits": 0}, "/max_credits"),
+    "a key of others, in a block": ({"credits": {"x-max": 1}}, "/credits/x-max"),
 }  # fmt: skip
 BROUGHT = {"gates": "gates", "output": "answers", "team": "requests", "verify": "judges"}
 """Keys of capabilities, which may not be here."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lemming.capabilities.calendars.jobs import job_of
 from lemming.capabilities.requests.index import keep, stamp_of
 from lemming.capabilities.requests.now import requests_now
 from lemming.engine import run_once
@@ -192,6 +193,23 @@ def test_what_is_wrong_with_a_calendar_is_said_with_its_place_and_what_to_do(
     found = problems_of_config(base, load_config(base))
     (problem,) = (it for it in found if it.file == "config/calendar.json")
     assert (problem.pointer, said in str(problem), bool(problem.hint)) == (pointer, True, True)
+
+
+def test_a_cron_expression_has_the_time_zone_of_its_job_or_of_all(base: Path) -> None:
+    org = Watched(base)
+    (base / "config/org.json").write_text("{}")
+    found = []
+    for zone in ({}, {"timezone": "Europe/Berlin"}):
+        after = {"agent": "dan", "text": "x", "after": "a"}
+        org.keep({"jobs": {"a": {**NINE, **zone}, "b": after}})
+        problems = problems_of_config(base, load_config(base))
+        found.append([it.pointer for it in problems if it.file == "config/calendar.json"])
+    assert found == [["/jobs/a/cron"], []]
+
+
+def test_a_job_that_an_agent_keeps_needs_a_cron_expression() -> None:
+    with pytest.raises(ValueError, match='needs "cron"'):
+        job_of("dan", {"text": "x", "at": "2026-11-23 09:00"})
 
 
 def test_a_clock_set_back_asks_for_nothing_twice(base: Path) -> None:
