@@ -9,6 +9,7 @@ import pytest
 
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import open_regular
 from lemming.kernel.files.folder import WORTHWHILE_AFTER
 
 
@@ -108,6 +109,16 @@ def test_a_file_is_read_up_to_the_limit_and_one_byte_more(tmp_path: Path) -> Non
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no such file on this system")
 def test_a_file_that_says_it_is_empty_is_read_to_its_end() -> None:
     assert fs.read_bytes("/proc/self/status", 1 << 20).startswith(b"Name:")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no list of open files here")
+def test_what_is_no_file_is_refused_and_not_held_open(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(OSError, match="regular"):
+            open_regular(path)
+    held = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    assert [file for file in held if file.startswith(str(tmp_path))] == []
 
 
 # --- two writers of one file ---------------------------------------------------------------------

@@ -105,6 +105,15 @@ def test_an_image_that_is_attached_is_shown_to_the_model(tmp_path: Path, asked: 
     assert BASE64 not in (base / "logs/ticks/00000001.jsonl").read_text()
 
 
+def test_an_image_in_a_folder_elsewhere_is_shown_to_whom_it_is_granted(
+    tmp_path: Path, asked: list[Request]
+) -> None:
+    (tmp_path / "far.png").write_bytes(CHART)
+    far = {**READS, "allow_read": [str(tmp_path)]}
+    run_once(shown(tmp_path / "org", f"{tmp_path}/far.png", file_access=far), clock=FrozenClock())
+    assert asked[0].images == (Image("image/png", BASE64),)
+
+
 def test_an_image_that_has_changed_since_is_not_shown(tmp_path: Path, asked: list[Request]) -> None:
     base = shown(tmp_path / "org", "shared/chart.png")
     (base / "shared/chart.png").write_bytes(b"another")

@@ -58,6 +58,9 @@ def test_one_folder_that_is_full_leaves_the_others_alone(tmp_path: Path) -> None
     desk.write("shared/beta/big", "x" * 2_000_000)
     assert desk.call("file_write", path="shared/alpha/a", content="fine").success
     assert desk.call("file_write", path="a", content="fine").success
+    for name in "bcde":
+        assert desk.call("file_write", path=name, content="x" * 250_000).success
+    assert desk.call("file_write", path="shared/alpha/b", content="x" * 100_000).success
 
 
 def test_a_folder_thousands_deep_can_still_be_measured(tmp_path: Path) -> None:
