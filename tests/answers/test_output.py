@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lemming.capabilities.answers.fitting import fitting
-from lemming.capabilities.answers.validation import forms_of
+from lemming.capabilities.answers.validation import forms_of, schemas_of
 from lemming.engine import run_once
 from lemming.facts.problems import problems_of_agents
 from lemming.kernel.agents import load_agent
-from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.messages import read_outbox_entries, send
 from lemming.kernel.org.config import load_config
 from lemming.testing import journal_lines, make_org, resume, say, write_script
 from lemming.timeline.replay.replay import replay
@@ -146,6 +146,14 @@ def test_an_answer_to_a_request_with_a_schema_is_corrected_and_then_failed_with_
     schemas = [it["given"]["answers"]["schemas"] for it in begun if "given" in it]
     assert [[*it.values()] for it in schemas] == [[PRICED]]
     assert [replayed.turns for replayed in replay(base, [2])] == [2]
+
+
+@pytest.mark.parametrize("more", [{"asked": {"schema": {}}}, {"hands_on": "x", "asked": "y"}])
+def test_only_who_hands_a_request_on_says_what_was_asked(base: Path, more: dict[str, Any]) -> None:
+    make_org(base, resume("ada"))
+    payload = {"text": "how much?", "target": "ada", "schema": PRICED, **more}
+    asks = send(base, "ada", tick=1, kind="request", payload=payload, tags=[], created_at="")
+    assert schemas_of([asks]) == {asks.identity: PRICED}
 
 
 def test_a_refusal_is_held_to_no_schema(base: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lemming.capabilities.answers.closed_schemas import closed_schema, why_not_closable
+from lemming.capabilities.answers.closed_schemas import MOST_LISTED, closed_schema, why_not_closable
 from lemming.capabilities.answers.fitting import fitted
 from lemming.kernel.base.kinds import MESSAGE_KINDS
 from lemming.kernel.turn.reply_schemas import Form, brief_schema, reply_schema
@@ -78,6 +78,10 @@ def test_a_whole_number_between_close_limits_is_one_of_a_list() -> None:
     assert closed_schema(stars)["properties"]["stars"]["enum"] == [1, 2, 3, 4, 5]
     stars["properties"]["stars"]["minimum"] = 5
     assert closed_schema(stars)["properties"]["stars"]["enum"] == [5]
+    stars["properties"]["stars"]["maximum"] = 4 + MOST_LISTED
+    assert len(closed_schema(stars)["properties"]["stars"]["enum"]) == MOST_LISTED
+    stars["properties"]["stars"]["maximum"] += 1
+    assert "enum" not in closed_schema(stars)["properties"]["stars"]
 
 
 def test_the_narrowest_schema_takes_one_entry() -> None:

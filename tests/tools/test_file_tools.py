@@ -347,6 +347,8 @@ def test_files_beyond_the_limit_are_refused_with_their_size(desk: Desk) -> None:
     desk.write("agents/alpha/workspace/big.txt", "x" * (FILE_LIMIT_BYTES + 1))
     refusal = desk.refusal("file_read", path="big.txt")
     assert refusal.endswith(f"has {FILE_LIMIT_BYTES + 1} bytes; at most {FILE_LIMIT_BYTES} can be read")
+    desk.write("agents/alpha/workspace/full.txt", "x" * FILE_LIMIT_BYTES)
+    assert desk.call("file_read", path="full.txt").success
     refusal = desk.refusal("file_write", path="a.txt", content="x" * 3_000_000)
     assert refusal.endswith(f"would have 3000000 bytes; at most {FILE_LIMIT_BYTES} are allowed")
 

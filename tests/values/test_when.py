@@ -68,6 +68,7 @@ FALSE = [
     looks("score", "contains", 7),
     looks("score", "matches", "7"),
     looks("tags.2", "exists"),
+    looks("tags.²", "exists"),
     looks("verdict.length", "exists"),
     looks("verdict.good", "exists"),
     looks("score.7", "exists"),
