@@ -6,8 +6,8 @@ from lemming.capabilities.strategies.registry import Beforehand, strategy
 from lemming.kernel.base.contract import MemoryUpdate, NewEntry, ToolCall, TurnReply
 from lemming.kernel.journal.report import End
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.strategy import Act, Ask, Called, Step, Steps, Turn
-from lemming.kernel.turn.values import Answer
+from lemming.kernel.turn.strategy import Called, Turn
+from lemming.kernel.turn.values import Act, Answer, Ask, Step, Steps
 
 __all__ = [
     "Act",

@@ -221,7 +221,11 @@ def test_only_who_is_above_imports_a_capability_and_it_only_what_it_needs() -> N
 
 
 def test_imports_form_no_circle() -> None:
-    graph = {module_of(name): own_imports(name) - {module_of(name)} for name in TREES}
+    """Those for types alone count too: what two files say of each other belongs into one, or into a third."""
+    graph = {
+        module_of(name): (own_imports(name) | own_imports(name, types_only=True)) - {module_of(name)}
+        for name in TREES
+    }
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
 
 

@@ -110,7 +110,7 @@ def explain(
     base, config, survey = _opened(here)
     whose = find_in(survey, agent)
     now = timestamp(SystemClock().now())
-    context = context_of(base, config, whose, toolset_of(config.org, base), now)
+    context = context_of(base, config, whose, now)
     explained = explain_call(context, config, survey, tool, _arguments(given or []), trust)
     if not here.shows("call_explained", _explained_as_json(explained)):
         _show_explained(explained)

@@ -309,9 +309,7 @@ def _called(
     caller = _agent(base, agent or _only_caller(base, toolset, settings, name))
     now = timestamp(SystemClock().now())
     tick = load_tick(base)
-    context = ToolContext(
-        agent=caller, org=base, settings=settings, toolset=toolset, now=now, tick=tick, began_at=now
-    )
+    context = ToolContext(agent=caller, org=base, settings=settings, now=now, tick=tick, began_at=now)
     tool = toolset.allowed(caller, settings).get(name)
     if tool is not None and not writes and not tool.repeatable:
         tool.check(arguments)

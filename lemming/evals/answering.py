@@ -30,7 +30,7 @@ from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.shipped import NO_MODELS
 from lemming.kernel.providers import Reply, Request
-from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools import ToolResult, toolset_of
 from lemming.kernel.tools.context import ToolContext
 
 COST_NOTHING = frozenset({"scripted", "replay"})
@@ -126,7 +126,8 @@ class Answering:
 
         A call that could reach other machines (class `send`) is made only where a person said --tools.
         """
-        tool = context.toolset.allowed(context.agent, context.settings).get(call.tool)
+        tools = toolset_of(context.settings, context.org)
+        tool = tools.allowed(context.agent, context.settings).get(call.tool)
         if tool is not None and call.tool in self.case.tools:
             return ToolResult(True, self.case.tools[call.tool])
         if tool is None or tool.tool_class != "send":

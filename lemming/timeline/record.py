@@ -14,12 +14,9 @@ from lemming.kernel.base.errors import OUTCOME_CODES, Outcome
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.file import JournalContents, reading_of
-from lemming.kernel.journal.lookup import plan_in
 from lemming.kernel.journal.prompts import PromptReader
 from lemming.kernel.journal.record_parts import FailedAttempt
 from lemming.kernel.journal.records import (
-    EntriesExpired,
-    GateAsked,
     ModelFailed,
     ModelReplied,
     Record,
@@ -27,7 +24,6 @@ from lemming.kernel.journal.records import (
     TickStarted,
     ToolFinished,
     ToolStarted,
-    TurnEnded,
     TurnResumed,
     TurnStarted,
     TurnStopped,
@@ -36,8 +32,8 @@ from lemming.kernel.journal.report import TickReport, TurnReport
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import FOR_OTHERS, Plan
 from lemming.timeline.gaps import no_journal
+from lemming.timeline.tick_records import TickRecords
 
 if TYPE_CHECKING:
     from lemming.timeline.retake import Question, Retaken
@@ -146,73 +142,14 @@ class TurnRecord:
         return list(self.started.state["results"]) if self.started else []
 
 
-class RecordedTick:
-    """The records of one tick by what they tell. One without records has not begun.
-
-    `engine_starts` counts the engines that worked on it: more than one means interruptions.
-    """
+class RecordedTick(TickRecords):
+    """The records of one tick, and its turns as they tell of them."""
 
     def __init__(
         self, tick: int = -1, records: list[Record] | None = None, *, engine_starts: int = 1
     ) -> None:
-        self.tick, self.records, self.engine_starts = tick, records or [], engine_starts
-        self.started: dict[str, TurnStarted] = {}
-        self.ended: dict[str, TurnEnded] = {}
-        self.answers: dict[tuple[str, int], ModelReplied | ModelFailed] = {}
-        self.tools: dict[tuple[str, int], ToolFinished] = {}
-        self.announced: dict[tuple[str, int], ToolStarted] = {}
-        self.checked: dict[tuple[str, int], GateAsked] = {}
-        self.expired: list[str] = []
-        self.unread: dict[str, int] = {}
-        self._about: dict[str, list[Record]] = {}
+        super().__init__(tick, records, engine_starts=engine_starts)
         self._turns: dict[str, TurnRecord] = {}
-        for record in self.records:
-            self._note(record)
-
-    def _note(self, record: Record) -> None:
-        self._about.setdefault(record.about, []).append(record)
-        match record:
-            case TurnStarted():
-                self.started[record.agent] = record
-            case TurnEnded():
-                self.ended[record.about] = record
-            case ModelReplied() | ModelFailed():
-                self.answers[record.agent, record.call] = record
-            case ToolStarted():
-                self.announced[record.agent, record.index] = record
-            case ToolFinished():
-                self.tools[record.agent, record.index] = record
-            case GateAsked():
-                self.checked[record.agent, record.number] = record
-            case EntriesExpired():
-                self.expired, self.unread = record.files, record.unread
-
-    def records_of(self, agent: str) -> list[Record]:
-        """Return the records of one agent's turn."""
-        return self._about.get(agent, [])
-
-    @property
-    def begin(self) -> TickStarted:
-        """Its first record."""
-        started = plan_in(self.records)
-        assert started, f"tick {self.tick} has no journal"
-        return started
-
-    @property
-    def end(self) -> TickCommitted | None:
-        """Its last record, if the tick is over."""
-        last = self.records[-1] if self.records else None
-        return last if isinstance(last, TickCommitted) else None
-
-    @property
-    def plan(self) -> Plan:
-        """The plan it was run by."""
-        return Plan.of(self.begin)
-
-    @property
-    def people(self) -> frozenset[str]:
-        """The agents for which a person or a channel spoke."""
-        return frozenset(name for name, why in self.begin.skipped.items() if why in FOR_OTHERS)
 
     @property
     def turns(self) -> list[TurnRecord]:

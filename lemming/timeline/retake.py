@@ -5,12 +5,11 @@ It is the turn's own code, over answers that are only read, with a draft that ta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError, ProviderError
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.records import GateAsked, ModelFailed, ModelReplied, ToolFinished, ToolStarted
 from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.messages import entry_effect
 from lemming.kernel.providers import Message
@@ -20,6 +19,7 @@ from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.loop import finish
 from lemming.kernel.turn.values import Answer, TurnInputs
+from lemming.timeline.tick_records import TickRecords
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.places import Found, Functions
@@ -29,19 +29,10 @@ class RecordEnds(Exception):
     """The recorded answers end here; the message names the one that is missing."""
 
 
-class Records(Protocol):
-    """What the records of a tick tell of its turns, each by the agent and its number: a `RecordedTick`."""
-
-    answers: dict[tuple[str, int], ModelReplied | ModelFailed]
-    announced: dict[tuple[str, int], ToolStarted]
-    tools: dict[tuple[str, int], ToolFinished]
-    checked: dict[tuple[str, int], GateAsked]
-
-
 class RecordedAnswers:
     """The answers of one turn, from its records and nowhere else."""
 
-    def __init__(self, recorded: Records, agent: str) -> None:
+    def __init__(self, recorded: TickRecords, agent: str) -> None:
         self._recorded, self._agent = recorded, agent
 
     def ask(
@@ -98,7 +89,7 @@ class Retaken(Draft):
     `TurnRecord`.
     """
 
-    def __init__(self, inputs: TurnInputs, recorded: Records) -> None:
+    def __init__(self, inputs: TurnInputs, recorded: TickRecords) -> None:
         super().__init__(inputs, RecordedAnswers(recorded, inputs.agent.name))
         self.questions_asked: dict[int, Question] = {}
         self.problems: dict[int, str] = {}

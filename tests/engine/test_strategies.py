@@ -22,8 +22,8 @@ from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.loop import finish
 from lemming.kernel.turn.react import react
-from lemming.kernel.turn.strategy import Steps, Turn
-from lemming.kernel.turn.values import Answer, TurnInputs
+from lemming.kernel.turn.strategy import Turn
+from lemming.kernel.turn.values import Answer, Steps, TurnInputs
 from lemming.testing import make_org, resume, say
 
 AT = "2026-01-01T00:00:00.000Z"

@@ -18,7 +18,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.registry import unregister
 from lemming.kernel.tick.soundness.judged import judged
-from lemming.kernel.tools import SHIPPED, ToolRegistry, toolset_of
+from lemming.kernel.tools import SHIPPED, ToolRegistry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 Json = dict[str, Any]
@@ -85,12 +85,12 @@ def test_no_spelling_of_a_path_slips_through_a_gate(base: Path, tmp_path: Path) 
     org_at(base, link)
     org, said = Organisation(base), 0
     config, survey = load_config(org), survey_agents(org)
-    tools, now = toolset_of(config.org, org), "2026-01-01T00:00:00Z"
+    now = "2026-01-01T00:00:00Z"
     for (tool, argument), rest in CALLS.items():
         for place, paths in spellings(base, link).items():
             gates = [value_of(Gate, it) for it in gates_about(tool, argument, place, paths)]
             of_gates = replace(config, org=replace(config.org, further={"gates": gates}))
-            context = context_of(org, of_gates, survey.agents["ada"], tools, now)
+            context = context_of(org, of_gates, survey.agents["ada"], now)
             for path in [*paths, "shared/z"]:
                 args = {argument: [path] if argument == "files" else path, **rest}
                 told = explain_call(context, of_gates, survey, tool, args)

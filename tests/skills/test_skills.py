@@ -24,7 +24,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.soundness.judged import sound_survey
-from lemming.kernel.tools import ToolResult, toolset_of
+from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.calls import call_tool
 from lemming.kernel.tools.context import ToolContext
 from lemming.testing import journal_lines, make_org, resume, say, tree
@@ -62,7 +62,6 @@ def read(base: Path, **arguments: Any) -> ToolResult:
         agent=load_agent(base, "ada"),
         org=Organisation(base),
         settings=settings,
-        toolset=toolset_of(settings),
         now="",
     )
     return call_tool("skill_read", arguments, context)

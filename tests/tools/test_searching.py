@@ -8,6 +8,7 @@ import pytest
 from tool_desk import Desk
 
 from lemming.capabilities.toolbox.files_below import FILES_LIMIT
+from lemming.kernel.tools import toolset_of
 
 TOOLS = ["file_search", "search", "file_write"]
 HANDBOOK = """# Handbook
@@ -180,7 +181,7 @@ def test_what_others_keep_for_themselves_is_not_found(desk: Desk) -> None:
 
 def test_the_folder_is_called_in(desk: Desk) -> None:
     desk.context()
-    tool = desk.context().toolset["search"]
+    tool = toolset_of(desk.org)["search"]
     assert [*tool.parameters["properties"]] == ["query", "in", "limit"]
     assert "refused by permissions" in desk.refusal("search", query="x", **{"in": "/etc"})
 

@@ -13,7 +13,7 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.hosts import is_named, is_public
 from lemming.kernel.org.blocks import Http
 from lemming.kernel.org.config import Org, load_config
-from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools import ToolResult, toolset_of
 
 TOOLS = ["http_get", "http_post"]
 
@@ -108,7 +108,7 @@ def test_a_post_follows_no_redirect_and_says_where_it_points(desk: Desk, pages: 
 def test_without_hosts_there_is_no_such_tool(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "org", tools=TOOLS)
     agent = desk.context().agent
-    assert "http_get" not in desk.context().toolset.allowed(agent, desk.org)
+    assert "http_get" not in toolset_of(desk.org).allowed(agent, desk.org)
     why = desk.refusal("http_get", url="https://example.org")
     assert "refused by config/org.json http.hosts []: no host is allowed" in why
 

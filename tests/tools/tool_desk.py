@@ -10,7 +10,7 @@ from lemming.kernel.agents import load_agent
 from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.org.config import Org
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tools import Tool, ToolResult, toolset_of
+from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.tools.calls import call_tool
 from lemming.kernel.tools.context import ToolContext
 
@@ -81,7 +81,6 @@ class Desk:
             agent=agent,
             org=Organisation(self.base),
             settings=self.org,
-            toolset=toolset_of(self.org),
             now=NOW,
             staged=self.staged,
             removed=frozenset(self.removed),

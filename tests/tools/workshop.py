@@ -57,7 +57,7 @@ class Workshop:
     def call_with(self, name: str, arguments: Any, *, who: str = "ada", **context: Any) -> ToolResult:
         settings = load_config(self.org).org
         agent = load_agent(self.org, who)
-        about: dict[str, Any] = {"toolset": toolset_of(settings, self.org), "now": NOW, "tick": 7, **context}
+        about: dict[str, Any] = {"now": NOW, "tick": 7, **context}
         return call_tool(name, arguments, ToolContext(agent=agent, org=self.org, settings=settings, **about))
 
     def run(self, *calls: dict[str, Any], **more: Any) -> TickReport:

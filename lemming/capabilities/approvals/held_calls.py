@@ -22,7 +22,7 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.refusals import OF_A_FILE
 from lemming.kernel.journal.records import ToolFinished
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES
-from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.tools import Tool, ToolResult, toolset_of
 from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.places import Asking, Held
@@ -103,7 +103,8 @@ class CallApprovals:
 def _callable(call: ToolCall, context: ToolContext) -> Tool | None:
     """Return the tool of a call that may be made; None for one that fails before it is."""
     with suppress(*OF_A_FILE):  # whatever else says nothing of it: the call would be made without a word
-        tool = context.toolset.require(call.tool, context.agent, context.settings)
+        tools = toolset_of(context.settings, context.org)
+        tool = tools.require(call.tool, context.agent, context.settings)
         if isinstance(call.args, dict):
             tool.check(call.args)
             return tool

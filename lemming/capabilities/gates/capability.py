@@ -21,8 +21,9 @@ from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.soundness.inventory import Inventory
 from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.moments import TickLimits
 from lemming.kernel.turn.opening import Surroundings
-from lemming.kernel.turn.places import CallLookout, LetsIn, Lookout, Shared, TickLimits, ToShow
+from lemming.kernel.turn.places import CallLookout, LetsIn, Lookout, Shared, ToShow
 from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 from lemming.kernel.turn.values import TurnInputs

@@ -20,9 +20,8 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.counter import load_tick
 from lemming.kernel.tick.firing_plan import people_in
-from lemming.kernel.tools import Tool
+from lemming.kernel.tools import Tool, toolset_of
 from lemming.kernel.tools.context import ToolContext
-from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.places import FunctionBroke
 
 Json = dict[str, Any]
@@ -83,7 +82,7 @@ def explain_call(
     trusted = config.org.further.get("trust")
     words = [*trusted.order] if trusted else []
     _require_word(trust, words)
-    tool = context.toolset.of(agent.name).get(name)
+    tool = toolset_of(context.settings, context.org).of(agent.name).get(name)
     granted = _why_refused(context, name)
     word = trust or _base(context, config, survey)
     told = Explained(agent.name, name, tool.tool_class if tool else "", granted, word, args, args_after=args)
@@ -96,13 +95,12 @@ def explain_call(
     return replace(explained, elsewhere=[*differing], wrong=_wrong(tool, explained.args_after))
 
 
-def context_of(org: Organisation, config: Config, agent: Agent, toolset: Toolset, now: str) -> ToolContext:
+def context_of(org: Organisation, config: Config, agent: Agent, now: str) -> ToolContext:
     """Return what a tool would be told if the agent called it now."""
     return ToolContext(
         agent=agent,
         org=org,
         settings=config.org,
-        toolset=toolset,
         now=now,
         tick=load_tick(org),
         began_at=now,
@@ -197,7 +195,7 @@ def _require_word(trust: str | None, words: list[str]) -> None:
 
 def _why_refused(context: ToolContext, name: str) -> str:
     try:
-        context.toolset.require(name, context.agent, context.settings)
+        toolset_of(context.settings, context.org).require(name, context.agent, context.settings)
     except LemmingError as error:
         return str(error)
     return ""

@@ -62,6 +62,13 @@ from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.values import TurnInputs
 
 
+class Scope(NamedTuple):
+    """Whose spending a limit adds up: that of these agents (None: of all), for this request (empty: any)."""
+
+    agents: frozenset[str] | None = None
+    request: str = ""
+
+
 @dataclass
 class TickSpending:
     """The limits of one tick. Its turns call it while they hold the turn lock, so one at a time.
@@ -204,13 +211,6 @@ def _amount_of_turn(report: TurnReport) -> Amount:
     tokens = report.input_tokens + report.output_tokens
     spent = amount_of(report.credits, report.cost_usd, tokens, report.calls)
     return spent.plus(amount_lost(Lost.of(report.lost)))
-
-
-class Scope(NamedTuple):
-    """Whose spending a limit adds up: that of these agents (None: of all), for this request (empty: any)."""
-
-    agents: frozenset[str] | None = None
-    request: str = ""
 
 
 class TurnSpending:

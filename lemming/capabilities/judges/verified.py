@@ -32,7 +32,8 @@ from lemming.kernel.messages import REMINDERS_FROM, OutboxEntry, entry_id
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.seams import Drive
-from lemming.kernel.turn.strategy import Act, Steps, Turn
+from lemming.kernel.turn.strategy import Turn
+from lemming.kernel.turn.values import Act, Steps
 
 SHOWN_CHARS = 40_000
 """So much of what the author was shown, and of what its tools gave, a judge is shown of each."""

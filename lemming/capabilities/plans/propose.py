@@ -13,7 +13,7 @@ from lemming.kernel.base.errors import ConfigError, Problem, ToolError
 from lemming.kernel.files.fitting import about
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.tools import EngineTool, ToolResult
+from lemming.kernel.tools import EngineTool, ToolResult, toolset_of
 from lemming.kernel.tools.context import ToolContext
 
 MOST_QUOTED = 5
@@ -41,7 +41,8 @@ class PlanPropose(EngineTool):
             proposed = proposed_plan(plan)
         except ConfigError as error:
             raise ToolError(f"{self.name}: {_listed(error.problems)}") from error
-        staff = staff_for(follower, load_config(context.org), context.org, context.toolset)
+        tools = toolset_of(context.settings, context.org)
+        staff = staff_for(follower, load_config(context.org), context.org, tools)
         found = permission_problems(proposed, follower, staff)
         if wrong := tuple(each for each in found if each.severity == "error"):
             raise ToolError(f"{self.name}: {_listed(wrong)}")

@@ -23,7 +23,8 @@ from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, 
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.draft import Draft
-    from lemming.kernel.turn.strategy import Steps, Turn
+    from lemming.kernel.turn.strategy import Turn
+    from lemming.kernel.turn.values import Steps
 
 _PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
 """Where `plan_execute` keeps plans: its questions show the one that counts."""

@@ -19,8 +19,9 @@ from lemming.kernel.files.documents import value_of
 from lemming.kernel.files.fitting import about
 from lemming.kernel.journal.report import End
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.strategy import Step as Yielded
-from lemming.kernel.turn.strategy import Steps, Turn
+from lemming.kernel.turn.strategy import Turn
+from lemming.kernel.turn.values import Step as Yielded
+from lemming.kernel.turn.values import Steps
 
 MOST_STEPS, MOST_IN_ALL = 20, 60
 """Steps that one plan may have, and with those of plans before it."""

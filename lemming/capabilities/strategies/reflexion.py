@@ -18,7 +18,8 @@ from lemming.kernel.base.quoting import fenced, mark_for, quoted
 from lemming.kernel.files.fitting import Misfit, about
 from lemming.kernel.journal.report import End
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.strategy import Step, Steps, Turn
+from lemming.kernel.turn.strategy import Turn
+from lemming.kernel.turn.values import Step, Steps
 from lemming.kernel.turn.verdict import VERDICT_FORM, VERDICT_SCHEMA
 
 ASK_FOR_VERDICT = f"Judge the draft. Reply with one JSON object and nothing else:\n{VERDICT_FORM}"

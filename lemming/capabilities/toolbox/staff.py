@@ -18,7 +18,7 @@ from lemming.kernel.files.stamps import is_there
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.config import Org, credits_of, load_config
 from lemming.kernel.org.resume import AgentCredits
-from lemming.kernel.tools import EngineTool, Places, ToolResult
+from lemming.kernel.tools import EngineTool, Places, ToolResult, toolset_of
 from lemming.kernel.tools.context import ToolContext
 
 ALL_RESUMES = "agents/*/resume.json"
@@ -185,7 +185,7 @@ def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes:
     """Raise if the new agent would get more than its creator has. `create_agent` is never passed on."""
     creator = context.agent
     own = set(creator.permissions.tools) - {CreateAgent.name}
-    known = context.toolset.of(creator.name)
+    known = toolset_of(context.settings, context.org).of(creator.name)
     free = {name for name in tools if name in known and known[name].always_allowed}
     free |= {name for name in tools if "*" not in name and any(is_named(name, it) for it in own)}
     free -= {CreateAgent.name}

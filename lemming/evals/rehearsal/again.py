@@ -21,10 +21,11 @@ from lemming.kernel.journal.records import ModelFailed, ModelReplied
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.plugins.shipped import NO_MODELS
 from lemming.kernel.providers import Reply, Request
+from lemming.kernel.tick.edge import Stopped
 from lemming.kernel.tick.recorded_answers import recorded_result
-from lemming.kernel.tick.runtime import Runtime, Stopped
+from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.tools import EngineTool, ToolResult
+from lemming.kernel.tools import EngineTool, ToolResult, toolset_of
 from lemming.kernel.tools.context import ToolContext
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.replay.recording import moved_inside
@@ -173,7 +174,8 @@ class Rehearsing(Runtime):
     def _stays_inside(self, call: ToolCall, context: ToolContext) -> bool:
         """Return whether all that a call does is read, and have the engine write, or be refused."""
         try:
-            tool = context.toolset.require(call.tool, context.agent, context.settings)
+            tools = toolset_of(context.settings, context.org)
+            tool = tools.require(call.tool, context.agent, context.settings)
         except LemmingError:
             return True
         return isinstance(tool, EngineTool) and tool.tool_class in _INSIDE

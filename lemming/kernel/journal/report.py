@@ -279,4 +279,4 @@ class TickReport:
         """Return what a notebook shows of it: what each agent did."""
         from lemming.kernel.journal.notebook import tick_as_html
 
-        return tick_as_html(self)
+        return tick_as_html(self.as_json(), self.base)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, DiskError
@@ -14,28 +15,25 @@ from lemming.kernel.files.documents import read_text
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.org.schedule import AgentSchedule
 
-if TYPE_CHECKING:
-    from lemming.kernel.org.organisation import Organisation
-
 _HEADS = ("agent", "model", "wakes", "reads", "tools", "does")
 _LIMIT_BYTES, _MOST_CHARS = 256 << 10, 160
 
 
-def organisation_as_html(org: Organisation) -> str:
-    """Return its folder and a table of its agents; one whose resume is broken says what is wrong."""
+def organisation_as_html(base: Path) -> str:
+    """Return a folder and a table of its agents; one whose resume is broken says what is wrong."""
     names: list[str] = []
     with contextlib.suppress(OSError, DiskError):
-        names = sorted(name for name in fs.list_names(org / "agents") if paths.AGENT_NAME.match(name))
-    rows = [row for name in names for row in _rows_of(org, name)]
-    return f"<p>{text(org.base)}, agents: {len(rows)}</p>{table(_HEADS, rows)}"
+        names = sorted(name for name in fs.list_names(base / "agents") if paths.AGENT_NAME.match(name))
+    rows = [row for name in names for row in _rows_of(base, name)]
+    return f"<p>{text(base)}, agents: {len(rows)}</p>{table(_HEADS, rows)}"
 
 
-def _rows_of(org: Organisation, name: str) -> Iterator[tuple[Any, ...]]:
+def _rows_of(base: Path, name: str) -> Iterator[tuple[Any, ...]]:
     """Yield the row of an agent; none of a folder without a resume, which is no agent."""
     file = paths.resume_file(name)
     try:
         agent = read_text(
-            fs.read_bytes(org / file, _LIMIT_BYTES), file, Agent, limit_bytes=_LIMIT_BYTES
+            fs.read_bytes(base / file, _LIMIT_BYTES), file, Agent, limit_bytes=_LIMIT_BYTES
         ).value
     except FileNotFoundError:
         return

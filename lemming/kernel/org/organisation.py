@@ -66,7 +66,7 @@ class Organisation:
         """Return what a notebook shows of it: its agents."""
         from lemming.kernel.org.notebook import organisation_as_html
 
-        return organisation_as_html(self)
+        return organisation_as_html(self.base)
 
 
 OrgPath = Path | Organisation

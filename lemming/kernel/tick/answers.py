@@ -45,10 +45,11 @@ from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.kernel.tick.calls import LiveCalls
 from lemming.kernel.tick.commits import Commits
+from lemming.kernel.tick.edge import Stopped
 from lemming.kernel.tick.fallback import ask_in_turn
 from lemming.kernel.tick.questions import look_before, question, require_paid_for
 from lemming.kernel.tick.recorded_answers import recorded_answer, recorded_finding, recorded_result
-from lemming.kernel.tick.runtime import Runtime, Stopped
+from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.parts import completed, tracing_of

@@ -208,7 +208,6 @@ class LiveCalls:
             agent=self._inputs.agent,
             org=self._runtime.org,
             settings=self._settings,
-            toolset=self._toolset,
             now=at,
             staged={place: held[place] for place in held if place not in removed} | contents,
             removed=removed,

@@ -23,11 +23,14 @@ from lemming.kernel.journal.events import is_observers
 from lemming.kernel.journal.report import Reason
 from lemming.kernel.plugins.errors import file_of, words_of
 from lemming.kernel.plugins.registry import names_from
-from lemming.kernel.tick.runtime import Stopped
 
 T = TypeVar("T")
 
 _WORDS = 500
+
+
+class Stopped(Exception):
+    """The operator asked the engine to stop; the tick goes on in the next run."""
 
 
 def tried(do: Callable[[], T]) -> T | Exception:

@@ -19,6 +19,7 @@ from lemming.kernel.org.resume import AgentPermissions, FileAccess
 from lemming.kernel.plugins.shipped import STRATEGIES
 from lemming.kernel.tick.recorded_answers import recorded_result
 from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tools import toolset_of
 from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.on_record import from_record
 from lemming.kernel.turn.values import TurnInputs
@@ -73,8 +74,7 @@ def _why_no_critic(inputs: TurnInputs, now: Agent, snapshot: Snapshot) -> str:
 def refused_places(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) -> dict[str, str]:
     """Return why files that a turn's tools recorded may not be written now, by `FileEffect.place`."""
     refused = {}
-    settings, toolset = snapshot.config.org, snapshot.toolset
-    context = ToolContext(agent=agent, org=snapshot.org, settings=settings, toolset=toolset, now="")
+    context = ToolContext(agent=agent, org=snapshot.org, settings=snapshot.config.org, now="")
     for record in records:
         if not isinstance(record, ToolFinished):
             continue
@@ -88,5 +88,5 @@ def refused_places(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) 
 
 def _require_allowed(context: ToolContext, name: str, effect: FileEffect) -> None:
     """Raise unless this tool of this agent may write this file now, as when it is called."""
-    tool = context.toolset.require(name, context.agent, context.settings)
+    tool = toolset_of(context.settings, context.org).require(name, context.agent, context.settings)
     tool.require_writable(context, effect)

@@ -20,7 +20,8 @@ from lemming.kernel.journal.records import (
     ToolStarted,
 )
 from lemming.kernel.journal.verdicts import GateVerdict
-from lemming.kernel.tools import INFERRED, ToolResult, interrupted
+from lemming.kernel.tools import ToolResult, interrupted
+from lemming.kernel.tools.definition import INFERRED
 from lemming.kernel.turn.values import Answer
 
 if TYPE_CHECKING:

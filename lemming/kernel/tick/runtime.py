@@ -37,6 +37,7 @@ from lemming.kernel.plugins.shipped import RECORDED
 from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.backends import Backends
 from lemming.kernel.tick.clock_reading import previous_reading
+from lemming.kernel.tick.edge import Stopped
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.holder import locked, next_epoch
 from lemming.kernel.tick.turns_not_done import TurnsNotDone
@@ -61,10 +62,6 @@ KEPT_SETTINGS = "the settings from before hold until it is mended"
 def nobody(_: Runtime, __: Config) -> list[Observer]:
     """Return no observers."""
     return []
-
-
-class Stopped(Exception):
-    """The operator asked the engine to stop; the tick goes on in the next run."""
 
 
 @dataclass

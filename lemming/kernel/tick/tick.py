@@ -42,7 +42,7 @@ from lemming.kernel.mail.index import EntryIndex
 from lemming.kernel.tick.answers import JournaledAnswers
 from lemming.kernel.tick.commits import Commits
 from lemming.kernel.tick.dependencies import Connections, Waits, find_waits
-from lemming.kernel.tick.edge import tried, why_broken, why_not_begun
+from lemming.kernel.tick.edge import Stopped, tried, why_broken, why_not_begun
 from lemming.kernel.tick.executors.turns_at_once import run_all
 from lemming.kernel.tick.firing_plan import Plan
 from lemming.kernel.tick.giving_up import given_up
@@ -50,12 +50,12 @@ from lemming.kernel.tick.lost_turns import is_lost
 from lemming.kernel.tick.passed_over import connections_of, passed_over
 from lemming.kernel.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.kernel.tick.retention import find_expired, said_of, unread_in_all
-from lemming.kernel.tick.runtime import Runtime, Stopped
+from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.loop import take_turn
+from lemming.kernel.turn.moments import TickLimits
 from lemming.kernel.turn.on_record import begin_turn, from_record
 from lemming.kernel.turn.parts import why_not_on
-from lemming.kernel.turn.places import TickLimits
 from lemming.kernel.turn.prepared import in_use
 from lemming.kernel.turn.seams import Capability
 from lemming.kernel.turn.values import TurnInputs, TurnOutcome

@@ -20,7 +20,15 @@ from lemming.kernel.base.errors import (
 )
 from lemming.kernel.base.redaction.secrets import holds_mark, redact_content, redact_foreign, redact_json
 from lemming.kernel.plugins.errors import words_of
-from lemming.kernel.tools import EngineTool, Tool, ToolClass, ToolResult, interrupted, workspace_secrets
+from lemming.kernel.tools import (
+    EngineTool,
+    Tool,
+    ToolClass,
+    ToolResult,
+    interrupted,
+    toolset_of,
+    workspace_secrets,
+)
 from lemming.kernel.tools.context import ToolContext
 
 _STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")
@@ -39,7 +47,7 @@ def call_tool(
     `DiskError` that says nothing about the call.
     """
     try:
-        tool = context.toolset.require(name, context.agent, context.settings)
+        tool = toolset_of(context.settings, context.org).require(name, context.agent, context.settings)
     except PermissionDenied as error:
         return _failed(str(error), "denied")
     except ToolError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
@@ -26,9 +26,6 @@ from lemming.kernel.files import fs
 from lemming.kernel.memory import decode_memory, list_memories, load_memory, memory_effect
 from lemming.kernel.org.config import Org
 from lemming.kernel.org.organisation import Organisation
-
-if TYPE_CHECKING:
-    from lemming.kernel.tools.toolset import Toolset
 
 LINES_LIMIT, LINE_CHARS = 200, 2000
 """How many lines of a call go into the log, and how long each may be."""
@@ -59,7 +56,6 @@ class ToolContext:
     agent: Agent
     org: Organisation
     settings: Org
-    toolset: Toolset
     now: str
     staged: Mapping[str, bytes] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
-from typing import TYPE_CHECKING
 
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import ConfigError, NoSuchTool, Problem
@@ -21,9 +20,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capabilities import missing_for_tool
 from lemming.kernel.plugins.catalogue import Catalogue
 from lemming.kernel.plugins.shipped import GRANTED
-
-if TYPE_CHECKING:
-    from lemming.kernel.tools import Tool
+from lemming.kernel.tools.definition import Tool
 
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
 """The tools that ship which say `always_allowed`."""
@@ -93,7 +90,7 @@ class ServerSource(ToolSource):
         """Go by what the look of a tick came to, live or from its record."""
 
 
-class Toolset(Catalogue["Tool"]):
+class Toolset(Catalogue[Tool]):
     """The tools of one organisation. Those that only one agent has are in that agent's own: see `of`."""
 
     def __init__(

@@ -32,12 +32,12 @@ from lemming.kernel.memory import memory_effect
 from lemming.kernel.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.parts import PLAIN_LINE, asking, entries_of
+from lemming.kernel.turn.hooks import PLAIN_LINE, asking, entries_of
+from lemming.kernel.turn.moments import No
 from lemming.kernel.turn.places import Carried
 from lemming.kernel.turn.repeats import HINT, Repeats
 from lemming.kernel.turn.replies import read_reply
 from lemming.kernel.turn.results import OUTBOX_ENTRIES, RESULTS_CHARS, as_shown, tool_used
-from lemming.kernel.turn.seams import No
 from lemming.kernel.turn.values import Answer, Answers, TurnInputs
 
 HELD_UP = (LimitReached, Paused, TurnTooLong)
@@ -182,7 +182,7 @@ class Draft:
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply that an answer is; raise `ContractError` for what is none."""
-        return read_reply(self, answer, keep=keep)
+        return read_reply(self.inputs, self.seams, answer, keep=keep)
 
     def act(self, reply: TurnReply, *, has_seen: bool = True) -> None:
         """Stage what a reply asks for: entries, tool calls, memories. `has_seen`: it knew all results."""

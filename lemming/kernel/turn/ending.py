@@ -131,7 +131,7 @@ def _state_after(
     state.end = "" if end == USUAL_ENDS[status] else end
     if draft.lost.calls:
         state.lost = state.lost.plus(draft.lost)
-    if draft.seams.closes:
+    if draft.seams.parts:
         state.kept = draft.seams.kept_after(is_applied=counts, holds_all=holds_all)
     # Nothing was shown to anybody: it counts as no turn, and what is unread stays unread.
     if draft.only_asks:

@@ -23,11 +23,12 @@ from lemming.kernel.journal.report import ENDS, End
 from lemming.kernel.plugins.errors import place_of, words_of
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.ending import add_up
-from lemming.kernel.turn.parts import Seams, seams_of
+from lemming.kernel.turn.hooks import Seams
+from lemming.kernel.turn.parts import seams_of
 from lemming.kernel.turn.react import react
 from lemming.kernel.turn.seams import Drive
-from lemming.kernel.turn.strategy import Act, Ask, NoMoreReplies, Step, Steps, Strategy, Turn
-from lemming.kernel.turn.values import Answer, Answers, TurnInputs, TurnOutcome
+from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn
+from lemming.kernel.turn.values import Act, Answer, Answers, Ask, Step, Steps, TurnInputs, TurnOutcome
 
 MOST_ANSWERS = 1000
 """So many answers a strategy may ask for; one that wants more does not come to an end."""

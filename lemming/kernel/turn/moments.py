@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.fields import Json
@@ -22,11 +22,10 @@ from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.labels import PLAIN, Labels
 from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.places import SpendingLimits
+from lemming.kernel.turn.values import Steps, TurnInputs
 
-if TYPE_CHECKING:
-    from lemming.kernel.turn.strategy import Steps
-
-Drive = Callable[["Steps"], End]
+Drive = Callable[[Steps], End]
 """Does what a strategy says, to its end."""
 
 
@@ -73,6 +72,14 @@ class Showing:
     before: Sequence[tuple[str, str]] = ()
     also: Sequence[OutboxEntry] = ()
     also_memories: Sequence[str] = ()
+
+
+class TickLimits(Protocol):
+    """What the turns of one tick may spend."""
+
+    def of(self, inputs: TurnInputs) -> SpendingLimits:
+        """Return the limits of a turn that begins, or goes on."""
+        ...
 
 
 class No(NamedTuple):

@@ -3,118 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.kernel.base.errors import ConfigError, LemmingError
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.records import Record, ToolFinished
-from lemming.kernel.journal.report import End, Status
-from lemming.kernel.messages import OutboxEntry, entry_id
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.uses import named_by
 from lemming.kernel.plugins.capabilities import capability, in_order
-from lemming.kernel.plugins.shipped import LISTED, REQUESTS, TAKING_PART, WRITERS
+from lemming.kernel.plugins.shipped import LISTED, REQUESTS, TAKING_PART
 from lemming.kernel.providers import Message, Request
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.turn.hooks import PLAIN_LINE, Seams
 from lemming.kernel.turn.opening import Surroundings
-from lemming.kernel.turn.places import Asking, Carried, Held, Holder, Lookout, Tracing, Words
+from lemming.kernel.turn.places import Asking, Held, Holder, Tracing, Words
 from lemming.kernel.turn.prepared import used_by
 from lemming.kernel.turn.seams import (
     Capability,
-    Drive,
-    No,
-    TurnPart,
 )
 from lemming.kernel.turn.values import Purpose, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.draft import Draft
-    from lemming.kernel.turn.strategy import Steps, Turn
-
-Fits = Callable[[list[NewEntry]], list[NewEntry | list[str]]]
-Files = dict[str, FileEffect]
-StepsOf = Callable[["Turn", tuple[str, ...] | None], "Steps | None"]
-Fills = Callable[..., NewEntry | No]
-Replied = Callable[..., None]
-
-
-class Seams:
-    """The parts of one turn, moment by moment, in their order; who does not override a hook is not asked."""
-
-    opens: tuple[Callable[[], End | None], ...] = ()
-    watches: tuple[Callable[[], Lookout | None], ...] = ()
-    steps: tuple[StepsOf, ...] = ()
-    drives: tuple[Callable[[Turn, Drive, Steps], End], ...] = ()
-    fits: tuple[Fits, ...] = ()
-    reads: tuple[Callable[[TurnReply], None], ...] = ()
-    carries: tuple[Callable[[Sequence[Json], str], Sequence[Carried]], ...] = ()
-    replied: tuple[Replied, ...] = ()
-    shown_result: tuple[Callable[[Json], Json], ...] = ()
-    trust: tuple[Callable[[], str], ...] = ()
-    before_call: tuple[Callable[[ToolCall], ToolCall | No], ...] = ()
-    takes: tuple[Callable[[ToolCall, str], bool], ...] = ()
-    writes: tuple[Callable[[Files], Files], ...] = ()
-    after_call: tuple[Callable[[int, ToolCall, ToolResult], None], ...] = ()
-    fills: tuple[Fills, ...] = ()
-    is_answered: tuple[Callable[[], bool], ...] = ()
-    leaving: tuple[Callable[[NewEntry, str], NewEntry | No], ...] = ()
-    asks: tuple[Callable[[NewEntry, Asking, str], None], ...] = ()
-    stopped: tuple[Callable[[Json], None], ...] = ()
-    concludes: tuple[Callable[[End, LemmingError | None], End], ...] = ()
-    seals: tuple[Callable[[], None], ...] = ()
-    may_rest: tuple[Callable[[], bool], ...] = ()
-    waits_for: tuple[Callable[[], str], ...] = ()
-    closes: tuple[Callable[..., Json], ...] = ()
-    amends: tuple[Callable[[AgentState, Status, End], None], ...] = ()
-
-    def __init__(self, parts: Mapping[str, TurnPart]) -> None:
-        self.parts = parts
-        for part in parts.values():
-            kind: Any = type(part)
-            # Only what a class overrides: most turns pass most seams without a single call.
-            for hook in _hooks_of(kind):
-                setattr(self, hook, (*getattr(self, hook), getattr(part, hook)))
-        self.watch = next((found for watches in self.watches if (found := watches())), None)
-
-    def adds(self, first: int, room: int) -> list[OutboxEntry]:
-        """Return the entries that parts write after a turn's own, which are `first`, in so much room."""
-        entries: list[OutboxEntry] = []
-        for part in self.parts.values():
-            if payloads := part.adds():
-                inputs, at = part.draft.inputs, str(part.given["at"])
-                tick, name, start = inputs.tick, inputs.agent.name, first + len(entries)
-                made = [
-                    OutboxEntry(entry_id(tick, name, number), tick, name, "request", payload, [], at)
-                    for number, payload in enumerate(payloads[: room - len(entries)], start)
-                ]
-                part.added(made)
-                entries += made
-        return entries
-
-    def kept_after(self, *, is_applied: bool, holds_all: bool) -> dict[str, Json]:
-        """Return what ledgers keep of capabilities after the turn; of those without a part, what they had."""
-        before = next(iter(self.parts.values())).draft.inputs.state.kept
-        kept = {
-            name: part.closes(is_applied=is_applied, holds_all=holds_all) for name, part in self.parts.items()
-        }
-        return {name: value for name, value in {**before, **kept}.items() if value}
-
-
-@cache
-def _hooks_of(kind: type[TurnPart]) -> list[str]:
-    """Return the hooks that a class has of its own."""
-    return [it for it in Seams.__annotations__ if getattr(kind, it) is not getattr(TurnPart, it)]
-
-
-PLAIN_LINE = Seams({})
-"""Those of a turn in which no capability takes part."""
 
 
 def seams_of(draft: Draft, plugins: Sequence[str] | None = None) -> Seams:
@@ -131,13 +46,6 @@ def seams_of(draft: Draft, plugins: Sequence[str] | None = None) -> Seams:
     return Seams({it.name: it.part(draft, given.get(it.name, {})) for it in known})
 
 
-def entries_of(call: ToolCall) -> Sequence[NewEntry]:
-    """Return what a successful call of a capability's tool has the turn write."""
-    by = WRITERS.get(call.tool)
-    entries: Sequence[NewEntry] = capability(by).entries_of(call) if by else ()
-    return entries
-
-
 def completed(
     request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, held: Mapping[str, bytes]
 ) -> Request:
@@ -145,14 +53,6 @@ def completed(
     for name in inputs.given:
         request = capability(name).completes(request, entry, inputs, base, held)
     return request
-
-
-def asking(draft: Draft) -> Seams:
-    """Return the parts of a turn in which a tool asks somebody: requests are among them, if only from now."""
-    parts = draft.seams.parts
-    if REQUESTS in parts:
-        return draft.seams
-    return Seams({REQUESTS: capability(REQUESTS).part(draft, {}), **parts})
 
 
 def begun_with(

@@ -33,7 +33,6 @@ from lemming.kernel.tools.context import ToolContext
 if TYPE_CHECKING:
     from lemming.kernel.journal.events import Observer
     from lemming.kernel.journal.file import Journal
-    from lemming.kernel.turn.values import TurnInputs
 
 
 class Asking(NamedTuple):
@@ -152,14 +151,6 @@ class SpendingLimits(Protocol):
 
     def lost(self, call: int) -> Lost:
         """Return what of the reservations for a question is lost, now that it is over."""
-        ...
-
-
-class TickLimits(Protocol):
-    """What the turns of one tick may spend."""
-
-    def of(self, inputs: TurnInputs) -> SpendingLimits:
-        """Return the limits of a turn that begins, or goes on."""
         ...
 
 

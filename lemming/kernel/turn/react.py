@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lemming.kernel.turn.strategy import Act, Steps, Turn
+from lemming.kernel.turn.strategy import Turn
+from lemming.kernel.turn.values import Act, Steps
 
 
 def react(turn: Turn) -> Steps:

@@ -45,6 +45,7 @@ from lemming.kernel.turn.moments import (
     NoSettings,
     Rest,
     Showing,
+    TickLimits,
 )
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.places import (
@@ -57,16 +58,15 @@ from lemming.kernel.turn.places import (
     Holder,
     Lookout,
     Shared,
-    TickLimits,
     Tracing,
     Words,
 )
 from lemming.kernel.turn.preparing import Preparation
-from lemming.kernel.turn.values import Purpose, TurnInputs
+from lemming.kernel.turn.values import Purpose, Steps, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.draft import Draft
-    from lemming.kernel.turn.strategy import Steps, Turn
+    from lemming.kernel.turn.strategy import Turn
 
 __all__ = [
     "Capability", "Drive", "Fact", "Held", "Holder", "InUse", "Moment",

@@ -8,45 +8,19 @@ whatever its strategy, as long as that depends on nothing but what it is sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.contract import MemoryUpdate, ToolCall, TurnReply, object_in
 from lemming.kernel.base.errors import ContractError, Outcome, OutOfCredits
-from lemming.kernel.journal.report import End
 from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import turn_tools
 from lemming.kernel.turn.actions import responses
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.prompt import correction, native_results, results_message, results_values
 from lemming.kernel.turn.repeats import HINT
-from lemming.kernel.turn.values import Answer
+from lemming.kernel.turn.values import Act, Answer, Ask, Step, Steps
 
 REPLY_CHARS_QUOTED = 4000
-
-
-@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
-class Ask:
-    """A question to a model, the agent's own unless `model` is a key of `config/models.json`.
-
-    `schema`: the JSON Schema of the answer, for backends that can keep to one; None: the contract's; empty:
-    none. Sent back is the `Answer`; thrown is what stood in its place: a `ProviderError`, or `OutOfCredits`.
-    """
-
-    messages: Sequence[Message]
-    model: str = ""
-    schema: dict[str, Any] | None = None
-
-
-@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
-class Act:
-    """A reply whose entries are written, whose tools are called and whose memories are kept.
-
-    `has_seen`: whether whoever gave it was shown the results so far; else they are still to be shown.
-    """
-
-    reply: TurnReply
-    has_seen: bool = True
 
 
 class Called(NamedTuple):
@@ -55,10 +29,6 @@ class Called(NamedTuple):
     success: bool
     output: str
     outcome: Outcome
-
-
-Step = Ask | Act
-Steps = Generator[Step, Any, End]
 
 
 class NoMoreReplies(Exception):

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.begun import Begun
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_mark import ReadMark
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.journal.report import End, TurnReport
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.places import Found, Functions
 
 if TYPE_CHECKING:
     from lemming.kernel.llm.credits import Most
-    from lemming.kernel.turn.places import Found, Functions
 
 
 class Paid(Protocol):
@@ -135,6 +135,34 @@ class Answer:
     lost: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Ask:
+    """A question to a model, the agent's own unless `model` is a key of `config/models.json`.
+
+    `schema`: the JSON Schema of the answer, for backends that can keep to one; None: the contract's; empty:
+    none. Sent back is the `Answer`; thrown is what stood in its place: a `ProviderError`, or `OutOfCredits`.
+    """
+
+    messages: Sequence[Message]
+    model: str = ""
+    schema: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Act:
+    """A reply whose entries are written, whose tools are called and whose memories are kept.
+
+    `has_seen`: whether whoever gave it was shown the results so far; else they are still to be shown.
+    """
+
+    reply: TurnReply
+    has_seen: bool = True
+
+
+Step = Ask | Act
+Steps = Generator[Step, Any, End]
+
+
 class Answers(Protocol):
     """Where the answers of a turn come from: its record first, the world after that."""
 
@@ -144,7 +172,7 @@ class Answers(Protocol):
         """Return the model's answer number `call`; raise what stood in its place.
 
         That is a `ProviderError`, or `OutOfCredits` when the call could not be paid for. `model` is a key of
-        `config/models.json`, empty for the agent's own; `schema` as in `lemming.kernel.turn.strategy.Ask`.
+        `config/models.json`, empty for the agent's own; `schema` as in `Ask`.
         """
         ...
 

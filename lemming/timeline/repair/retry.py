@@ -76,13 +76,11 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     began = f"A person has had this call of tick {call.tick} run again."
     # before it runs: if the engine dies in it, the call is unknown again, and never run without a word
     tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED.output}", **{RETRY: "started"})
-    settings, toolset = retry.settings, toolset_of(retry.settings, runtime.org)
     plan = plan_in(read_journal(base, call.tick))
     context = ToolContext(
         agent=retry.agent,
         org=runtime.org,
-        settings=settings,
-        toolset=toolset,
+        settings=retry.settings,
         now=runtime.now(),
         tick=call.tick,
         began_at=plan.at if plan else "",

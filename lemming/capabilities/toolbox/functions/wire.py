@@ -16,7 +16,6 @@ from lemming.kernel.org.config import Org
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.context import CallEffects, ToolContext
-from lemming.kernel.tools.toolset import Toolset
 
 REPLY_LIMIT_BYTES = 16 << 20
 OUTPUT_LIMIT_CHARS = 4 << 20
@@ -88,7 +87,6 @@ def context_in(plain: dict[str, Any]) -> ToolContext:
         agent=fit(Agent, plain["agent"]),
         org=Organisation(Path(plain["base"])),
         settings=Org(),
-        toolset=Toolset({}, {}),
         now=plain["now"],
         staged={place: text.encode() for place, text in plain["staged"].items()},
         removed=frozenset(plain["removed"]),

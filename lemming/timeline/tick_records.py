@@ -1,0 +1,87 @@
+"""The records of one tick, by what they tell."""
+
+from __future__ import annotations
+
+from lemming.kernel.journal.lookup import plan_in
+from lemming.kernel.journal.records import (
+    EntriesExpired,
+    GateAsked,
+    ModelFailed,
+    ModelReplied,
+    Record,
+    TickCommitted,
+    TickStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from lemming.kernel.tick.firing_plan import FOR_OTHERS, Plan
+
+
+class TickRecords:
+    """The records of one tick by what they tell. One without records has not begun.
+
+    `engine_starts` counts the engines that worked on it: more than one means interruptions.
+    """
+
+    def __init__(
+        self, tick: int = -1, records: list[Record] | None = None, *, engine_starts: int = 1
+    ) -> None:
+        self.tick, self.records, self.engine_starts = tick, records or [], engine_starts
+        self.started: dict[str, TurnStarted] = {}
+        self.ended: dict[str, TurnEnded] = {}
+        self.answers: dict[tuple[str, int], ModelReplied | ModelFailed] = {}
+        self.tools: dict[tuple[str, int], ToolFinished] = {}
+        self.announced: dict[tuple[str, int], ToolStarted] = {}
+        self.checked: dict[tuple[str, int], GateAsked] = {}
+        self.expired: list[str] = []
+        self.unread: dict[str, int] = {}
+        self._about: dict[str, list[Record]] = {}
+        for record in self.records:
+            self._note(record)
+
+    def _note(self, record: Record) -> None:
+        self._about.setdefault(record.about, []).append(record)
+        match record:
+            case TurnStarted():
+                self.started[record.agent] = record
+            case TurnEnded():
+                self.ended[record.about] = record
+            case ModelReplied() | ModelFailed():
+                self.answers[record.agent, record.call] = record
+            case ToolStarted():
+                self.announced[record.agent, record.index] = record
+            case ToolFinished():
+                self.tools[record.agent, record.index] = record
+            case GateAsked():
+                self.checked[record.agent, record.number] = record
+            case EntriesExpired():
+                self.expired, self.unread = record.files, record.unread
+
+    def records_of(self, agent: str) -> list[Record]:
+        """Return the records of one agent's turn."""
+        return self._about.get(agent, [])
+
+    @property
+    def begin(self) -> TickStarted:
+        """Its first record."""
+        started = plan_in(self.records)
+        assert started, f"tick {self.tick} has no journal"
+        return started
+
+    @property
+    def end(self) -> TickCommitted | None:
+        """Its last record, if the tick is over."""
+        last = self.records[-1] if self.records else None
+        return last if isinstance(last, TickCommitted) else None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan it was run by."""
+        return Plan.of(self.begin)
+
+    @property
+    def people(self) -> frozenset[str]:
+        """The agents for which a person or a channel spoke."""
+        return frozenset(name for name, why in self.begin.skipped.items() if why in FOR_OTHERS)
