@@ -61,10 +61,11 @@ NEEDS = {
     "attachments": {"toolbox"},
     "background": set[str](),
     "batches": {"hosted"},
-    "calendars": {"requests"},
+    "calendars": {"cron", "requests"},
     "channels": {"programs"},
     "cluster": set(),
     "conditions": set(),
+    "cron": set(),
     "embedded": set(),
     "gates": {"conditions", "judges", "money", "trust"},
     "hosted": {"background"},
@@ -93,7 +94,7 @@ FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floo
 SDKS: dict[str, str | set[str]] = {
     "anthropic": "capabilities/hosted/anthropic.py",
     "docstring_parser": "capabilities/toolbox/functions/docstrings.py",
-    "cronsim": "kernel/base/times/cron.py",
+    "cronsim": "capabilities/cron/expressions.py",
     "distributed": "capabilities/cluster/calls.py",
     "httpx": "capabilities/hosted/ollama.py",
     "httpx2": {

@@ -52,6 +52,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
     "mcp": [{"permissions": {"tools": ["mcp.files.*"]}}, {"permissions": {"tools": ["mcp.files.read"]}}],
     "calendars": [{"model": {"key": "clock"}}],
     "batches": [{"model": {"key": "batchy"}}],
+    "cron": [{"schedule": {"cron": "@hourly", "timezone": "UTC"}}],
     "channels": [{"model": {"key": "box"}}],
     "plans": [{"model": {"key": "plan"}}],
     "programs": [{"model": {"key": "program"}}],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from lemming.capabilities.cron.expressions import explained
 from lemming.commands.new_agent import create, new_agent, plain_of
 from lemming.commands.options import (
     AgentName,
@@ -33,7 +34,6 @@ from lemming.history.rewind import place_aside
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.times.cron import explained
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath

@@ -18,13 +18,13 @@ from lemming.capabilities.calendars.calendar import (
     problems_of_calendar,
 )
 from lemming.capabilities.calendars.jobs import Past, jobs_in
+from lemming.capabilities.cron.expressions import explained, next_occurrence, why_no_cron
 from lemming.commands.options import Here, Limit
 from lemming.commands.screen import show, tell
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import parse, pretty
-from lemming.kernel.base.times.cron import explained, next_occurrence, why_no_cron
 from lemming.kernel.base.times.words import moment_in_words, until_text
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config

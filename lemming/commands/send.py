@@ -24,9 +24,9 @@ from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.base.kinds import MessageKind
-from lemming.kernel.base.times.cron import zone
 from lemming.kernel.base.times.spoken import parse_duration, parse_moment
 from lemming.kernel.base.times.words import moment_in_words, until_text
+from lemming.kernel.base.times.zones import zone
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath

@@ -14,7 +14,7 @@ from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, surv
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import parse, pretty, to_line
-from lemming.kernel.base.times.cron import why_no_zone
+from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation

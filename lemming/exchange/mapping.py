@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from lemming.capabilities.cron.expressions import why_no_cron
 from lemming.capabilities.hosted.servers import SERVERS
 from lemming.exchange.source import Destination, Source, Taken
 from lemming.kernel.base.paths import AGENT_NAME, SKILL_FILE
-from lemming.kernel.base.times.cron import why_no_cron, why_no_zone
+from lemming.kernel.base.times.zones import why_no_zone
 
 _TOOLS = {
     "bash": "shell", "exec": "shell", "process": "shell", "shell": "shell",

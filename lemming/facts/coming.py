@@ -13,7 +13,7 @@ from lemming.facts.preview import Preview, preview_tick
 from lemming.kernel.agents import Survey, nearest_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.times.cron import occurrences, zone
+from lemming.kernel.base.times.zones import zone
 from lemming.kernel.journal.report import Reason
 from lemming.kernel.mail.index import EntryIndex
 from lemming.kernel.messages import OutboxEntry
@@ -24,7 +24,7 @@ from lemming.kernel.tick.counter import load_counter, load_tick
 from lemming.kernel.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
 from lemming.kernel.tick.files_looked_at import looked_at_by
 from lemming.kernel.tick.firing_plan import Plan, make_plan, takes_turns
-from lemming.kernel.tick.seams import Coming, TickLook, parts_in
+from lemming.kernel.tick.seams import Coming, TickLook, parts_in, who_rests
 from lemming.kernel.tools import toolset_of
 from lemming.kernel.turn.prepared import shared_by
 
@@ -35,23 +35,13 @@ def coming_until(org: Organisation, config: Config, until: datetime) -> list[Com
     """Return what comes up from now until a moment, in order, of each schedule the first `MOST_OF_EACH`."""
     now, survey = SystemClock().now(), survey_agents(org)
     found = [
-        *_turns(survey, config, now, until),
-        *_asked_by_clock(org, survey, config, now, until),
+        *_by_clock(org, survey, config, now, until),
         *_entries(org, survey, config, now, until),
     ]
     return sorted(found, key=lambda it: (it.at, it.agent, it.what))
 
 
-def _turns(survey: Survey, config: Config, now: datetime, until: datetime) -> Iterator[Coming]:
-    for schedule, names in survey.by_clock.items():
-        zone_name = schedule.timezone or config.org.timezone
-        if schedule.cron and zone_name:
-            moments = islice(occurrences(schedule.cron, zone_name, now), MOST_OF_EACH)
-            for moment in takewhile(lambda it: it <= until, moments):
-                yield from (Coming(moment, name, f"a turn, cron {schedule.cron}") for name in names)
-
-
-def _asked_by_clock(
+def _by_clock(
     org: Organisation, survey: Survey, config: Config, now: datetime, until: datetime
 ) -> Iterator[Coming]:
     if parts := parts_in(org, survey, config):
@@ -123,7 +113,9 @@ def coming_tick(org: Organisation, config: Config, tick: int) -> ComingTick:
         reasons = {name: preview.reason_of(name) for name in plan.order}
         notes = {name: _note(preview, name, reason) for name, reason in reasons.items()}
     else:
-        plan = make_plan(tick, survey, config)
+        now = timestamp(SystemClock().now())
+        look = TickLook(org, config, survey, tick, now, now)
+        plan = make_plan(tick, survey, config, resting=who_rests(parts_in(org, survey, config), look))
         reasons = plan.reasons
     agents = survey.agents
     return ComingTick(

@@ -26,7 +26,7 @@ from lemming.kernel.agents import agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.times.cron import zone
+from lemming.kernel.base.times.zones import zone
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
 from lemming.kernel.journal.file import journal_ticks
 from lemming.kernel.journal.ledger import AgentState, read_state

@@ -9,11 +9,10 @@ from typing import NamedTuple
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.times.cron import next_occurrence
 from lemming.kernel.base.times.words import moment_in_words, until_text
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.org.schedule import due_by_clock, next_due
+from lemming.kernel.org.schedule import next_due
 from lemming.kernel.org.uses import habits_of
 from lemming.kernel.tick.counter import load_counter
 from lemming.kernel.tick.seams import TickLook, next_moment, parts_in
@@ -55,21 +54,13 @@ def next_turn(
     """
     schedule, now = agent.schedule, SystemClock().now()
     is_asked = habits_of(agent, config).is_asked
-    if since is None:
-        since = "" if is_asked and schedule.cron is None else load_counter(base)[1]
-    if not is_asked:
-        org = Organisation.at(base)
-        survey = survey_agents(org)
-        look = TickLook(org, config, survey, tick, timestamp(now), since)
-        with contextlib.suppress(ConfigError):
-            parts = [it for it in parts_in(org, survey, config) if agent.name in it.agents]
-            return NextTurn(now, at=next_moment(parts, look, now))
-    zone_name = schedule.timezone or config.org.timezone
-    if schedule.cron is None:
+    if is_asked and schedule.cron is None:
         return NextTurn(now, tick=next_due(schedule, tick))
-    if zone_name is None:
-        return NextTurn(now)
-    if due := due_by_clock(schedule, zone_name, since, timestamp(now)):
-        return NextTurn(now, at=due.first)
-    after = max(parse_timestamp(since), now) if since else now
-    return NextTurn(now, at=next_occurrence(schedule.cron, zone_name, after))
+    org, since = Organisation.at(base), load_counter(base)[1] if since is None else since
+    survey = survey_agents(org)
+    look = TickLook(org, config, survey, tick, timestamp(now), since)
+    after = parse_timestamp(since) if since and is_asked else now
+    with contextlib.suppress(ConfigError):
+        parts = [type(it)([agent.name]) for it in parts_in(org, survey, config) if agent.name in it.agents]
+        return NextTurn(now, at=next_moment(parts, look, after))
+    return NextTurn(now)

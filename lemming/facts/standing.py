@@ -23,11 +23,12 @@ from lemming.kernel.journal.report import Reason, Why
 from lemming.kernel.mail.capability_notes import asked_beside
 from lemming.kernel.mail.misplaced import misplaced
 from lemming.kernel.org.config import Config, credits_of, load_config
-from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.shipped import JUDGES
 from lemming.kernel.tick.counter import load_counter, load_tick
 from lemming.kernel.tick.firing_plan import Plan, make_plan
 from lemming.kernel.tick.next_tick import progress_of
+from lemming.kernel.tick.seams import TickLook, goes_by_the_clock, parts_in, who_rests
 from lemming.kernel.tick.soundness.judged import sound_survey
 from lemming.service.under_way import has_been_interrupted, last_committed_tick, running_engine
 
@@ -209,8 +210,11 @@ def _capability_facts(base: OrgPath, config: Config, survey: Survey) -> dict[str
 
 
 def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[StatusLine]:
-    at, since = timestamp(SystemClock().now()), load_counter(base)[1] if survey.by_clock else ""
-    plan = make_plan(tick, survey, config, at=at, since=since)
+    org, at = Organisation.at(base), timestamp(SystemClock().now())
+    parts = parts_in(org, survey, config)
+    since = load_counter(base)[1] if goes_by_the_clock(parts) else ""
+    resting = who_rests(parts, TickLook(org, config, survey, tick, at, since)) if parts else {}
+    plan = make_plan(tick, survey, config, at=at, since=since, resting=resting)
     reasons = plan.reasons
     lines = [_line(base, agent, config, plan, reasons[agent.name]) for agent in survey.agents.values()]
     lines += [_broken_line(base, name, str(error)) for name, error in survey.broken.items()]

@@ -66,15 +66,6 @@ class Survey:
         return together
 
     @cached_property
-    def by_clock(self) -> dict[AgentSchedule, list[str]]:
-        """The agents that have a cron schedule, those with the same one together."""
-        together: dict[AgentSchedule, list[str]] = {}
-        for name, agent in self.agents.items():
-            if agent.schedule.cron is not None:
-                together.setdefault(agent.schedule, []).append(name)
-        return together
-
-    @cached_property
     def by_model(self) -> dict[str, list[str]]:
         """The agents that have the same model key."""
         together: dict[str, list[str]] = {}

@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import ConfigError, CorruptState
-from lemming.kernel.base.times.cron import next_occurrence
 from lemming.kernel.files import fs
 from lemming.kernel.journal.events import Sleeping, Woken
 from lemming.kernel.journal.ledger import read_state
@@ -26,7 +25,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.counter import load_counter
 from lemming.kernel.tick.firing_plan import takes_turns
-from lemming.kernel.tick.seams import TickLook, TickPart, goes_by_the_clock, next_moment, parts_in
+from lemming.kernel.tick.seams import TickLook, TickPart, goes_by_the_clock, parts_in
 from lemming.kernel.tick.soundness.judged import sound_survey
 from lemming.kernel.tools import EngineTool, toolset_of
 from lemming.service.timer import Timer
@@ -152,18 +151,14 @@ class Sleeper(Timer):
         org, config = self.runtime.org, self.runtime.load_config()
         survey, found = survey_agents(org), dict[str, datetime]()
         parts = self._parts()
-        tick, since = load_counter(org) if goes_by_the_clock(survey, parts) else (0, "")
-        for schedule, names in survey.by_clock.items():
-            zone_name = schedule.timezone or config.org.timezone
-            after = parse_timestamp(since) if since else now
-            if schedule.cron and zone_name and (at := next_occurrence(schedule.cron, zone_name, after)):
-                found |= dict.fromkeys(names, at)
+        tick, since = load_counter(org) if goes_by_the_clock(parts) else (0, "")
         look = TickLook(org, config, survey, tick, timestamp(now), since)
+        after = parse_timestamp(since) if since else now
         for part in parts:
-            after = parse_timestamp(since) if since else now
             with contextlib.suppress(ConfigError):  # its agent is told of as broken
-                if at := next_moment([part], look, after):
-                    found |= dict.fromkeys(part.agents, at)
+                for it in filter(None, (next(each, None) for each in part.comes(look, after))):
+                    for name in [it.agent] if it.agent in part.agents else part.agents:
+                        found[name] = min(it.at, found.get(name, it.at))
         for name in [*found] if config.org.paused else survey.paused:
             found.pop(name, None)
         if waits_until := org.own(EntryIndex).next_moment(timestamp(now)):

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lemming.kernel.base.times.cron import due_between, explained, occurrences, why_no_cron, why_no_zone
+from lemming.capabilities.cron.expressions import due_between, explained, occurrences, why_no_cron
+from lemming.kernel.base.times.zones import why_no_zone
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 START, END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)

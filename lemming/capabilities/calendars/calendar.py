@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
+from lemming.capabilities.cron.expressions import why_no_cron
 from lemming.kernel.agents import nearest_agent
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import locate, nearest
-from lemming.kernel.base.times.cron import why_no_cron, why_no_zone
+from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files.documents import Document, read_text, unreadable
 from lemming.kernel.files.fitting import about
 from lemming.kernel.org.config import Config

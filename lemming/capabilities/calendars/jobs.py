@@ -12,12 +12,13 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from lemming.capabilities.calendars.calendar import Calendar, Job, asker_in, load_calendar
+from lemming.capabilities.cron.expressions import Due, due_between, occurrences, why_no_cron
 from lemming.capabilities.requests.all_requests import requests_of
 from lemming.capabilities.requests.index import RequestEntries
 from lemming.capabilities.requests.view import RequestView
 from lemming.kernel.agents import Survey, agent_folders
 from lemming.kernel.base.clock import is_timestamp, parse_timestamp, timestamp
-from lemming.kernel.base.times.cron import Due, due_between, occurrences, why_no_cron, why_no_zone
+from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files.documents import value_of
 from lemming.kernel.memory import read_memories
 from lemming.kernel.org.config import Config

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from lemming.capabilities.calendars.calendar import load_calendar
 from lemming.capabilities.calendars.jobs import MEMORY, TOOL, job_of
+from lemming.capabilities.cron.expressions import explained, occurrences
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.base.times.cron import explained, occurrences
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fitting import about
 from lemming.kernel.memory import decode_memory, load_memory, memory_effect

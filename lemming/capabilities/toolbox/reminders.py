@@ -8,9 +8,9 @@ from typing import Annotated
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, ToolError, UsageError
-from lemming.kernel.base.times.cron import zone
 from lemming.kernel.base.times.spoken import DURATIONS, EXAMPLES, parse_duration, parse_moment
 from lemming.kernel.base.times.words import moment_in_words
+from lemming.kernel.base.times.zones import zone
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fitting import about
 from lemming.kernel.messages import (

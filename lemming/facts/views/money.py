@@ -13,7 +13,7 @@ from lemming.facts.views.glances import Glance, Spent, glances_at
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.times.cron import zone
+from lemming.kernel.base.times.zones import zone
 from lemming.kernel.journal.file import begun_journals
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath

@@ -19,7 +19,7 @@ from lemming.kernel.base.errors import ConfigError, Problem, UnknownModel
 from lemming.kernel.base.hosts import why_no_pattern
 from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
 from lemming.kernel.base.redaction.secrets import name_variables
-from lemming.kernel.base.times.cron import why_no_zone
+from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files.documents import NOT_JSON, Document, read_text, unreadable, value_of
 from lemming.kernel.files.fitting import INSIDE, about
 from lemming.kernel.files.unknown import UNKNOWN_KEY

@@ -1,18 +1,17 @@
 """When an agent fires and who goes first. Pure arithmetic on ticks.
 
-Formulas: architecture guide, "Scheduling & Execution". What a cron schedule means is `base.times.cron`'s.
+Formulas: architecture guide, "Scheduling & Execution". What cron means is a capability's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Literal, Protocol, TypeVar
 
-from lemming.kernel.base.clock import parse_timestamp
-from lemming.kernel.base.times.cron import Due, due_between, why_no_cron, why_no_zone
+from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files.fitting import about
+from lemming.kernel.plugins.capabilities import wrong_in_schedule
 
 Wake = Literal["always", "changed", "addressed"]
 
@@ -60,8 +59,7 @@ class AgentSchedule:
 
 def wrong_times(schedule: AgentSchedule) -> Iterator[tuple[str, str, str]]:
     """Yield the key, what is wrong with its value, and what to write instead."""
-    if schedule.cron is not None and (why := why_no_cron(schedule.cron)):
-        yield "cron", *why
+    yield from wrong_in_schedule(schedule)
     if schedule.timezone is not None and (why := why_no_zone(schedule.timezone)):
         yield "timezone", *why
 
@@ -90,19 +88,6 @@ def is_due(schedule: AgentSchedule, tick: int) -> bool:
     (True, False)
     """
     return (tick + schedule.phase_offset) % schedule.run_every_n_ticks == 0
-
-
-def due_by_clock(schedule: AgentSchedule, org_zone: str | None, since: str, at: str) -> Due | None:
-    """Return the moments of a cron schedule that a tick with these readings has to see to; None: none.
-
-    Where there is no reading before, nothing is due yet: a new schedule makes up for nothing.
-    """
-    zone_name = schedule.timezone or org_zone
-    # a reading that is no later: the clock was put back, and nothing is due twice
-    if schedule.cron is None or zone_name is None or not since or since >= at:
-        return None
-    grace = timedelta(minutes=schedule.grace_minutes) if schedule.missed == "skip" else None
-    return due_between(schedule.cron, zone_name, parse_timestamp(since), parse_timestamp(at), grace=grace)
 
 
 def next_due(schedule: AgentSchedule, tick: int) -> int:

@@ -24,6 +24,7 @@ from lemming.kernel.plugins.shipped import (
     RECORDED,
     REMOVED,
     REQUESTS,
+    SCHEDULED,
     SHIPPED,
     SOURCES,
     lacking,
@@ -169,6 +170,16 @@ def missing_for_executor(executor: str) -> str:
 def missing_for_turn() -> Mapping[str, str]:
     """Return the keys of a resume's `turn` that nobody here reads, and what is missing."""
     return {key: why for it in SHIPPED.values() if (why := why_missing(it.name)) for key in it.turn}
+
+
+def wrong_in_schedule(schedule: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with keys of a resume's `schedule` that capabilities read: key, message, hint."""
+    for key, name, place in SCHEDULED:
+        if (value := getattr(schedule, key)) is not None:
+            missing = why_missing(name)
+            why = (missing, "take the key out, or install lemming-engine again") if missing else None
+            if why := why or _loaded(place)(value):
+                yield key, *why
 
 
 def missing_for_model() -> Mapping[str, str]:

@@ -195,7 +195,14 @@ SHIPPED: Mapping[str, TableLine] = {
             files=("config/calendar.json",),
             formats={"calendar": "lemming.capabilities.calendars.calendar:Calendar"},
             commands=("calendar",),
-            needs=(REQUESTS,),
+            needs=("cron", REQUESTS),
+        ),
+        TableLine(
+            "cron",
+            "lemming.capabilities.cron.capability:Cron",
+            schedule={"cron": "lemming.capabilities.cron.expressions:why_no_cron"},
+            tick="lemming.capabilities.cron.tick:CronInTicks",
+            used=lambda agent, _: agent.schedule.cron is not None,
         ),
         TableLine(
             "money",
@@ -338,6 +345,7 @@ TAKING_PART = [(name, it.takes_part) for name, it in LISTED.items() if it.takes_
 ASKED_FOR = {name: it.is_asked_for for name, it in LISTED.items() if it.is_asked_for}
 AWAITING = [name for name, it in LISTED.items() if it.awaits]
 ASKING = frozenset(name for name, it in LISTED.items() if REQUESTS in it.needs)
+SCHEDULED = [(key, it.name, place) for it in SHIPPED.values() for key, place in it.schedule.items()]
 USED = {name: it.used for name, it in LISTED.items() if it.used}
 IN_TICKS = frozenset(name for name, it in LISTED.items() if it.tick)
 PROVIDERS = {name: place for it in LISTED.values() for name, place in {**it.providers, **it.backends}.items()}

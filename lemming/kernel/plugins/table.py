@@ -14,9 +14,10 @@ class TableLine(NamedTuple):
     reads its value, and is told where that stands.
 
     `place`, and each class, are a module and a name in it. `gates`: the words of a gate's `then` that it
-    answers, `turn` the keys of a resume's `turn` that are its own, `commands` those that need it. `requests`:
-    a path in the payload of a request; who writes there makes a request of its. `needs`: others that have to
-    be here too. `begins`: it may ask, or show, before a turn's own first question. `awaits`: it says of
+    answers, `turn` the keys of a resume's `turn` that are its own, `schedule` those of its `schedule`, each
+    with what says whether something is wrong with a value; `commands` those that need it. `requests`: a path
+    in the payload of a request; who writes there makes a request of its. `needs`: others that have to be here
+    too. `begins`: it may ask, or show, before a turn's own first question. `awaits`: it says of
     entries past their retention that somebody waits for them. `after`: those that are asked before it, at
     every moment at which both take part. `used` says of an agent and all settings whether it takes part,
     beside what keys and words say; `is_asked_for` of who asked, and the payload of the request; `takes_part`
@@ -47,6 +48,7 @@ class TableLine(NamedTuple):
     members: Mapping[str, str] = NO_KEYS
     gates: frozenset[str] = frozenset()
     turn: tuple[str, ...] = ()
+    schedule: Mapping[str, str] = NO_KEYS
     commands: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()

@@ -11,17 +11,13 @@ from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.journal.records import TickStarted
 from lemming.kernel.journal.report import Reason, TurnReport, Why
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.schedule import AgentSchedule, due_by_clock, is_due
+from lemming.kernel.org.schedule import AgentSchedule, is_due
 from lemming.kernel.providers import is_channel, is_person
 
 FOR_A_PERSON = "a person speaks for it"
 FOR_A_CHANNEL = "a channel speaks for it"
 FOR_OTHERS = frozenset({FOR_A_PERSON, FOR_A_CHANNEL})
 _WORDS: dict[str, Why] = {FOR_A_PERSON: "person", FOR_A_CHANNEL: "channel"}
-NO_ZONE = (
-    'its schedule has a cron expression and no time zone (set "timezone" in its schedule, or for all in '
-    "config/org.json)"
-)
 NOBODY: Mapping[str, str] = {}
 DUE, NOT_DUE = Reason("due"), Reason("not_due")
 
@@ -90,8 +86,7 @@ def make_plan(
 ) -> Plan:
     """Return the plan of a tick for the agents found.
 
-    Who has a cron schedule is due if a moment of it lies after `since`, up to `at`. Those `resting` have
-    nothing to ask for by the calendar; or something is wrong with it, then their word says what.
+    Those `resting` have no turn, as capabilities say (`tick.seams`): a word of theirs is what is wrong.
     """
     skipped = {**_paused(survey, config), **dict.fromkeys(people_in(survey, config), FOR_A_PERSON)}
     if config.has_channels:
@@ -104,11 +99,6 @@ def make_plan(
     }
     due.difference_update(resting)
     at_fault = {name: why for name, why in resting.items() if why}
-    for schedule, names in survey.by_clock.items():
-        if schedule.timezone is None and config.org.timezone is None:
-            at_fault |= dict.fromkeys(names, NO_ZONE)
-        if not due.isdisjoint(names) and not due_by_clock(schedule, config.org.timezone, since, at):
-            due.difference_update(names)
     due.difference_update(skipped)
     order = [name for name in survey.order if name in due] if due else []
     idle = due | skipped.keys() | at_fault.keys()

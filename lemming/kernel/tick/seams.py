@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.uses import named_by
 from lemming.kernel.plugins.capabilities import by_keys, in_order, part_in_ticks, why_missing
+from lemming.kernel.plugins.errors import words_of
 from lemming.kernel.plugins.shipped import IN_TICKS
+from lemming.kernel.tick.edge import tried
 
 
 class TickLook(NamedTuple):
@@ -129,6 +133,18 @@ def next_moment(parts: Iterable[TickPart], look: TickLook, after: datetime) -> d
     return min((it.at for it in found if it), default=None)
 
 
-def goes_by_the_clock(survey: Survey, parts: Sequence[TickPart]) -> bool:
+def goes_by_the_clock(parts: Iterable[TickPart]) -> bool:
     """Return whether anybody's turns depend on the wall clock, so that each tick's reading must be kept."""
-    return bool(survey.by_clock) or any(part.by_clock for part in parts)
+    return any(part.by_clock for part in parts)
+
+
+def who_rests(parts: Iterable[TickPart], look: TickLook) -> dict[str, str]:
+    """Return the agents that capabilities keep from a turn; why, where something is wrong."""
+    found: dict[str, str] = {}
+    for part in parts:
+        rests = tried(partial(part.rests, look))
+        if isinstance(rests, Exception):
+            why = str(rests) if isinstance(rests, LemmingError) else words_of(rests)
+            rests = dict.fromkeys(part.agents, why)
+        found |= rests
+    return found

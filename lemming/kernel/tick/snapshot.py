@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lemming.kernel.agents import Agent, Survey, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, LemmingError, Problem
+from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.patterns import is_named
 from lemming.kernel.files.documents import once_saved
 from lemming.kernel.files.fields import Json
@@ -19,13 +19,12 @@ from lemming.kernel.files.stamps import opened
 from lemming.kernel.journal.report import Reason, TurnReport
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.errors import words_of
 from lemming.kernel.plugins.shipped import PREFIXES
 from lemming.kernel.tick.clock_reading import kept_reading
 from lemming.kernel.tick.edge import tried
 from lemming.kernel.tick.firing_plan import Plan, callers_in, channels_in, make_plan, people_in
 from lemming.kernel.tick.pausing import Pauses
-from lemming.kernel.tick.seams import TickLook, TickPart, goes_by_the_clock, parts_in
+from lemming.kernel.tick.seams import TickLook, TickPart, goes_by_the_clock, parts_in, who_rests
 from lemming.kernel.tick.soundness.judged import who_may_run
 from lemming.kernel.tools import has_own_tools, refresh_tools, server_sources, toolset_of, why_no_server
 from lemming.kernel.tools.toolset import Toolset
@@ -109,7 +108,7 @@ class Snapshot:
     @property
     def kept_reading(self) -> str:
         """The reading of the clock that the next tick starts from; empty where nothing goes by the clock."""
-        if not goes_by_the_clock(self.survey, self.parts):
+        if not goes_by_the_clock(self.parts):
             return ""
         return kept_reading(self.plan.at, self.plan.since)
 
@@ -242,8 +241,8 @@ def take_snapshot(
     survey = who_may_run(org, config, survey)
     if plan is None:
         parts = parts_in(org, survey, config)
-        before = since() if goes_by_the_clock(survey, parts) else ""
-        resting = _rest(parts, TickLook(org, config, survey, tick, at, before)) if parts else {}
+        before = since() if goes_by_the_clock(parts) else ""
+        resting = who_rests(parts, TickLook(org, config, survey, tick, at, before)) if parts else {}
         plan = make_plan(tick, survey, config, at=at, since=before, resting=resting)
     return Snapshot(org, config, survey, plan, began_ns=began_ns)
 
@@ -259,18 +258,6 @@ def with_servers(
         source.go_by(servers.get(name, {}))
     refresh_tools(snapshot.config.org, snapshot.org)
     return replace(snapshot, servers=servers)
-
-
-def _rest(parts: Sequence[TickPart], look: TickLook) -> dict[str, str]:
-    """Return the agents that capabilities keep from a turn; why, where something is wrong."""
-    found: dict[str, str] = {}
-    for part in parts:
-        rests = tried(partial(part.rests, look))
-        if isinstance(rests, Exception):
-            why = str(rests) if isinstance(rests, LemmingError) else words_of(rests)
-            rests = dict.fromkeys(part.agents, why)
-        found |= rests
-    return found
 
 
 def _problems_of(survey: Survey) -> list[Problem]:

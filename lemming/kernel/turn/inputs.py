@@ -16,7 +16,7 @@ from lemming.kernel.access.context_files import place_of_item, text_of_item, wit
 from lemming.kernel.agents import Agent, OwnFolders
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import OutOfCredits, Problem, name_of
-from lemming.kernel.base.times.words import due_text, full_moment_text
+from lemming.kernel.base.times.words import full_moment_text
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.report import Reason
 from lemming.kernel.llm.credits import check_credits, has_reached_soft_cap
@@ -28,7 +28,7 @@ from lemming.kernel.memory import Memories, read_memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import credits_of
 from lemming.kernel.org.resume import AgentCredits, ContextFile
-from lemming.kernel.org.schedule import Wake, due_by_clock
+from lemming.kernel.org.schedule import Wake
 from lemming.kernel.org.uses import habits_of
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.labels import Labels
@@ -179,12 +179,10 @@ def _warnings_of(soft_cap: float | None, state: AgentState) -> list[str]:
 
 def _time_lines(now: Surroundings, agent: Agent) -> Iterator[str]:
     """Yield what the prompt says of the wall clock: nothing, for an agent that does not go by it."""
-    zone_name, schedule = now.config.org.timezone, agent.schedule
     if agent.clock and now.at:
-        text = full_moment_text(parse_timestamp(now.at), schedule.timezone or zone_name or "UTC")
+        zone_name = agent.schedule.timezone or now.config.org.timezone or "UTC"
+        text = full_moment_text(parse_timestamp(now.at), zone_name)
         yield f"As the tick began it was {text}."
-    if schedule.cron is not None and (due := due_by_clock(schedule, zone_name, now.since, now.at)):
-        yield due_text(due)
 
 
 def why_not(now: Surroundings, agent: Agent, digest: str) -> Reason | None:

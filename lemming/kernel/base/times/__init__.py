@@ -1,1 +1,1 @@
-"""Moments of the wall clock: cron schedules, and how people write and read a moment. Pure."""
+"""Moments of the wall clock: time zones, and how people write and read a moment. Pure."""

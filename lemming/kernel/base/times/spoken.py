@@ -17,7 +17,7 @@ from typing import Any
 
 from lemming.kernel.base.clock import is_on_the_calendar, parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.times.cron import zone
+from lemming.kernel.base.times.zones import zone
 
 EXAMPLES = '"tomorrow 9:00", "17:30", "fri 8:15", "2026-12-01 12:00", "2026-12-01T12:00+01:00"'
 DURATIONS = "90s, 30m, 2h, 1h30m, 3d, 2w"

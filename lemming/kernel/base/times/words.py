@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from lemming.kernel.base.times.cron import MOST_COUNTED, Due, zone
+from lemming.kernel.base.times.zones import zone
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (
@@ -53,14 +53,3 @@ def until_text(moment: datetime, now: datetime) -> str:
         if abs(seconds) >= size:
             return f"in {seconds // size} {unit}" if seconds > 0 else f"{-seconds // size} {unit} ago"
     return "now"
-
-
-def due_text(due: Due) -> str:
-    """Return what an agent is told that is due by its cron schedule."""
-    if due.times == 1:
-        return f"You are due by your schedule: {moment_in_words(due.first)}."
-    more = " or more" if due.times == MOST_COUNTED else ""
-    return (
-        f"You are due by your schedule {due.times} times{more} since {moment_in_words(due.first)}; "
-        "this one turn stands for all of them."
-    )
