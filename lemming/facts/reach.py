@@ -73,9 +73,7 @@ def _settings(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterato
                 f"runs the program: {' '.join(command)}, when something {when}",
                 of_command(base, place, command, command, base),
             )
-    if (
-        settings.shell.sandbox == "none" or settings.http.hosts
-    ):  # else no tool that ships reaches anything, and none is imported
+    if not settings.further.keys().isdisjoint(("http", "shell")):  # else no tool that ships reaches anything
         for agent in agents:
             for tool in shipped_tools(agent.permissions.tools):
                 if does := tool.reaches_outside(settings):

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 
 from lemming.capabilities.background.threads import keep_alive
+from lemming.capabilities.sandbox.settings import shell_of
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.events import Event, Sleeping, TickBegins, TickEnds
 from lemming.kernel.logging_config import EngineLog
@@ -179,7 +180,7 @@ def longest_silence_s(config: Config, *, batch: bool) -> float:
     420.0
     """
     org = config.org
-    deadlines = [org.tool_timeout_s, org.shell.timeout_s]
+    deadlines = [org.tool_timeout_s, shell_of(org).timeout_s]
     deadlines += [tool.timeout_s for tool in toolset_of(org).values() if tool.timeout_s is not None]
     deadlines += [entry.deadline_s for entry in config.models.values()]
     deadlines += [entry.batch_deadline_s for entry in config.models.values() if batch]

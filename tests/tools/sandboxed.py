@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from lemming.capabilities.sandbox.run import sandbox_status
-from lemming.kernel.org.blocks import ShellSettings
+from lemming.capabilities.sandbox.settings import ShellSettings
 from lemming.kernel.org.config import Org
 
 SECRET = "sk-do-not-show"
@@ -20,7 +20,7 @@ Sandbox = Literal["bwrap", "landlock", "none"]
 
 def org_with(sandbox: Sandbox, **settings: Any) -> Org:
     """Return settings with a sandbox; skip the test where it does not work."""
-    org = Org(shell=ShellSettings(sandbox=sandbox, **settings))
+    org = Org(further={"shell": ShellSettings(sandbox=sandbox, **settings)})
     name, detail = sandbox_status(org)
     if name == "off":
         pytest.skip(f"no {sandbox} here: {detail}")

@@ -18,13 +18,14 @@ import pytest
 from lemming.capabilities.sandbox import launcher as confine
 from lemming.capabilities.sandbox import seccomp
 from lemming.capabilities.sandbox.run import sandbox_status
-from lemming.kernel.org.blocks import ShellSettings
+from lemming.capabilities.sandbox.settings import ShellSettings
 from lemming.kernel.org.config import Org
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux"),
     pytest.mark.skipif(
-        sandbox_status(Org(shell=ShellSettings(sandbox="landlock")))[0] == "off", reason="no Landlock here"
+        sandbox_status(Org(further={"shell": ShellSettings(sandbox="landlock")}))[0] == "off",
+        reason="no Landlock here",
     ),
 ]
 

@@ -9,9 +9,9 @@ import pytest
 from page_server import Pages, bomb, serving
 from tool_desk import Desk
 
+from lemming.capabilities.toolbox.hosts import is_named, is_public
+from lemming.capabilities.toolbox.settings import Http
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.hosts import is_named, is_public
-from lemming.kernel.org.blocks import Http
 from lemming.kernel.org.config import Org, load_config
 from lemming.kernel.tools import ToolResult, toolset_of
 
@@ -26,7 +26,7 @@ def pages() -> Iterator[Pages]:
 
 def desk_with(tmp_path: Path, hosts: list[str], private: list[str] | None = None, **rules: float) -> Desk:
     http = Http(hosts=hosts, private_hosts=hosts if private is None else private, **rules)  # type: ignore[arg-type]
-    return Desk(tmp_path / "org", tools=TOOLS, org=Org(http=http))
+    return Desk(tmp_path / "org", tools=TOOLS, org=Org(further={"http": http}))
 
 
 @pytest.fixture

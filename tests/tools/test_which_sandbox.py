@@ -12,7 +12,7 @@ from sandboxed import Sandbox, org_with, processes
 from tool_desk import Desk
 
 from lemming.capabilities.sandbox.run import sandbox_status
-from lemming.kernel.org.blocks import ShellSettings
+from lemming.capabilities.sandbox.settings import ShellSettings
 from lemming.kernel.org.config import Org
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
@@ -40,7 +40,7 @@ def test_auto_prefers_bubblewrap_and_says_what_it_uses() -> None:
 
 def org_with_or_without(sandbox: str) -> Org:
     """Return settings that insist on a sandbox, whether it works or not."""
-    return Org(shell=ShellSettings(sandbox=cast(Sandbox, sandbox)))
+    return Org(further={"shell": ShellSettings(sandbox=cast(Sandbox, sandbox))})
 
 
 NO_LANDLOCK = """

@@ -147,6 +147,7 @@ class Reaching:
         anywhere = [tool for tool in tools if ANYWHERE in tool.writes(agent, settings)]
         unsaid = [tool.name for tool in anywhere if not isinstance(tool, EngineTool)]
         places = self._flows.places_of(name)
+        http = settings.further.get("http")
         servers = [server for source in self._sources for server in source.servers_of(in_reach)]
         return AgentReach(
             agent=name,
@@ -155,7 +156,7 @@ class Reaching:
             tools=[self._reach_in_words(agent, tool, words) for tool in tools],
             writes=[it for it in places if it != ANYWHERE or len(unsaid) < len(anywhere)],
             writes_unsaid=unsaid,
-            hosts=settings.http.hosts if any(it.startswith("http_") for it in in_reach) else (),
+            hosts=http.hosts if http and any(it.startswith("http_") for it in in_reach) else (),
             servers=servers,
             readers=[*self._readers(agent, words)],
             asks=[member.agent for member in team.members] if team else (),

@@ -23,11 +23,11 @@ from typing import IO, cast
 
 from lemming.capabilities.sandbox import launcher as confine
 from lemming.capabilities.sandbox.launcher import Mode, Order, Verdict
+from lemming.capabilities.sandbox.settings import ShellSettings, shell_of
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files import fs, quota
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.files.refusals import looking
-from lemming.kernel.org.blocks import ShellSettings
 from lemming.kernel.org.config import Org
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -58,7 +58,7 @@ def sandbox_status(settings: Org) -> tuple[str, str]:
 
     The name is "bwrap", "landlock", "none" (not confined, as configured) or "off" (the tool refuses).
     """
-    mode, detail = _choose(settings.shell)
+    mode, detail = _choose(shell_of(settings))
     return mode or "off", detail
 
 
@@ -67,7 +67,7 @@ def run_confined(command: str, base: Path, workspace: str, settings: Org) -> Com
 
     Raises `ToolError` when there is no sandbox, `PermissionDenied` when the folder holds a way out.
     """
-    shell = settings.shell
+    shell = shell_of(settings)
     mode, detail = _choose(shell)
     if mode is None:
         raise ToolError(_why_disabled(shell), hint=detail)

@@ -13,9 +13,9 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from lemming.capabilities.toolbox.hosts import USUAL_PORTS, is_named, is_public
+from lemming.capabilities.toolbox.settings import Http
 from lemming.kernel.base.errors import LemmingError, PermissionDenied, ToolError
-from lemming.kernel.base.hosts import USUAL_PORTS, is_named, is_public
-from lemming.kernel.org.blocks import Http
 
 if TYPE_CHECKING:
     import httpx2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
+from lemming.capabilities.toolbox.settings import reminders_of
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, ToolError, UsageError
@@ -64,7 +65,7 @@ class RemindMe(EngineTool):
         if moment <= now:
             at = moment_in_words(now.astimezone(zone(zone_name)))
             raise ToolError(f"{self.name}: {moment_in_words(moment)} has passed; it is {at}")
-        settings = context.settings.reminders
+        settings = reminders_of(context.settings)
         if moment > now + timedelta(days=settings.max_days):
             raise ToolError(
                 f"{self.name}: {moment_in_words(moment)} is more than {settings.max_days:g} days ahead"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
+from lemming.capabilities.sandbox.settings import shell_of
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
@@ -49,10 +50,11 @@ class Shell(EngineTool):
 
         if "\0" in command or len(command.encode("utf-8", "replace")) > COMMAND_LIMIT_BYTES:
             raise ToolError(f"{self.name}: a command has no NUL and at most {COMMAND_LIMIT_BYTES} bytes")
-        shell = context.settings.shell
+        shell = shell_of(context.settings)
         settings = replace(shell, timeout_s=min(shell.timeout_s, context.limit_s))
         workspace = paths.workspace_folder(context.agent.name)
-        outcome = run_confined(command, context.base, workspace, replace(context.settings, shell=settings))
+        further = {**context.settings.further, "shell": settings}
+        outcome = run_confined(command, context.base, workspace, replace(context.settings, further=further))
         verdict = outcome.verdict
         how = {
             "exit": f"exit status {verdict.status}",
@@ -73,4 +75,4 @@ class Shell(EngineTool):
 
 
 def _is_open(settings: Org) -> bool:
-    return settings.shell.sandbox == "none"
+    return shell_of(settings).sandbox == "none"

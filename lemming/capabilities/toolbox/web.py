@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+from lemming.capabilities.toolbox.settings import http_of
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import compact
@@ -32,14 +33,14 @@ class _Web(EngineTool):
 
     def why_refused(self, agent: Agent, settings: Org) -> str:
         """Return the rule: without a host that is allowed there is nothing to call."""
-        is_open = bool(settings.http.hosts)
+        is_open = bool(http_of(settings).hosts)
         return super().why_refused(agent, settings) or (
             "" if is_open else "refused by config/org.json http.hosts []: no host is allowed"
         )
 
     def reaches_outside(self, settings: Org) -> str:
         """Return which servers its calls can reach."""
-        hosts = ", ".join(settings.http.hosts)
+        hosts = ", ".join(http_of(settings).hosts)
         return f"send to and read from the servers {hosts} ({self.name})" if hosts else ""
 
 
@@ -58,7 +59,7 @@ class HttpGet(_Web):
         """Return status and address of what was found, and its text."""
         from lemming.capabilities.toolbox.fetching import WebRequest, fetch
 
-        page = fetch(WebRequest("GET", url), context.settings.http, caller=self.name)
+        page = fetch(WebRequest("GET", url), http_of(context.settings), caller=self.name)
         return _shown(page, self.name)
 
 
@@ -88,7 +89,7 @@ class HttpPost(_Web):
         kind = "text/plain; charset=utf-8" if text else "application/json"
         headers = (("Content-Type", kind), ("Idempotency-Key", context.idempotency_key))
         try:
-            page = fetch(WebRequest("POST", url, body, headers), context.settings.http, caller=self.name)
+            page = fetch(WebRequest("POST", url, body, headers), http_of(context.settings), caller=self.name)
         except NobodyKnows as error:
             return interrupted(error.message)
         return _shown(page, self.name)

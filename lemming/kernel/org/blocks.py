@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from lemming.kernel.base.kinds import FindingKind
 from lemming.kernel.files.fitting import about
@@ -29,25 +28,6 @@ class AgentDefaults:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShellSettings:
-    """How the shell tool is confined."""
-
-    sandbox: Literal["auto", "bwrap", "landlock", "none"] = field(
-        default="auto",
-        metadata=about('"auto": bubblewrap, else Landlock, else the tool is off. "none": not confined.'),
-    )
-    timeout_s: float = field(default=30.0, metadata=about("A command is killed after this.", gt=0, le=3600))
-    max_output_bytes: int = field(
-        default=64 << 10,
-        metadata=about("Output beyond this is cut, and the cut is marked.", ge=256, le=1 << 20),
-    )
-    max_memory_bytes: int = field(
-        default=2 << 30,
-        metadata=about("A command whose processes take more memory in all is killed.", ge=64 << 20),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Quota:
     """What the workspace of each agent may hold, and likewise `shared/`."""
 
@@ -58,37 +38,6 @@ class Quota:
         default=100_000,
         metadata=about("Files and folders: file_write and shell stop there.", ge=100, le=1_000_000),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Http:
-    """Which servers the tools http_get and http_post may ask, and how long and how much they may answer."""
-
-    hosts: list[str] = field(
-        default_factory=list,
-        metadata=about("Hosts that may be asked: example.org, *.example.org, example.org:8443. Empty: none."),
-    )
-    private_hosts: list[str] = field(
-        default_factory=list,
-        metadata=about(
-            "Those of `hosts` that may be at addresses which are not public: this machine, a LAN."
-        ),
-    )
-    timeout_s: float = field(
-        default=30.0, metadata=about("A call ends after this, redirects included.", gt=0, le=3600)
-    )
-    max_bytes: int = field(
-        default=1 << 20, metadata=about("Of an answer so much is taken.", ge=1024, le=16 << 20)
-    )
-    max_redirects: int = field(default=5, metadata=about("How many http_get follows.", ge=0, le=20))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reminders:
-    """How many notes for later an agent may leave itself with remind_me."""
-
-    max_open: int = field(default=20, metadata=about("Reminders of one agent that may wait.", ge=0, le=1000))
-    max_days: float = field(default=366.0, metadata=about("How far ahead they may be.", gt=0, le=36_600))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,14 +16,13 @@ from typing import Any, ClassVar, Literal
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem, UnknownModel
-from lemming.kernel.base.hosts import why_no_pattern
 from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
 from lemming.kernel.base.redaction.secrets import name_variables
 from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files.documents import NOT_JSON, Document, read_text, unreadable, value_of
 from lemming.kernel.files.fitting import INSIDE, about
 from lemming.kernel.files.unknown import UNKNOWN_KEY
-from lemming.kernel.org.blocks import AgentDefaults, FindingSettings, Http, Quota, Reminders, ShellSettings
+from lemming.kernel.org.blocks import AgentDefaults, FindingSettings, Quota
 from lemming.kernel.org.models import DEFAULT_MODELS, ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent, AgentCredits, Allocation
@@ -190,10 +189,7 @@ class Org:
         ),
     )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
-    shell: ShellSettings = field(default_factory=ShellSettings)
     quota: Quota = field(default_factory=Quota)
-    http: Http = field(default_factory=Http)
-    reminders: Reminders = field(default_factory=Reminders)
     findings: FindingSettings = field(default_factory=FindingSettings)
     further: dict[str, Any] = field(default_factory=dict, metadata=INSIDE)
     """The values of keys that capabilities read, by key: those that the file has."""
@@ -329,7 +325,6 @@ def _config_of(found: Sequence[_Found]) -> Config:
         *mistakes,
         *_problems_of_cluster(org),
         *_problems_of_zone(org),
-        *_problems_of_hosts(org),
     )
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
@@ -350,16 +345,6 @@ def _problems_of_cluster(settings: Org) -> Iterator[Problem]:
         yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
     elif settings.executor in EXECUTORS and not settings.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
-
-
-def _problems_of_hosts(settings: Org) -> Iterator[Problem]:
-    for key, hosts in (("hosts", settings.http.hosts), ("private_hosts", settings.http.private_hosts)):
-        for number, host in enumerate(hosts):
-            why = why_no_pattern(host)
-            if not why and host not in settings.http.hosts:
-                why = "it is not among http.hosts"
-            if why:
-                yield Problem(f'"{host}": {why}', ORG_FILE, pointer=f"/http/{key}/{number}")
 
 
 def _problems_of_zone(settings: Org) -> Iterator[Problem]:

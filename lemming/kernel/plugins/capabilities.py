@@ -324,7 +324,7 @@ def member_keys() -> Mapping[str, Load]:
 def org_keys() -> Mapping[str, Load]:
     """Return the keys of `config/org.json` that capabilities read, likewise."""
     return {
-        key: partial(_class_of, it.name, place) for it in SHIPPED.values() for key, place in it.org.items()
+        key: partial(_class_of, it.name, place) for it in LISTED.values() for key, place in it.org.items()
     }
 
 

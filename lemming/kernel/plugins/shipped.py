@@ -309,6 +309,7 @@ WITHIN: Mapping[str, TableLine] = {
                 "create_agent": "lemming.capabilities.toolbox.staff:CreateAgent",
                 "list_agents": "lemming.capabilities.toolbox.staff:ListAgents",
             },
+            org=dict.fromkeys(("http", "reminders", "shell"), "lemming.capabilities.toolbox.settings:OfOrg"),
             source="lemming.capabilities.toolbox.functions.tool_files:ToolFiles",
             brings=lambda settings, _: settings.tool_files,
             reaches=lambda config, _: config.org.tool_files,
@@ -335,7 +336,7 @@ WITHIN: Mapping[str, TableLine] = {
         ),
     )
 }
-"""Those that take part in turns as the others do, and whose files and keys are still the engine's own."""
+"""Those that take part in turns as the others do, and of which the guide names the tools and models."""
 LISTED = {**SHIPPED, **WITHIN}
 SOURCES = {name: it for name, it in LISTED.items() if it.source}
 """Those from which an organisation may have further tools."""
