@@ -116,7 +116,11 @@ SDKS: dict[str, str | set[str]] = {
     "openai": "capabilities/hosted/openai.py",
     "starlette": "dashboard/server.py",
     "structlog": "kernel/logging_config.py",
-    "tenacity": {"kernel/llm/retrying.py", "telemetry/send_traces.py"},
+    "tenacity": {
+        "capabilities/toolbox/functions/body.py",
+        "kernel/llm/retrying.py",
+        "telemetry/send_traces.py",
+    },
     "yaml": {"capabilities/skills/front_matter.py", "exchange/whole_org.py"},
     "xllamacpp": "capabilities/embedded/local.py",
 }

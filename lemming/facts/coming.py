@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice, takewhile
@@ -10,7 +10,7 @@ from typing import Any
 
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
-from lemming.kernel.agents import Survey, nearest_agent, survey_agents
+from lemming.kernel.agents import Agent, Survey, nearest_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times.zones import zone
@@ -21,7 +21,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import fire_point, in_order
 from lemming.kernel.tick.counter import load_counter, load_tick
-from lemming.kernel.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
+from lemming.kernel.tick.dependencies import Connections, Waits, find_waits, overlap
 from lemming.kernel.tick.files_looked_at import looked_at_by
 from lemming.kernel.tick.firing_plan import Plan, make_plan, takes_turns
 from lemming.kernel.tick.seams import Coming, TickLook, parts_in, who_rests
@@ -162,3 +162,39 @@ def why_one_waits(org: Organisation, config: Config, one: str, other: str) -> tu
 def _connections(org: Organisation, config: Config, survey: Survey) -> Connections:
     looked_at, shared = looked_at_by(org, survey, config), shared_by(config, survey)
     return Connections(survey.agents, config.org, toolset_of(config.org, org), org, looked_at, shared)
+
+
+def longest_chain(order: list[str], waits: Mapping[str, Waits]) -> list[str]:
+    """Return the longest run of turns that each wait for the one before; the first of equals."""
+    best: list[str] = []
+    chains: dict[str, list[str]] = {}
+    for name in order:
+        before = [best] if waits[name].everyone else [chains[other] for other in waits[name].names]
+        chains[name] = [*max(before, key=len, default=[]), name]
+        best = max(best, chains[name], key=len)
+    return best
+
+
+def why_waits(later: Agent, earlier: Agent, connections: Connections) -> list[str]:
+    """Return all that makes one turn wait for another before it; empty when nothing does."""
+    reasons = []
+    if connections.settings.visibility == "order" and later.may_read(earlier.name):
+        listed = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
+        reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{listed}"')
+    first, second = connections.touch_of(earlier.name), connections.touch_of(later.name)
+    for mine, his, what in (
+        (second.reads, first.writes, "may read what it changes"),
+        (second.writes, first.writes, "may change what it changes"),
+        (second.writes, first.reads, "may change what it reads"),
+    ):
+        reasons += [
+            f"{later.name} {what}: {mine[here]}; {earlier.name}: {his[there]}"
+            for here in mine
+            for there in his
+            if overlap(here, there)
+        ]
+    for it in connections.shared:
+        names = (later.name, earlier.name)
+        if not it.bound.isdisjoint(names) and it.counted >= {*names}:
+            reasons.append(f"{later.name} and {earlier.name} share {it.what}")
+    return reasons

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sampling import EVERYTHING
 
 from lemming.engine import run_once
+from lemming.facts.coming import longest_chain, why_waits
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import DiskError
@@ -24,7 +25,7 @@ from lemming.kernel.journal.events import Event
 from lemming.kernel.journal.records import TurnEnded, TurnStarted
 from lemming.kernel.org.config import Org
 from lemming.kernel.providers import LLMProvider, register_provider
-from lemming.kernel.tick.dependencies import Connections, Waits, find_waits, longest_chain, why_waits
+from lemming.kernel.tick.dependencies import Connections, Waits, find_waits
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.executors.turns_at_once import run_all
 from lemming.kernel.tools import Places, Tool, ToolRegistry, ToolResult, toolset_of

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-
-T = TypeVar("T")
 
 
 class Server(Protocol):
@@ -199,23 +197,3 @@ class RetryingLLMProvider(Backend):
         self._sleep(seconds)
         if self._stop.is_set():
             raise Unavailable("not asked again: the engine is stopping")
-
-
-def try_again(
-    work: Callable[[], T],
-    *,
-    is_transient: Callable[[BaseException], bool],
-    attempts: int,
-    first_s: float,
-    longest_s: float,
-) -> T:
-    """Return what work gives, tried again after errors that are transient, with pauses that grow.
-
-    Raises the last attempt's error, and any that is not transient at once.
-    """
-    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
-
-    wait = wait_exponential(multiplier=first_s, max=longest_s) + wait_random(0, first_s)
-    transient, most = retry_if_exception(is_transient), stop_after_attempt(attempts)
-    found: T = Retrying(retry=transient, wait=wait, stop=most, reraise=True)(work)
-    return found

@@ -183,42 +183,6 @@ def _touch_of(connections: Connections, name: str) -> Touch:
     return Touch(writes={(): "nobody can tell"}) if isinstance(touch, Exception) else touch
 
 
-def longest_chain(order: list[str], waits: Mapping[str, Waits]) -> list[str]:
-    """Return the longest run of turns that each wait for the one before; the first of equals."""
-    best: list[str] = []
-    chains: dict[str, list[str]] = {}
-    for name in order:
-        before = [best] if waits[name].everyone else [chains[other] for other in waits[name].names]
-        chains[name] = [*max(before, key=len, default=[]), name]
-        best = max(best, chains[name], key=len)
-    return best
-
-
-def why_waits(later: Agent, earlier: Agent, connections: Connections) -> list[str]:
-    """Return all that makes one turn wait for another before it; empty when nothing does."""
-    reasons = []
-    if connections.settings.visibility == "order" and later.may_read(earlier.name):
-        listed = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
-        reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{listed}"')
-    first, second = connections.touch_of(earlier.name), connections.touch_of(later.name)
-    for mine, his, what in (
-        (second.reads, first.writes, "may read what it changes"),
-        (second.writes, first.writes, "may change what it changes"),
-        (second.writes, first.reads, "may change what it reads"),
-    ):
-        reasons += [
-            f"{later.name} {what}: {mine[here]}; {earlier.name}: {his[there]}"
-            for here in mine
-            for there in his
-            if overlap(here, there)
-        ]
-    for it in connections.shared:
-        names = (later.name, earlier.name)
-        if not it.bound.isdisjoint(names) and it.counted >= {*names}:
-            reasons.append(f"{later.name} and {earlier.name} share {it.what}")
-    return reasons
-
-
 def touch_of(
     agent: Agent, settings: Org, toolset: Toolset, base: OrgPath, looked_at: Files = NOTHING
 ) -> Touch:

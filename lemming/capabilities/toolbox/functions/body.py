@@ -86,10 +86,12 @@ def run(tool: Callee, arguments: Mapping[str, Any], context: ToolContext) -> Don
 def _tried_again(
     once: Callable[[], tuple[ToolResult, CallEffects]], attempts: int
 ) -> tuple[ToolResult, CallEffects]:
-    from lemming.kernel.llm.retrying import try_again  # takes its time at every start of a process
+    # Imported here: it would take its time at every start of a process.
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
-    pauses = {"first_s": FIRST_PAUSE_S, "longest_s": LONGEST_PAUSE_S}
-    return try_again(once, is_transient=is_transient, attempts=attempts, **pauses)
+    wait = wait_exponential(multiplier=FIRST_PAUSE_S, max=LONGEST_PAUSE_S) + wait_random(0, FIRST_PAUSE_S)
+    transient, most = retry_if_exception(is_transient), stop_after_attempt(attempts)
+    return Retrying(retry=transient, wait=wait, stop=most, reraise=True)(once)
 
 
 def _call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
