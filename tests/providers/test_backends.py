@@ -309,23 +309,17 @@ ask(OllamaProvider(host="{faults.url("ok")}"), Request(model_name="m", messages=
     assert "RequestRejected: OLLAMA_HOST: no address of a server" in ran.stderr
 
 
-def test_ollama_is_asked_with_its_sdk_and_a_password_in_the_address_is_sent_apart(
-    faults: FaultServer, request_: Request
-) -> None:
-    ask(OllamaProvider(host=faults.url("ok").replace("127.0.0.1", "me:p%40ss@127.0.0.1")), request_)
-    asked = faults.received[-1]
-    assert asked.headers["user-agent"].startswith("ollama-python")
-    assert asked.headers["authorization"] == f"Basic {base64.b64encode(b'me:p@ss').decode()}"
-    assert asked.path == "/ok/api/chat"
-
-
-def test_ollama_is_where_its_variable_says_unless_its_line_says_otherwise(
+def test_ollama_is_asked_where_its_line_says_with_its_sdk_and_a_password_apart(
     faults: FaultServer, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OLLAMA_HOST", faults.url("404"))
     with pytest.raises(UnknownModel):
         ask(OllamaProvider(), request_)
-    assert ask(OllamaProvider(host=faults.url("ok")), request_).text
+    ask(OllamaProvider(host=faults.url("ok").replace("127.0.0.1", "me:p%40ss@127.0.0.1")), request_)
+    asked = faults.received[-1]
+    assert asked.headers["user-agent"].startswith("ollama-python")
+    assert asked.headers["authorization"] == f"Basic {base64.b64encode(b'me:p@ss').decode()}"
+    assert asked.path == "/ok/api/chat"
 
 
 def test_an_error_that_is_no_json_object_says_its_status_and_how_long_to_wait(
