@@ -19,9 +19,11 @@ from lemming.kernel.files.fs import AppendFile
 from lemming.kernel.files.stamps import learn_stamps
 
 
-@pytest.fixture(autouse=True)
-def _no_state_of_the_users(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+@pytest.fixture(autouse=True, scope="session")
+def _no_state_of_the_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+        yield
 
 
 @pytest.fixture(autouse=True)
