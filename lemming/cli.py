@@ -6,7 +6,6 @@ import gc
 import io
 import os
 import sys
-from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -146,7 +145,6 @@ PLACES = {
 """Where a command stands that is no module of its name: the module, and the name in it."""
 
 _SHOWS_ALL = "lemming.shows_all"
-_IS_ALONE = "lemming.is_alone"
 
 ROOT_HELP = "The organisation's folder. Default: the nearest."
 
@@ -233,16 +231,10 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what was typed; a command alone has its defaults."""
-        ctx.meta[_IS_ALONE] = not args and not ctx.resilient_parsing
+        if not args and not ctx.resilient_parsing:
+            self.params = [parameter for parameter in self.params if parameter.required]
         rest: list[str] = super().parse_args(ctx, args)
-        for parameter in self.params:
-            ctx.params.setdefault(parameter.name, parameter.default)
         return rest
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return what may be typed; of a command alone what must be."""
-        every: list[Any] = super().get_params(ctx)
-        return [it for it in every if it.required] if ctx.meta.get(_IS_ALONE) else every
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return `--help` as a flag that is off unless given."""
@@ -257,17 +249,11 @@ def _off_unless_given(option: Any) -> Any:
 
 def load_command(name: str) -> Any:
     """Return a command of the table: a noun is the `app` of its module, a verb a function."""
+    from lemming.commands.options import verb  # what a command needs, and `--help` does not
     from lemming.kernel.plugins.capabilities import missing_for_command
 
     if why := missing_for_command(name):
         raise UsageError(why, hint="install lemming-engine again")
-    return _command(name)
-
-
-@cache
-def _command(name: str) -> Any:
-    from lemming.commands.options import verb  # what a command needs, and `--help` does not
-
     own = name.replace("-", "_")
     place, _, attribute = PLACES.get(name, own).partition(":")
     module = import_module(f"lemming.commands.{place}")
@@ -282,11 +268,6 @@ def _command(name: str) -> Any:
         lines = (f"  lemming {name} {it:<{width}}  {about}" for it, about in inner.items())
         command.epilog = "\n".join(("\b", "Within it:", *lines))
     return command
-
-
-@cache
-def _program(*, completion: bool) -> Any:
-    return typer.main.get_command(make_app(completion=completion))
 
 
 def make_app(*, completion: bool = True) -> typer.Typer:
@@ -342,8 +323,10 @@ def run(args: list[str]) -> int:
         session.root = root or session.root
         if words[:1] == ["help"]:
             words = [*words[1:], "--help"]
-        program = _program(completion=not words or words[0].startswith("-"))
-        status = program.main(words or ["--help"], "lemming", standalone_mode=False, obj=session)
+        app = make_app(completion=not words or words[0].startswith("-"))
+        status = typer.main.get_command(app).main(
+            words or ["--help"], "lemming", standalone_mode=False, obj=session
+        )
         return status if isinstance(status, int) else 0
 
     return guarded(work, session, as_json="--json" in args)

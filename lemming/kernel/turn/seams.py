@@ -113,7 +113,8 @@ class TurnPart:
         """Take note of what a reply has staged, its calls made: of the draft's entries those from `first` on.
 
         `written` of these are its own, not its calls'; `before`: the files there were before its memories.
-        `has_seen`: a model gave it; else it is what a strategy does for itself."""
+        `has_seen`: a model gave it; else it is what a strategy does for itself.
+        """
 
     def watches(self) -> Lookout | None:
         """Return who looks at what goes through this turn, after all else; None: nobody. One part does."""
@@ -391,8 +392,7 @@ class Capability:
     def reaches(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
     ) -> Iterator[Reach]:
-        """Yield what it does outside the organisation's folder, in sentences that a person agrees to.
-        `servers`: those that a person asks for by name, beside those that agents may call."""
+        """Yield what a person agrees to, in sentences; `servers`: those named beside those of agents."""
         yield from ()
 
     def facts(self, used: InUse) -> Iterable[Fact]:
