@@ -16,6 +16,7 @@ from pathlib import Path
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import Clock, elapsed_ms
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.files import fs
 from lemming.kernel.files.stamps import is_there
 from lemming.kernel.journal.events import Observer, TickBegins, TickEnds, ignore
@@ -41,7 +42,6 @@ from lemming.kernel.plugins.registry import load_installed_plugins
 from lemming.kernel.tick.carriers import Carriers
 from lemming.kernel.tick.clock_reading import previous_reading, set_back_text
 from lemming.kernel.tick.counter import (
-    LAST_TICK,
     counter,
     load_counter,
     load_tick,

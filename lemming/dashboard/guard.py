@@ -14,6 +14,8 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qs
 
+from lemming.kernel.base.integers import read_int
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -81,7 +83,7 @@ class Guard:
         length = headers.get("content-length", "")
         if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
             return 411, "how long is it?\n"
-        return (413, "too long\n") if int(length[:12]) > LARGEST_BODY_BYTES else None
+        return (413, "too long\n") if read_int(length, le=LARGEST_BODY_BYTES) is None else None
 
     def _has_bearer(self, headers: dict[str, str]) -> bool:
         word, _, given = headers.get("authorization", "").partition(" ")

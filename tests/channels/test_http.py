@@ -24,6 +24,8 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
 
 NO_SCHEMA = rb'{"text": "x", "schema": {"patternProperties": {"\\p{Foo}": {}}}}'
+LONG_DEADLINE = b'{"text": "x", "deadline": %s}' % (b"9" * 4300)
+WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 OPTIONS = {"to": "desk", "secret_env": "DOOR_SECRET", "token_env": "DOOR_TOKEN"}
 
 
@@ -150,19 +152,20 @@ def test_a_mistake_in_an_answer_is_told_and_ends_no_other(
     [
         ("POST", "/ask", b'{"text": "x"}', {}, 401),
         ("POST", "/ask", b'{"text": "x"}', {"Authorization": "Bearer wrong"}, 401),
-        ("POST", "/ask", b"no json", {"Authorization": f"Bearer {TOKEN}"}, 400),
-        ("POST", "/ask", b'{"text": ""}', {"Authorization": f"Bearer {TOKEN}"}, 400),
-        ("POST", "/ask", b'{"text": "x", "target": "boss"}', {"Authorization": f"Bearer {TOKEN}"}, 400),
-        ("POST", "/ask", b'{"text": "x", "deadline": "soon"}', {"Authorization": f"Bearer {TOKEN}"}, 400),
-        ("POST", "/ask", NO_SCHEMA, {"Authorization": f"Bearer {TOKEN}"}, 400),
+        ("POST", "/ask", b"no json", WITH_TOKEN, 400),
+        ("POST", "/ask", b'{"text": ""}', WITH_TOKEN, 400),
+        ("POST", "/ask", b'{"text": "x", "target": "boss"}', WITH_TOKEN, 400),
+        ("POST", "/ask", b'{"text": "x", "deadline": "soon"}', WITH_TOKEN, 400),
+        pytest.param("POST", "/ask", LONG_DEADLINE, WITH_TOKEN, 400, id="long-deadline"),
+        ("POST", "/ask", NO_SCHEMA, WITH_TOKEN, 400),
         ("POST", "/hooks/desk", b"{}", {}, 404),
         ("POST", "/hooks/door", b"{}", {}, 401),
         ("POST", "/elsewhere", b"{}", {}, 404),
         ("GET", "/", b"", {}, 404),
-        ("GET", "/requests/0123456789ab", b"", {"Authorization": f"Bearer {TOKEN}"}, 404),
+        ("GET", "/requests/0123456789ab", b"", WITH_TOKEN, 404),
         ("GET", "/requests/0123456789ab", b"", {}, 401),
         ("DELETE", "/ask", b"", {}, 501),
-        ("POST", "/ask", b"x" * 300_000, {"Authorization": f"Bearer {TOKEN}"}, 413),
+        ("POST", "/ask", b"x" * 300_000, WITH_TOKEN, 413),
     ],
 )
 def test_mistakes_are_answered_in_json(
@@ -173,6 +176,12 @@ def test_mistakes_are_answered_in_json(
     assert answer.facts["error"]["message"]
     assert "Traceback" not in str(answer.facts)
     assert arrived(base) == []
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "0" * 30 + "99999999"], ids=["digits", "zeros"])
+def test_a_body_that_is_said_to_be_too_long_is_refused_unread(door: Caller, length: str) -> None:
+    answer = door.call("POST", "/ask", b"", **WITH_TOKEN, **{"Content-Length": length})
+    assert answer.status == 413
 
 
 def test_a_body_of_no_known_length_is_refused(door: Caller) -> None:

@@ -105,6 +105,10 @@ def test_a_body_that_is_too_long_is_not_read(place: str) -> None:
     assert ask(place, "/do/send", "POST", {"text": "x" * 600_000}).status == 413
 
 
+def test_zeros_before_its_length_make_a_body_no_shorter(place: str) -> None:
+    assert ask(place, "/do/send", "POST", {"text": "x"}, content_length="000000000000999999").status == 413
+
+
 @pytest.mark.parametrize("path", ["/static/../server.py", "/static/%2e%2e/server.py", "/static//etc/passwd"])
 def test_no_path_leads_out_of_the_pages_files(place: str, path: str) -> None:
     assert ask(place, path).status == 404

@@ -26,6 +26,7 @@ from lemming.capabilities.channels.channel import (
 )
 from lemming.capabilities.channels.signatures import signature, signing_key, verified_id
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
+from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.json_schema.violations import flaw_of
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
 from lemming.kernel.base.kinds import MessageKind
@@ -192,9 +193,8 @@ def _check(more: Mapping[str, Any]) -> None:
     flaw, pointer = flaw_of(more.get("schema", {}))
     if flaw:
         raise RequestRejected(f'"schema"{pointer and " " + pointer}: {flaw}')
-    deadline = more.get("deadline", 1)
-    if not isinstance(deadline, int) or isinstance(deadline, bool) or deadline < 1:
-        raise RequestRejected('"deadline" must be a number of ticks, at least 1')
+    if bounded_int(more.get("deadline", 1), ge=1, le=LAST_TICK) is None:
+        raise RequestRejected(f'"deadline" must be a number of ticks from 1 to {LAST_TICK}')
 
 
 def _envelope(outgoing: Outgoing) -> dict[str, Any]:

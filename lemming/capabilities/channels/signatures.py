@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
 from lemming.kernel.base.errors import PermissionDenied
+from lemming.kernel.base.integers import read_int
 
 TOLERANCE_S = 300
 _PREFIX = "whsec_"
@@ -29,9 +30,10 @@ def verified_id(headers: Mapping[str, str], body: bytes, secret: str, now_s: flo
 
 def _standard(headers: Mapping[str, str], body: bytes, secret: str, now_s: float) -> str:
     ident, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    if not ident or not (at.isascii() and at.isdigit() and len(at) < 16):
+    seconds = read_int(at)
+    if not ident or seconds is None:
         raise PermissionDenied("webhook-id or webhook-timestamp is missing, or no number of seconds")
-    if abs(now_s - int(at)) > TOLERANCE_S:
+    if abs(now_s - seconds) > TOLERANCE_S:
         raise PermissionDenied(f"webhook-timestamp is more than {TOLERANCE_S} seconds from now")
     given = [word.removeprefix("v1,") for word in headers["webhook-signature"].split(" ") if "v1," in word]
     wanted = [signature(key, ident, at, body) for key in _keys(secret)]

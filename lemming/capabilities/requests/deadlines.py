@@ -13,6 +13,7 @@ from typing import Any
 
 from lemming.capabilities.requests.payloads import count_in
 from lemming.capabilities.requests.view import Place
+from lemming.kernel.base.integers import add_ticks
 from lemming.kernel.base.times.spoken import moment_of
 from lemming.kernel.files.refusals import OF_A_FILE
 from lemming.kernel.journal.begun import Begun
@@ -27,7 +28,7 @@ FIRST_PLACE = -2  # before everybody's entries of a tick
 def last_tick(request: OutboxEntry) -> int | None:
     """Return the last tick whose answer to a request counts; None: any."""
     deadline = count_in(request.payload, "deadline")
-    return None if deadline is None else request.tick + deadline
+    return None if deadline is None else add_ticks(request.tick, deadline)
 
 
 def not_after_in(payload: Mapping[str, Any]) -> str:

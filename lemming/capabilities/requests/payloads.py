@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lemming.kernel.base.integers import LAST_TICK, clamped_int
 from lemming.kernel.mail.references import named_in
 from lemming.kernel.messages import OutboxEntry
 
 
 def count_in(payload: Mapping[str, Any], key: str) -> int | None:
-    """Return a whole number, 0 or more, that a payload says; None where it says none."""
-    value = payload.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """Return a whole number, 0 or more, that a payload says; None where it says none.
+
+    A number of ticks beyond the last tick there can be means no other than that one.
+    """
+    return clamped_int(payload.get(key), le=LAST_TICK)
 
 
 def enough_in(payload: Mapping[str, Any], asked: int) -> int:

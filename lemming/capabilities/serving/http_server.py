@@ -26,6 +26,7 @@ from lemming.capabilities.requests.view import RequestView
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
+from lemming.kernel.base.integers import read_int
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.base.redaction.secrets import excerpt, redact, redact_json
 from lemming.kernel.mail.answers import answer_in
@@ -243,16 +244,17 @@ class _Handler(BoundedHandler):
 
     def _body(self, channel: HttpChannel) -> bytes:
         """Return the request's body; one that is too large is not read."""
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()):
+        header = self.headers.get("Content-Length", "")
+        if not (header.isascii() and header.isdigit()):
             raise HttpRefusal(HTTPStatus.LENGTH_REQUIRED, "send Content-Length")
-        if int(length) > channel.max_body_bytes:
+        length = read_int(header, le=channel.max_body_bytes)
+        if length is None:
             raise HttpRefusal(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have {channel.max_body_bytes:,} bytes"
             )
-        body = self.rfile.read(int(length))
+        body = self.rfile.read(length)
         self.heard()
-        if len(body) < int(length):
+        if len(body) < length:
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, "the body ended early")
         return body
 

@@ -14,14 +14,13 @@ from lemming.kernel.agents import agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import CorruptState, Problem, TickAlreadyCommitted
+from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.jsontext import JsonProblem, parse, pretty_words
 from lemming.kernel.files import fs
 from lemming.kernel.files.documents import why_unreadable
 from lemming.kernel.journal.file import is_committed, journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.organisation import Organisation, OrgPath
-
-LAST_TICK = 10**12 - 1  # file names have room for twelve digits
 
 
 def load_tick(base_path: str | os.PathLike[str]) -> int:
@@ -48,8 +47,8 @@ def load_counter(base_path: str | os.PathLike[str]) -> tuple[int, str]:
     except (OSError, JsonProblem) as error:
         why = why_unreadable(error) if isinstance(error, OSError) else str(error)
         raise _uncounted(base, f"cannot read the tick counter: {why}") from error
-    tick = plain.get("current_tick") if isinstance(plain, dict) else None
-    if isinstance(tick, bool) or not isinstance(tick, int) or not 0 <= tick <= LAST_TICK:
+    tick = bounded_int(plain.get("current_tick"), le=LAST_TICK) if isinstance(plain, dict) else None
+    if tick is None:
         raise _uncounted(base, 'expected {"current_tick": N} with a whole number N')
     read_at = plain.get("read_at", "")
     return tick, read_at if is_timestamp(read_at) else ""

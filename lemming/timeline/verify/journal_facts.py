@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, Problem
+from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.checksums import holds_together
@@ -24,7 +25,7 @@ from lemming.kernel.journal.records import (
 )
 from lemming.kernel.journal.sequence import NoRecord, record_of
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.counter import LAST_TICK, newest_in_ledgers
+from lemming.kernel.tick.counter import newest_in_ledgers
 from lemming.timeline.record import RecordedTick, recorded_in
 from lemming.timeline.verify.root import Steps
 

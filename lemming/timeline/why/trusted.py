@@ -7,12 +7,12 @@ from typing import Any
 
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
+from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.messages import names_of
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capabilities import why_missing
-from lemming.kernel.tick.counter import LAST_TICK
 from lemming.kernel.tick.firing_plan import people_in
 from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.writings import Writings

@@ -18,13 +18,13 @@ from typing import NamedTuple
 from lemming.kernel.agents import agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.journal.checksums import holds_together
 from lemming.kernel.journal.file import journal_ticks, prompts_in, raw_journal, read_plan
 from lemming.kernel.journal.ledger import ticks_kept
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.counter import LAST_TICK
 from lemming.kernel.tick.firing_plan import Plan
 from lemming.timeline.gaps import lost_between
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
