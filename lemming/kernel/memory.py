@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import chain, count
@@ -227,7 +228,7 @@ def compact_memory_list(
     entries = _load_list(base_path, agent_name, key)
     kept = _last(entries, max_entries)
     if len(kept) < len(entries):
-        save_memory(base_path, agent_name, key, kept, clock=clock)
+        _save_list(base_path, agent_name, key, kept, _now(clock))
     return len(entries) - len(kept)
 
 
@@ -241,8 +242,9 @@ def append_memory_event(
     clock: Clock | None = None,
 ) -> None:
     """Add `{"timestamp", "event"}` to the list under `key` and keep the last `max_entries` of it."""
-    entries = [*_load_list(base_path, agent_name, key), {"timestamp": _now(clock), "event": event}]
-    save_memory(base_path, agent_name, key, _last(entries, max_entries), clock=clock)
+    now = _now(clock)
+    entries = [*_load_list(base_path, agent_name, key), {"timestamp": now, "event": event}]
+    _save_list(base_path, agent_name, key, _last(entries, max_entries), now)
 
 
 def archive_old_memories(
@@ -329,6 +331,19 @@ def _load_list(base_path: str | os.PathLike[str], agent_name: str, key: str) -> 
     if not isinstance(value, list):
         raise ToolError(f'memory "{key}" is not a list')
     return value
+
+
+def _save_list(
+    base_path: str | os.PathLike[str], agent_name: str, key: str, entries: list[Any], now: str
+) -> None:
+    """Save a list that holds what was there before: it says of itself how far it is trusted, as it did."""
+    base = paths.as_base(base_path)
+    memory_effect(agent_name, key, entries, now)  # refuses what is no value
+    effect = memory_effect(agent_name, key, redact_json(entries), now)
+    before = _load(base, agent_name, key) or {}
+    if "trust" in before:
+        effect = replace(effect, content=pretty({**parse(effect.content), "trust": before["trust"]}))
+    apply_effect(base, effect)
 
 
 def _read(base: Path, file: str) -> bytes:

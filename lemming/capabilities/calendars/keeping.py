@@ -44,7 +44,7 @@ class KeepJob(EngineTool):
         jobs = _kept(context)
         if not text:
             if jobs.pop(name, None) is None:
-                raise ToolError(f'{self.name}: no job "{name}"', hint=f"yours: {', '.join(jobs) or 'none'}")
+                raise ToolError(f'{self.name}: no job "{name}"', hint=_where_to_look(jobs))
             return ToolResult(True, f'"{name}" is dropped', (_effect(context, jobs),))
         zone_name = context.agent.schedule.timezone or context.settings.timezone or "UTC"
         plain = {"cron": cron, "text": text, "timezone": zone_name}
@@ -74,7 +74,15 @@ def _effect(context: ToolContext, jobs: dict[str, Any]) -> FileEffect:
 
 def _require_room(jobs: dict[str, Any], name: str, most: int) -> None:
     if name not in jobs and len(jobs) >= most:
-        raise ToolError(f"{TOOL}: you may keep {most} jobs", hint=f"drop one: {', '.join(jobs)}")
+        raise ToolError(f"{TOOL}: you may keep {most} jobs", hint=f"drop one: {_where_to_look(jobs)}")
+
+
+def _where_to_look(jobs: dict[str, Any]) -> str:
+    """Return where the names of jobs are to be read.
+
+    They are not quoted: a turn would be told what others made the agent keep as if the engine said it.
+    """
+    return f'memory_read with the key "{MEMORY}" shows all {len(jobs)}' if jobs else "you keep none"
 
 
 def _require_seldom(context: ToolContext, plain: dict[str, str], minutes: float) -> None:

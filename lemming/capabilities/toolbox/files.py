@@ -71,6 +71,7 @@ class FileWrite(WritesFiles):
 
     name = "file_write"
     description = "Write a text file: its whole content. Folders on the way are made."
+    replaces_whole = True
 
     def plan(
         self,

@@ -54,6 +54,7 @@ class MemoryWrite(EngineTool):
     always_allowed = True
     keeps_deadline = True
     success_is_news = False
+    replaces_whole = True
 
     def plan(
         self,

@@ -68,6 +68,7 @@ class StoreWrite(_OfTheStore):
         "that is not there yet; if somebody has written it since, nothing is written and you are told."
     )
     tool_class = "write"
+    replaces_whole = True
 
     def writes(self, agent: Agent, settings: Org) -> Places:
         """Return the folder of the store."""

@@ -28,8 +28,6 @@ from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.values import TurnInputs
 
-WHOLE = ("file_write", "store_write")
-"""Tools whose files hold what the call says, and nothing that was there before."""
 GIVES_NO_TEXT = ("attach",)
 NAMES_THE_NEAREST = ("memory_read", "store_read")
 """Those that name what there is, where there is nothing of the name they are asked for."""
@@ -41,9 +39,10 @@ class TrustTracing:
 
     def __init__(self, now: Surroundings, inputs: TurnInputs) -> None:
         self._authors, self._turn = now.own(authors_in), TurnTrust.of(inputs)
-        self._called = ""
         self._given: dict[str, Any] = {}
         self._marks: Marks | None = None
+        self._tool: Tool | None = None
+        self._context: ToolContext | None = None
 
     @property
     def word(self) -> str:
@@ -67,7 +66,7 @@ class TrustTracing:
 
     def look(self, call: ToolCall, tool: Tool | None, context: ToolContext) -> None:
         """Look at what a call that is about to be made may look at, and mark what it may write by itself."""
-        self._called, self._given = call.tool, {}
+        self._tool, self._context, self._given = tool, context, {}
         self._marks = Marks(context.org, self._authors, context.staged)
         if tool is None or not isinstance(call.args, dict):
             return
@@ -94,19 +93,26 @@ class TrustTracing:
         return replace(result, trust=given) if given else result
 
     def _of_files(self, result: ToolResult) -> dict[str, Any]:
-        """Return which files have a mark by now, and what those hold that keep what was there."""
-        if self._marks is None or not result.effects:
+        """Return which files have a mark by now, and what those bear that may hold what was there before.
+
+        A memory has no mark: its own record says how far it was trusted.
+        """
+        if self._marks is None or self._tool is None or self._context is None or not result.effects:
             return {}
         order, places = self._authors.order, [effect.place for effect in result.effects]
         marked = [place for place in places if order.is_low(self._marks.marked(place))]
-        if not marked:
-            return {}
-        lowest = min(map(self._marks.of, marked), key=lambda part: order.rank(part.word))
-        if self._called in WHOLE or not order.is_low(lowest.word):
-            return {"marked": marked}
+        told: dict[str, Any] = {"marked": marked} if marked else {}
+        if self._tool.replaces_whole:
+            return told
+        memories = f"{paths.memory_folder(self._context.agent.name)}/"
+        before = [self._file(place, self._context) for place in places if place.startswith(memories)]
+        before += map(self._marks.of, marked)
+        lowest = min(before, key=lambda part: order.rank(part.word), default=None)
+        if lowest is None or not order.is_low(lowest.word):
+            return told
         source = {"is": lowest.word, "of": lowest.source}
         written = [effect.place for effect in result.effects if not effect.removes]
-        return {"marked": marked, "bears": self._given.get("bears", {}) | dict.fromkeys(written, source)}
+        return {**told, "bears": self._given.get("bears", {}) | dict.fromkeys(written, source)}
 
     def _parts(self, call: ToolCall, tool: Tool, context: ToolContext) -> Iterator[Part]:
         """Yield how far each thing is trusted that a result may tell of."""

@@ -107,13 +107,18 @@ class TurnTrust:
     def _of_file(self, effect: FileEffect) -> FileEffect:
         """Return a file of the turn, which says how far it is trusted if it is a memory or an entry."""
         kind = _kind_of(effect)
-        if kind == "memory" and self.order.is_low(self.word):
-            plain = {**parse(effect.content), "trust": self.word}
+        if kind == "memory" and self.order.is_low(word := self._word_of(effect.place)):
+            plain = {**parse(effect.content), "trust": word}
             return replace(effect, content=pretty(plain), says=plain)
         if kind == "outbox":
             plain = parse(effect.content)
             return replace(effect, content=pretty({**plain, "tags": self._tags(plain["tags"])}))
         return effect
+
+    def _word_of(self, place: str) -> str:
+        """Return how far a file of the turn is trusted: no further than what it still holds of before."""
+        before = self._bears.get(place)
+        return self.order.lowest((self.word, before.word)) if before else self.word
 
     def _mark_for(self, effect: FileEffect) -> FileEffect | None:
         """Return the mark of a file; None where it needs none, and has none."""

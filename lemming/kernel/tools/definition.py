@@ -104,6 +104,10 @@ class Tool(ABC):
     place_arguments: Sequence[str] = ()
     """Arguments that name files or folders as `file_read` takes them: gates see the place that is opened."""
 
+    replaces_whole: bool = False
+    """Whether what its calls write holds nothing of what was there before. What any other tool writes anew is
+    never trusted further than it was, where trust is tracked."""
+
     own_memories: Sequence[str] = ()
     """Keys of memories that its calls keep for themselves: prompts do not show them."""
 
