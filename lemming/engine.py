@@ -27,7 +27,6 @@ from lemming.kernel.journal.file import (
     is_committed,
     journal_ticks,
     read_journal,
-    read_plan,
 )
 from lemming.kernel.journal.lookup import plan_in
 from lemming.kernel.journal.records import Record, TickCommitted, TurnCommitted, TurnEnded, TurnSkipped
@@ -50,7 +49,7 @@ from lemming.kernel.tick.counter import (
     why_not_tick_1,
 )
 from lemming.kernel.tick.firing_plan import Plan
-from lemming.kernel.tick.lost_turns import find_lost_turns, lost_text
+from lemming.kernel.tick.lost_turns import find_lost_turns
 from lemming.kernel.tick.next_tick import find_next_tick, progress_of, require_newest
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers
@@ -100,6 +99,7 @@ def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
 def run_once(
     base_path: str | os.PathLike[str],
     *,
+    agents: Iterable[str] = (),
     batch: bool = False,
     clock: Clock | None = None,
     notify: Observer = ignore,
@@ -107,12 +107,17 @@ def run_once(
 ) -> TickReport:
     """Run the tick that `tick.json` names, and persist the next one.
 
-    With `batch`, model calls go through their providers' batch APIs: cheaper, and answered within a day.
+    With `agents`, only these are due in it, whatever their schedules say; a tick that was interrupted is
+    finished first. With `batch`, model calls go through batch APIs: cheaper, and answered within a day.
     """
     with open_to_run(
         base_path, command="run-once", clock=clock, notify=notify, stop=stop, batch=batch
     ) as runtime:
-        return _run_next(runtime, load_tick(runtime.org))
+        runtime.chosen = tuple(dict.fromkeys(agents))
+        report = _run_next(runtime, load_tick(runtime.org))
+        if runtime.chosen and report.is_complete:  # that was a tick which had been interrupted
+            return _run_next(runtime, load_tick(runtime.org))
+        return report
 
 
 def run_forever(
@@ -154,6 +159,7 @@ def ticks(
     eager: bool = False,
     until_quiet: bool = False,
     hurried: bool = False,
+    agents: Iterable[str] = (),
     command: str = "run-forever",
     batch: bool = False,
     watch: bool = False,
@@ -169,7 +175,8 @@ def ticks(
 
     With `eager` the next tick begins at once while something new is addressed to an agent, at most
     `ticks_in_a_row` times; with `until_quiet`, too, and then it ends. In such ticks, and with `hurried` from
-    the first on, only those wake for whom something is new. `command`: for who finds it held.
+    the first on, only those wake for whom something is new. `agents`: only these are due in the first tick,
+    as with `run_once`. `command`: for who finds it held.
     """
     with open_to_run(
         base_path, command=command, clock=clock, notify=notify, stop=stop, batch=batch, watch=watch
@@ -183,11 +190,13 @@ def ticks(
             from lemming.service.eager import Eager
 
             row = Eager(runtime)
-        runtime.hurries = hurried
+        runtime.hurries, runtime.chosen = hurried, tuple(dict.fromkeys(agents))
         while not runtime.stop.is_set() and ticks_left(tick := load_tick(base), done, max_ticks, until_tick):
             with timer.tick():
                 report = _run_next(runtime, tick)
             yield report
+            if runtime.chosen:  # that was a tick which had been interrupted
+                continue
             done += 1
             runtime.hurries = bool(row and row.goes_on(report))
             if runtime.hurries:
@@ -270,7 +279,10 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     is_begun = ticks[-1:] == [tick]
     if not runtime.has_looked_back:  # once, as the engine starts
         runtime.has_looked_back = True
-        _write_lost_turns(runtime, config, [at for at in ticks if at < tick])
+        if lost := find_lost_turns(runtime.org, [at for at in ticks if at < tick]):
+            from lemming.kernel.tick.lost_turns_written import write_lost_turns
+
+            write_lost_turns(runtime, config, lost)
     # Before the snapshot: what has arrived is for this tick.
     if config.has_channels and runtime.sees_to_channels:
         runtime.carriers = runtime.org.own(Carriers)
@@ -289,6 +301,10 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         from lemming.kernel.tick.addressed import hurried  # a tick by the clock does not look
 
         snapshot = hurried(snapshot)
+    if runtime.chosen:
+        from lemming.kernel.tick.chosen import choose_for
+
+        snapshot = choose_for(runtime, snapshot, is_begun=started is not None)
     # Again, as the agents are known now, whose programs and servers need a word as well.
     runtime.require_agreed(config, snapshot.survey.agents)
     if problem := set_back_text(snapshot.plan.at, snapshot.plan.since):
@@ -325,18 +341,6 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         _tidy_journals(runtime.org, tick, config)
     runtime.notify(TickEnds(report=report))
     return report
-
-
-def _write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None:
-    """Write the files of turns again that are in a journal of these ticks and no longer on the disk."""
-    for tick, agent_names in find_lost_turns(runtime.org, ticks).items():
-        from lemming.kernel.tick.tick import Tick
-
-        plan = read_plan(runtime.org, tick)
-        snapshot = take_snapshot(runtime.org, config, tick, Plan.of(plan) if plan else None)
-        with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
-            Tick.begin(runtime, journal, snapshot, after=None).write_again(agent_names)
-        runtime.tell(lost_text(tick, agent_names))
 
 
 def _tidy_journals(org: Organisation, tick: int, config: Config) -> None:

@@ -36,6 +36,7 @@ from lemming.service.under_way import running_engine
 
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.05, 1.0, 1.3
 _STOP_LOOK_S = 0.1
+_HOW_TO_RUN = "`lemming run-once --agent {}` gives it a turn now"
 STANDS_STILL = "came no further in its last turn, and gave no answer; a tick by the clock asks it again"
 
 
@@ -65,9 +66,10 @@ def _rest_of_one(now: Snapshot, name: str) -> Rest:
         if rest := _outside(now, agent):
             return rest
         if agent.schedule.cron is not None:
-            return Rest("takes turns by the clock, and is not due", comes_by_itself=False)
+            why = f"takes turns by the clock, and is not due ({_HOW_TO_RUN.format(name)})"
+            return Rest(why, comes_by_itself=False)
         if (tick := next_due(agent.schedule, now.tick)) > now.tick:
-            return Rest(f"is due in tick {tick}", comes_by_itself=False)
+            return Rest(f"is due in tick {tick} ({_HOW_TO_RUN.format(name)})", comes_by_itself=False)
         if stands_still(now.org, name) and name not in who_goes_on(now, [name]).now:
             return Rest(STANDS_STILL, comes_by_itself=False)
         reason = now.reason_of(name)

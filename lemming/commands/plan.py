@@ -94,6 +94,8 @@ def _show(found: ComingTick) -> None:
     resting = {name: f"not due until {when}" for name, when in found.resting.items()}
     for name, why in {**resting, **planned.skipped}.items():
         show(painted(f"     -  {name.ljust(width)}  {why}", "dim"))
+    if resting and found.is_next:
+        show(painted("  `lemming run-once --agent NAME` gives an agent a turn now", "dim"))
     for name, why in planned.broken.items():
         show(f"     -  {name.ljust(width)}  {painted('broken', 'red')}: {one_line(why, 400)}")
     chain = found.chain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lemming.commands.options import AgentName, Here, find_agent
@@ -13,6 +14,8 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import takes_turns, why_no_tools
 from lemming.kernel.turn.values import TurnInputs
+
+HOW_TO_RUN = "`lemming run-once --agent {}` gives it a turn now"
 
 
 def prompt(here: Here, agent: AgentName) -> None:
@@ -71,7 +74,7 @@ def _prompt_in_words(preview: Preview, inputs: TurnInputs) -> str:
     if name in preview.plan.not_due:
         agent, config = preview.survey.agents[name], preview.snapshot.config
         coming = next_turn(preview.snapshot.org, agent, config, preview.tick + 1, since=preview.plan.since)
-        parts.append(f"not due until {coming.words}")
+        parts.append(f"not due until {coming.words} ({HOW_TO_RUN.format(name)})")
     elif name in preview.plan.skipped:
         parts.append(preview.plan.skipped[name])
     if others := preview.waits_for(name):
@@ -79,9 +82,9 @@ def _prompt_in_words(preview: Preview, inputs: TurnInputs) -> str:
     return "; ".join(parts)
 
 
-def show_next_tick(base: OrgPath, *, as_json: bool) -> None:
+def show_next_tick(base: OrgPath, agents: Sequence[str] = (), *, as_json: bool) -> None:
     """Show the next tick: who would fire, in what order, and what each would be sent."""
-    preview = preview_tick(base, load_settings(base))
+    preview = preview_tick(base, load_settings(base), agents)
     if as_json:
         show_json("tick_started", preview.plan.as_json())
     else:

@@ -12,11 +12,12 @@ import typer
 from lemming import engine
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import TURN_FAILED, Narrator, exit_status
-from lemming.commands.options import Batch, Here, Quiet, Trust, duration, option
-from lemming.commands.screen import tell
+from lemming.commands.options import Batch, Here, Quiet, Trust, duration, option, require_folder
+from lemming.commands.screen import one_line, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
 from lemming.kernel.journal.events import Observer
+from lemming.kernel.journal.report import TickReport, TurnReport
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
@@ -29,6 +30,14 @@ def run_once(
         bool,
         option("--until-quiet", "Run further ticks at once while something new is addressed to an agent."),
     ] = False,
+    agent: Annotated[
+        list[str] | None,
+        option(
+            "--agent NAME",
+            "Give a turn to this agent alone, whatever its schedule says; several times for several agents.",
+            of_agents=True,
+        ),
+    ] = None,
     batch: Batch = False,
     watch: Annotated[bool, option("--watch", "Show what models answer as they write it.")] = False,
     trust: Trust = False,
@@ -39,21 +48,27 @@ def run_once(
     Every agent that is due takes its turn, in order; then the tick counter moves on. A tick that was
     interrupted is continued, without asking any model twice.
 
+    With --agent only the agents you name are due, also one that goes by the clock or to which nothing is new.
+    Pause, credits and gates hold as ever. Nobody else's turn by the clock is lost: the next tick has it.
+
     Exit status: 0 done, 1 a turn failed, 5 no model could be asked, 6 everybody is out of credits.
 
     \b
     Examples:
       lemming run-once
       lemming run-once --dry-run
+      lemming run-once --agent keeper
       lemming run-once --batch
       lemming run-once --watch
       lemming run-once --json | jq -c 'select(.type == "turn_ended") | [.agent, .status]'
     """
-    base = here.org
+    base, agents = here.org, list(dict.fromkeys(agent or ()))
+    for name in agents:
+        require_folder(base, name)
     if dry_run:
         from lemming.commands.prompt import show_next_tick
 
-        show_next_tick(base, as_json=here.as_json)
+        show_next_tick(base, agents, as_json=here.as_json)
         return
     if not trust:
         require_agreement(base, can_ask=not here.as_json)
@@ -67,6 +82,7 @@ def run_once(
             base,
             max_ticks=None if until_quiet else 1,
             until_quiet=until_quiet,
+            agents=agents,
             command="run-once",
             batch=batch,
             watch=watch,
@@ -80,11 +96,28 @@ def run_once(
                 raise typer.Exit(switch.exit_status)
             narrator.ended(report)
             ended.append(exit_status(report, narrator.due))
+            if not (quiet or here.as_json):
+                _tell_who_had_no_turn(report, narrator.due, agents)
     if narrator.is_cut_off:
         raise typer.Exit(BROKEN_PIPE)
     if report.tick == 1 and report.by_status("done") and not quiet and not here.as_json:
         tell("next: `lemming tick` shows it whole, `lemming run-once` goes on")
     raise typer.Exit(next(filter(None, ended), 0))
+
+
+def _tell_who_had_no_turn(report: TickReport, due: list[str], chosen: list[str]) -> None:
+    """Say why agents that were named had no turn; where nobody was due, how one can have a turn."""
+    for turn in report.turns:
+        if turn.agent in chosen and turn.agent not in due and turn.status == "skipped":
+            tell(f"  {turn.agent} takes no turn: {one_line(turn.reason, 300)}{_fix_of(turn)}")
+    if report.not_due and not (due or chosen):
+        tell("  `lemming plan` says when; `lemming run-once --agent NAME` gives an agent a turn now")
+
+
+def _fix_of(turn: TurnReport) -> str:
+    if turn.reason.startswith("the organisation is paused"):
+        return " (`lemming resume`)"
+    return f" (`lemming resume {turn.agent}`)" if turn.reason.startswith("paused") else ""
 
 
 def run_forever(

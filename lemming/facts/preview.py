@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lemming.kernel.agents import Survey
@@ -17,6 +18,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.org.uses import named_by
 from lemming.kernel.plugins.capabilities import is_unknown_here
+from lemming.kernel.tick.chosen import choose
 from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.counter import load_tick
 from lemming.kernel.tick.edge import tried, why_not_begun
@@ -117,8 +119,11 @@ class Preview:
         return [other for other in before if reader.may_read(other) and other not in self.ended]
 
 
-def preview_tick(base: OrgPath, config: Config) -> Preview:
-    """Return the tick that `tick.json` names. One that was interrupted keeps the plan it began with."""
+def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> Preview:
+    """Return the tick that `tick.json` names. One that was interrupted keeps the plan it began with.
+
+    With `agents`, only the agents of these names are due in it.
+    """
     tick = load_tick(base)
     records = read_journal(base, tick)
     started = plan_in(records)
@@ -130,6 +135,8 @@ def preview_tick(base: OrgPath, config: Config) -> Preview:
         at=timestamp(SystemClock().now()),
         since=lambda: previous_reading(base, tick, journal_ticks(base, with_sealed=False)),
     )
+    if agents and not started:
+        snapshot = choose(snapshot, agents)
     # what turns of this tick have written by now: those after them read it
     ended = {record.about: record for record in records if isinstance(record, TurnEnded)}
     for name, record in ended.items():

@@ -104,7 +104,10 @@ def test_ask_says_what_it_does_not_wait_for(base: Path) -> None:
     rare = resume("helper", schedule={**ADDRESSED, "run_every_n_ticks": 1000})
     fs.publish(base, "agents/helper/resume.json", pretty(rare))
     outcome = put(base, "helper", "go", clock=FrozenClock())
-    assert (outcome.why, outcome.reason) == ("nothing_to_do", "helper is due in tick 1000")
+    assert (outcome.why, outcome.reason) == (
+        "nothing_to_do",
+        "helper is due in tick 1000 (`lemming run-once --agent helper` gives it a turn now)",
+    )
     assert load_tick(base) == 2
 
 

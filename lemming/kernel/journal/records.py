@@ -97,6 +97,8 @@ class TickStarted(Record):
     broken: dict[str, str] = {}  # noqa: RUF012
     mcp: Annotated[Json, {"description": "The tools of MCP servers, by server, as the tick began."}] = {}  # noqa: RUF012
     at_once: Annotated[bool, {"description": "It was run for what was asked, and not by the clock."}] = False
+    chosen: Annotated[list[AgentName], {"description": "The agents that somebody named for it."}] = []  # noqa: RUF012
+    left_out: Annotated[list[AgentName], {"description": "Due by the clock, and not named for it."}] = []  # noqa: RUF012
 
     @property
     def servers(self) -> dict[str, Json]:

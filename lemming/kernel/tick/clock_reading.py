@@ -31,7 +31,15 @@ def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:
         return read_at
     started = read_plan(base, before)
     plan = Plan.of(started) if started else None
-    return kept_reading(plan.at, plan.since) if plan and plan.at else read_at
+    return reading_left_by(plan) if plan and plan.at else read_at
+
+
+def reading_left_by(plan: Plan) -> str:
+    """Return the reading that a tick leaves to the next one.
+
+    Where it left out agents that were due by the clock, that is the reading it started from.
+    """
+    return plan.since if plan.left_out and plan.since else kept_reading(plan.at, plan.since)
 
 
 def kept_reading(at: str, since: str) -> str:

@@ -19,6 +19,7 @@ FOR_A_CHANNEL = "a channel speaks for it"
 FOR_OTHERS = frozenset({FOR_A_PERSON, FOR_A_CHANNEL})
 _WORDS: dict[str, Why] = {FOR_A_PERSON: "person", FOR_A_CHANNEL: "channel"}
 NOBODY: Mapping[str, str] = {}
+_WHY_RUN = frozenset({"at", "since", "at_once", "chosen", "left_out"})
 DUE, NOT_DUE = Reason("due"), Reason("not_due")
 
 
@@ -30,6 +31,8 @@ class Plan:
     agent takes no turn. `broken`: what is wrong with a resume. `at` is the tick's reading of the clock, and
     `since` the one up to which the ticks before it went (empty: not known, or not needed). `at_once`: it is
     run for what was asked, and that makes a difference to who has a turn, or to what persons were given.
+    `chosen`: the agents that somebody named for this tick, whatever their schedules say; empty: schedules
+    decide. `left_out`: agents that were due by the clock and were not named; the next tick sees to them.
     """
 
     tick: int
@@ -40,6 +43,8 @@ class Plan:
     at: str = ""
     since: str = ""
     at_once: bool = False
+    chosen: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def everyone(self) -> set[str]:
@@ -65,7 +70,7 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as JSON values, without the readings of the clock, and why it is run."""
-        return {key: value for key, value in vars(self).items() if key not in ("at", "since", "at_once")}
+        return {key: value for key, value in vars(self).items() if key not in _WHY_RUN}
 
     @classmethod
     def of(cls, started: TickStarted) -> Plan:

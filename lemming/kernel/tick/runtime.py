@@ -89,6 +89,7 @@ class Runtime:
     sees_to_channels: bool = True  # else nothing is taken in or handed out: the world is a recording
     carriers: Carriers | None = None  # those who see to its channels, if it has any
     watches: bool = False  # whether observers are told of answers as they come
+    chosen: tuple[str, ...] = ()  # agents that somebody named, as long as no tick was begun for them
     hurries: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     ran: int = -1  # the tick that it ran last

@@ -20,7 +20,7 @@ from lemming.kernel.journal.report import Reason, TurnReport
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.shipped import PREFIXES
-from lemming.kernel.tick.clock_reading import kept_reading
+from lemming.kernel.tick.clock_reading import kept_reading, reading_left_by
 from lemming.kernel.tick.edge import tried
 from lemming.kernel.tick.firing_plan import Plan, callers_in, channels_in, make_plan, people_in
 from lemming.kernel.tick.pausing import Pauses
@@ -95,6 +95,11 @@ class Snapshot:
         """The reading up to which the ticks before it went; empty where none is needed."""
         return self.plan.since
 
+    @property
+    def chosen(self) -> Sequence[str]:
+        """The agents that somebody named for this tick: they take a turn even if nothing is new to them."""
+        return self.plan.chosen
+
     @cached_property
     def parts(self) -> list[TickPart]:
         """The parts of the capabilities that agents use."""
@@ -110,7 +115,7 @@ class Snapshot:
         """The reading of the clock that the next tick starts from; empty where nothing goes by the clock."""
         if not goes_by_the_clock(self.parts):
             return ""
-        return kept_reading(self.plan.at, self.plan.since)
+        return reading_left_by(self.plan)
 
     @cached_property
     def mail(self) -> Mail:
@@ -169,6 +174,8 @@ class Snapshot:
             return None
         if not self.plan.order:
             return []
+        if self.plan.chosen:
+            return None
         turns = tried(lambda: self._why_quiet(self.plan.order))
         return None if isinstance(turns, Exception) else turns  # a turn that fails is recorded as one
 

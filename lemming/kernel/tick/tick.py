@@ -60,6 +60,8 @@ from lemming.kernel.turn.prepared import in_use
 from lemming.kernel.turn.seams import Capability
 from lemming.kernel.turn.values import TurnInputs, TurnOutcome
 
+_WHY_RUN = ("at_once", "chosen", "left_out")  # fields of the plan that are recorded where they say something
+
 
 @dataclass
 class Tick:
@@ -79,7 +81,7 @@ class Tick:
             plan, boot, since = snapshot.plan, runtime.clock.boot_id, snapshot.plan.since
             of_before = {"after": after, "since": since} if since else {"after": after}
             further: dict[str, Any] = {name: found for name, found in snapshot.servers.items() if found}
-            further |= {"at_once": True} if plan.at_once else {}
+            further |= {key: value for key in _WHY_RUN if (value := getattr(plan, key))}
             journal.append(TickStarted(at=plan.at, boot=boot, **of_before, **plan.as_json(), **further))
         mail = snapshot.open_mail()
         return cls(runtime, journal, snapshot, Commits(runtime, journal, mail, snapshot.config.org))
@@ -112,7 +114,7 @@ class Tick:
 
     def _pass_over(self, order: list[str]) -> list[str]:
         """End the turns of those to whom nothing is new, nor can become so; return who is left."""
-        if self.plan.at_once or self.runtime.stop.is_set():
+        if self.plan.at_once or self.plan.chosen or self.runtime.stop.is_set():
             return order
         begun = {record.about for record in self.journal.records}
         idle = passed_over(self.snapshot, begun, self._root, self._connections)
@@ -211,7 +213,7 @@ class Tick:
 
     def _start(self, name: str) -> None:
         now, looks = self.snapshot, None
-        if name in now.idle.often_idle and not self.plan.at_once:
+        if name in now.idle.often_idle and not (self.plan.at_once or self.plan.chosen):
             if turn := now.idle.recall(name, now.mail, self._root, self.commits.held_paths):
                 self.commits.end(TurnSkipped(report=turn))
                 return

@@ -197,10 +197,14 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     if isinstance(found, Reason):
         return found
     state = found.moment.state
-    if _is_due_always(habits_of(agent, now.config).wake, state):
+    if _is_due_always(_wake_in(now, agent, habits_of(agent, now.config).wake), state):
         return Reason("due")
     news = _news(now, state, found.fingerprint, found.view, found.agenda)
     return Reason("news", f"new to it: {', '.join(news)}")
+
+
+def _wake_in(now: Surroundings, agent: Agent, wake: Wake) -> Wake:
+    return "always" if agent.name in now.chosen else wake
 
 
 def _is_due_always(wake: Wake, state: AgentState) -> bool:
@@ -249,7 +253,9 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
     if wake == "changed":
         fingerprint = _fingerprint(there, org.base, digest, memories, texts, shown)
         fingerprint["context"] |= files
-    is_news = _is_due_always(wake, state) or any(_news(now, state, fingerprint, view, agenda))
+    is_news = _is_due_always(_wake_in(now, agent, wake), state) or any(
+        _news(now, state, fingerprint, view, agenda)
+    )
     asks = prepared.wakes(view, is_alone=not is_news)
     if not (is_news or asks):
         return Reason("nothing_new", _why_nothing(wake, state, prepared))

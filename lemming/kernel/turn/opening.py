@@ -75,6 +75,11 @@ class Surroundings(Protocol):
         """The reading up to which the ticks before it went; empty where none is needed."""
         ...
 
+    @property
+    def chosen(self) -> Sequence[str]:
+        """The agents that somebody named for this tick: they take a turn even if nothing is new to them."""
+        ...
+
     def own(self, kind: Callable[[Surroundings], T]) -> T:
         """Return what somebody keeps of this look, made once."""
         ...

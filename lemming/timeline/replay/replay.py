@@ -199,6 +199,7 @@ def _run_again(runtime: Rerun, arrivals: Arrivals, recorded: RecordedTick) -> Re
     say_again(runtime, recorded)
     lost = give_up_again(runtime, recorded)
     runtime.hurries = recorded.begin.at_once
+    runtime.chosen = tuple(recorded.begin.chosen)
     run_opened(runtime, recorded.tick, advance=recorded.end is not None and recorded.end.advanced)
     return Replayed(recorded.tick, len(recorded.ended) - len(lost), lost)
 
