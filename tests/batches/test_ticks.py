@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 from batch_server import BatchServer
 
 from lemming.capabilities.batches.records import BatchWaiting
-from lemming.engine import run_once, ticks
+from lemming.engine import run_once, run_opened, ticks
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.events import Event
 from lemming.kernel.journal.report import TickReport
-from lemming.testing import Crash, journal_lines, make_org, resume
+from lemming.service.opened import open_to_run
+from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay, replay_into
 
 AGENTS = ("ada", "bob", "cyd")
@@ -172,3 +174,26 @@ def test_a_limit_holds_for_calls_that_wait_for_a_batch(
     assert [turn.calls for turn in report.turns] == [1, 1, 1][:made] + [0] * (3 - made)
     assert len(server.batches) == made
     assert server.live == []
+
+
+def test_the_wait_for_a_batch_is_no_part_of_a_turns_time_for_its_calls_either(
+    base: Path, server: BatchServer
+) -> None:
+    """The second wait moves the end that the first call was made under."""
+    now = 0.0
+
+    def wait_an_hour(event: Event) -> None:
+        nonlocal now
+        now += 3600.0 if event.kind == "batch_sent" else 0.0
+
+    server.text = json.dumps(say("", tool_calls=[{"tool": "memory_read", "args": {"key": "k"}}]))
+    ada = {**independent("ada"), "turn": {"deadline_s": 10.0, "max_steps": 3}}
+    ada["permissions"] = {"read_outboxes": [], "tools": ["memory_read"]}
+    make_org(base, ada, models=models(server))
+    opened = {"command": "test", "clock": None, "notify": wait_an_hour, "stop": None, "batch": True}
+    with open_to_run(base, **opened) as runtime:  # type: ignore[arg-type]
+        runtime.monotonic = lambda: now
+        run_opened(runtime, 1, advance=True)
+    outputs = [record["output"] for record in records(base, "tool_finished")]
+    assert len(server.batches) == 3
+    assert [output for output in outputs if "not called" in output] == []

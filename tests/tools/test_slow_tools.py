@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.base.deadlines import LeftBehind, run_on_thread
+from lemming.kernel.base.deadlines import Deadline, LeftBehind, run_on_thread
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
@@ -131,18 +131,18 @@ def test_work_on_a_thread_ends_as_it_would_here() -> None:
     def fail() -> None:
         raise TimeoutError("of its own")
 
-    assert run_on_thread(lambda: 7, 60, name="test") == 7
+    assert run_on_thread(lambda: 7, Deadline(60), name="test") == 7
     with pytest.raises(TimeoutError, match="of its own"):
-        run_on_thread(fail, 60, name="test")
+        run_on_thread(fail, Deadline(60), name="test")
 
 
 def test_work_that_is_under_way_when_the_engine_is_to_end_has_a_moment_left() -> None:
     stop, go = threading.Event(), threading.Event()
     stop.set()
     with pytest.raises(LeftBehind):
-        run_on_thread(go.wait, 60, name="test", stop=stop, grace_s=0)
+        run_on_thread(go.wait, Deadline(60), name="test", stop=stop, grace_s=0)
     go.set()
-    assert run_on_thread(go.wait, 60, name="test", stop=stop, grace_s=60)
+    assert run_on_thread(go.wait, Deadline(60), name="test", stop=stop, grace_s=60)
 
 
 def test_a_tool_without_time_is_refused_at_registration() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from lemming.capabilities.gates.looking import Check, Json
-from lemming.kernel.base.deadlines import LeftBehind, run_on_thread
+from lemming.kernel.base.deadlines import Deadline, LeftBehind, run_on_thread
 from lemming.kernel.base.jsontext import compact, nearest, parse
 from lemming.kernel.plugins.errors import words_of
 from lemming.kernel.plugins.registry import offered, register
@@ -46,7 +46,8 @@ def asking(plugins: tuple[str, ...]) -> Check:
         given = parse(compact(seen))  # its own, to do with as it likes
         try:
             # Somebody's own code may hang: then it is left behind, and the gate blocks.
-            said = run_on_thread(lambda: functions[name](given), DEADLINE_S, name=f"lemming-gate-{name}")
+            deadline = Deadline(DEADLINE_S)
+            said = run_on_thread(lambda: functions[name](given), deadline, name=f"lemming-gate-{name}")
         except LeftBehind:
             raise FunctionBroke(f"{name} took longer than {DEADLINE_S:g} s") from None
         except (Exception, SystemExit) as error:

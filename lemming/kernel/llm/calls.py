@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from lemming.kernel.base.deadlines import LeftBehind, run_on_thread
+from lemming.kernel.base.deadlines import Deadline, LeftBehind, run_on_thread
 from lemming.kernel.base.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.redaction.secrets import excerpt, redact_foreign
@@ -93,7 +93,7 @@ def timed_out(deadline_s: float) -> TimedOut:
 def _on_thread(work: Callable[[], T], deadline_s: float) -> T:
     """Run blocking work; raise `TimedOut` and leave the thread behind when it takes too long."""
     try:
-        return run_on_thread(work, deadline_s, name="lemming-provider")
+        return run_on_thread(work, Deadline(deadline_s), name="lemming-provider")
     except (LeftBehind, TimeoutError):
         raise timed_out(deadline_s) from None
 

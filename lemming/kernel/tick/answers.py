@@ -8,7 +8,6 @@ before it runs; if its end was never recorded, it is not run again unless it say
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -16,6 +15,7 @@ from typing import Any, TypeVar, get_args
 
 from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.contract import REPLY_LIMIT_BYTES, ToolCall
+from lemming.kernel.base.deadlines import NEVER, Deadline
 from lemming.kernel.base.errors import (
     AnswerTooLarge,
     LemmingError,
@@ -84,7 +84,7 @@ class JournaledAnswers:
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._tracing = tracing_of(snapshot, inputs) if inputs.given else None
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
-        self._ends = time.monotonic() + limit if limit and runtime.is_live else math.inf
+        self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
         for record in journal.records_of(self._name):
             match record:
                 case ModelReplied() | ModelFailed():
@@ -134,10 +134,8 @@ class JournaledAnswers:
     @cached_property
     def _calls(self) -> LiveCalls:
         runtime, journal, snapshot, inputs = self._runtime, self._journal, self._snapshot, self._inputs
-        recorded = self._started, self._finished
-        return LiveCalls(
-            runtime, journal, snapshot, inputs, self._commits, self._tracing, self._ends, *recorded
-        )
+        more = self._commits, self._tracing, self._deadline, self._started, self._finished
+        return LiveCalls(runtime, journal, snapshot, inputs, *more)
 
     def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
         """Return what a function says, recorded or live; raise why it broke."""
@@ -231,7 +229,7 @@ class JournaledAnswers:
         if self._limits or not self._snapshot.pauses.is_clear(self._name):
             self._look_before(key or inputs.agent.model.key, entry, request)
         try:
-            asked = time.monotonic()
+            asked_s = self._deadline.elapsed()
             with self._runtime.waiting():
                 reply = self._runtime.complete(entry, request, live=bool(key))
         except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
@@ -244,7 +242,7 @@ class JournaledAnswers:
                 raise Stopped from error
             if self._limits and not error.may_be_paid:  # nobody bills for it: others may have its room
                 self._limits.release(call)
-            if time.monotonic() >= self._ends:
+            if self._deadline.has_passed:
                 error.hint = LONGER  # what the model may take was not what ran out
                 raise self._too_long((*error.earlier, error)) from error
             raise
@@ -254,14 +252,14 @@ class JournaledAnswers:
         if self._limits:
             self._limits.release(call)
         if reply.batched:  # which has its own time
-            self._ends += time.monotonic() - asked
+            self._deadline.extend(self._deadline.elapsed() - asked_s)
         return reply
 
     def _in_time(self, request: Request) -> Request:
         """Return a question with the time that the turn has left; raise `TurnTooLong` where there is none."""
-        if self._ends == math.inf:
+        if not self._deadline.is_finite:
             return request
-        if (left := self._ends - time.monotonic()) <= 0:
+        if (left := self._deadline.remaining()) <= 0:
             raise self._too_long()
         return request._replace(deadline_s=min(request.deadline_s, left), turn_s=left)
 

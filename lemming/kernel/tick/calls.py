@@ -11,6 +11,7 @@ from typing import Any
 
 from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.effects import FileEffect, apply_effect, writes_first
 from lemming.kernel.journal.file import Journal
@@ -41,7 +42,7 @@ def _decides_further(result: ToolResult) -> bool:
 class LiveCalls:
     """The calls of one turn that are made now. `started`, `finished`: what is recorded of its calls.
 
-    `worked` counts those that have worked, by tool; `ends` is a `time.monotonic()` reading.
+    `worked` counts those that have worked, by tool; `deadline` is the turn's.
     """
 
     def __init__(
@@ -52,13 +53,13 @@ class LiveCalls:
         inputs: TurnInputs,
         commits: Commits,
         tracing: Tracing | None,
-        ends: float,
+        deadline: Deadline,
         started: dict[int, ToolStarted],
         finished: Mapping[int, ToolFinished],
     ) -> None:
         self._runtime, self._journal, self._commits = runtime, journal, commits
         self._snapshot, self._inputs, self._settings = snapshot, inputs, snapshot.config.org
-        self._tracing, self._ends, self._started, self._finished = tracing, ends, started, finished
+        self._tracing, self._deadline, self._started, self._finished = tracing, deadline, started, finished
         self._toolset, self._name = snapshot.toolset, inputs.agent.name
         self._ahead: CallsAhead | None = None
         self.worked: defaultdict[str, int] = defaultdict(int)
@@ -83,11 +84,9 @@ class LiveCalls:
 
     def _make(self, index: int, ready: Ready) -> ToolResult:
         """Make a call that was looked at before, in the time that the turn has left by now."""
-        limit_s = self._ends - time.monotonic()
-        if limit_s <= 0:
+        if self._deadline.has_passed:
             return self._too_late(ready.call)
-        context = replace(ready.context, limit_s=limit_s)
-        return ready.with_what_was_said(self._runtime.use_tool(index, ready.call, context))
+        return ready.with_what_was_said(self._runtime.use_tool(index, ready.call, ready.context))
 
     def _too_late(self, call: ToolCall) -> ToolResult:
         limit = self._inputs.agent.turn.deadline_s
@@ -162,7 +161,7 @@ class LiveCalls:
         if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
             self._commits.write_held()
         context = self._context(index, at, staged, used_up)
-        if context.limit_s <= 0:
+        if self._deadline.has_passed:
             return self._too_late(call)
         passed: Passed | ToolResult = Passed(call)
         # What was announced had passed them: a second look could refuse what has happened.
@@ -216,6 +215,6 @@ class LiveCalls:
             tick=self._inputs.tick,
             began_at=self._snapshot.at,
             index=index,
-            limit_s=self._ends - time.monotonic(),
+            deadline=self._deadline,
             answered=self._inputs.task.answered if self._inputs.task else (),
         )

@@ -9,6 +9,7 @@ import contextlib
 import os
 import platform
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from lemming.kernel.access.trust import Consent
 from lemming.kernel.base.clock import Clock, SystemClock, timestamp
-from lemming.kernel.base.deadlines import LeftBehind
+from lemming.kernel.base.deadlines import LeftBehind, MonotonicClock
 from lemming.kernel.base.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
 from lemming.kernel.base.jsontext import pretty_words
 from lemming.kernel.files.documents import once_saved
@@ -72,7 +73,8 @@ class Runtime:
     every turn. `observers` hear one event at a time, and so do those that `observers_of` names for the
     settings of the tick. `before_again`, by agent: what looks, or raises, before a call that failed is made
     again. `gathered_by`: the capability that has model calls of a tick wait for each other, `gathering` where
-    those of the tick under way do. `turn_lock`: of all turns the one that holds it works.
+    those of the tick under way do. `turn_lock`: of all turns the one that holds it works. `monotonic`: the
+    clock of `turn.deadline_s`.
     """
 
     org: Organisation
@@ -93,6 +95,7 @@ class Runtime:
     hurries: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     ran: int = -1  # the tick that it ran last
+    monotonic: MonotonicClock = time.monotonic
     before_again: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
     _joined: tuple[Observer, ...] = ()

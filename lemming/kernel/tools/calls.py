@@ -72,7 +72,7 @@ def _called(tool: Tool, arguments: Any, context: ToolContext, stop: threading.Ev
         checked = tool.check(arguments)
         if not _only_stages(tool) and holds_mark(arguments):
             return _failed(f"{tool.name}: {_TAKEN_OUT}", "denied")
-        context = replace(context, limit_s=limit_of(tool, context), stop=stop)
+        context = replace(context, deadline=context.deadline.within(limit_of(tool, context)), stop=stop)
         if tool.keeps_deadline:
             return _readable(tool, tool.invoke(context, checked), context)
         return _readable(tool, _in_time(tool, checked, context, stop), context)
@@ -101,7 +101,7 @@ def _failed(why: str, outcome: Outcome = "failed", context: ToolContext | None =
 
 
 def limit_of(tool: Tool, context: ToolContext) -> float:
-    """Return how long a call may take, in seconds: the tightest of all limits there are.
+    """Return how long a call of the tool may take, in seconds: the tightest of the limits in settings.
 
     A class of somebody's own may say more than the organisation does: it may always have. Tools that ship and
     end in time by themselves have settings of their own.
@@ -112,22 +112,24 @@ def limit_of(tool: Tool, context: ToolContext) -> float:
     )
     of_org = math.inf if has_own else context.settings.tool_timeout_s
     of_agent = context.agent.turn.tool_timeout_s or math.inf
-    return min(own, of_org, of_agent, context.limit_s)
+    return min(own, of_org, of_agent)
 
 
 def _in_time(
     tool: Tool, arguments: dict[str, Any], context: ToolContext, stop: threading.Event | None
 ) -> ToolResult:
     """Run a tool on a thread, for as long as it may take."""
-    limit_s = context.limit_s
     try:
         return run_on_thread(
-            lambda: tool.invoke(context, arguments), limit_s, name=f"lemming-tool-{tool.name}", stop=stop
+            lambda: tool.invoke(context, arguments),
+            context.deadline,
+            name=f"lemming-tool-{tool.name}",
+            stop=stop,
         )
     except LeftBehind:
         if stop is not None and stop.is_set():
             raise
-    why = f"it took longer than {round(limit_s, 2):g} s and was left behind"
+    why = f"it took longer than {round(context.deadline.seconds, 2):g} s and was left behind"
     # It goes on on its thread and may have done it: only what may be run again is known to have failed.
     return _failed(f"{tool.name}: {why}", "timed_out") if tool.repeatable else interrupted(why)
 

@@ -6,7 +6,6 @@ written with the turn. So it holds after a crash, and in a replay.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Any, get_args
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.base.deadlines import NEVER, Deadline
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import compact, nearest, parse
 from lemming.kernel.base.kinds import MessageKind
@@ -47,7 +47,7 @@ class ToolContext:
     names the files that it will take away.
 
     `used_up`: credits gone from the agent's allowance up to now (None: its ledger tells). `worked` says
-    how many calls of each tool have worked in this turn. `limit_s`: how long the call may take; `stop` is
+    how many calls of each tool have worked in this turn. `deadline`: when the call must be over; `stop` is
     set when the engine is to end. `began_at`: the tick's reading of the clock. `index` counts the calls of
     the turn from 0. `answered`: what was asked for what the turn is about, and has an answer: both entries,
     by identity. `look` has gates look at a whole result, before it is cut.
@@ -65,7 +65,7 @@ class ToolContext:
     began_at: str = ""
     index: int = 0
     tool: str = ""
-    limit_s: float = math.inf
+    deadline: Deadline = NEVER
     stop: threading.Event | None = None
     wanted: CallEffects = field(default_factory=CallEffects)
     answered: tuple[tuple[str, str], ...] = ()
@@ -75,6 +75,11 @@ class ToolContext:
     def base(self) -> Path:
         """The organisation's folder."""
         return self.org.base
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds that the call may still take."""
+        return self.deadline.remaining()
 
     @property
     def call_id(self) -> str:

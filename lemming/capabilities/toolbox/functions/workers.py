@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ from lemming.capabilities.toolbox.functions.wire import (
     load_request,
     sources_as_json,
 )
-from lemming.kernel.base.deadlines import STOP_GRACE_S, LeftBehind
+from lemming.kernel.base.deadlines import NEVER, Deadline, LeftBehind, wait_slices
 from lemming.kernel.base.errors import ConfigError, DiskError, Problem, ToolError
 from lemming.kernel.base.jsontext import compact, parse
 from lemming.kernel.org.config import Org
@@ -43,7 +42,7 @@ IDLE_AT_MOST = 8
 """Processes that wait for their agent's next call; the one that has waited longest is ended first."""
 START_S = 60.0
 """How long a process may take to begin."""
-_LOOK_S, _END_S = 0.1, 10.0
+_END_S = 10.0
 _PIECE_BYTES = 1 << 16
 
 
@@ -54,11 +53,11 @@ _LOADED: dict[str, tuple[Sources, Sources]] = {}
 class FunctionWorkers:
     """The processes of one organisation."""
 
-    def __init__(self, org: Organisation) -> None:
+    def __init__(self, org: Organisation, *, at_once: int | None = None) -> None:
         self._org = org
         self._idle: list[Worker] = []
         self._lock = threading.Lock()
-        self._room = threading.Semaphore(AT_ONCE)
+        self._room = threading.Semaphore(AT_ONCE if at_once is None else at_once)
         self.sources: Sources = {}
         """What the files of tools hold, which processes load; set by who has looked at the files."""
         self._refused: tuple[tuple[Sources, Sources], tuple[Problem, ...]] = ({}, {}), ()
@@ -83,7 +82,8 @@ class FunctionWorkers:
             for file in files:
                 worker = worker or Worker(self._org, settings.tool_max_memory_bytes, sources)
                 try:
-                    worker.ask(compact(load_request(self._org.base, file)) + b"\n", settings.tool_timeout_s)
+                    request = compact(load_request(self._org.base, file)) + b"\n"
+                    worker.ask(request, Deadline(settings.tool_timeout_s))
                 except _Ended as error:
                     limit = f"its import took longer than {settings.tool_timeout_s:g} s (tool_timeout_s)"
                     hint = "do the work in the function, or take the file out of `tool_files`"
@@ -99,24 +99,48 @@ class FunctionWorkers:
     def call(self, tool: Tool, request: dict[str, Any], context: ToolContext) -> Done:
         """Run a call; whatever happens to the process is the call's result.
 
+        The tool's own time begins once its process is ready. The turn's time goes on: when it is over before
+        a process is free, or has begun, the call is not made.
+
         Raises `LeftBehind` at a stop, `DiskError` where the disk refuses it.
         """
         # Not to be guessed: what an earlier call left in the process could else answer in its place.
         number = secrets.token_hex(16)
         line, checks = compact({**request, "number": number}) + b"\n", request["callee"] is None
-        with self._room:
+        with self._free_place(context) as is_free:
+            if not is_free:
+                why = f"{tool.name} was not called: the turn's time was over before a process was free"
+                return Done(ToolResult(False, why, outcome="skipped"), CallEffects())
             worker = self._taken(context.agent.name, context.settings)
             try:
-                done = _answer_in(worker.ask(line, context.limit_s, context.stop, checks=checks), number)
+                done = _answer_in(worker.ask(line, context.deadline, context.stop, checks=checks), number)
             except _Ended as error:
                 worker.end()
-                return Done(error.result(tool, context.limit_s), CallEffects())
+                return Done(error.result(tool, context.deadline), CallEffects())
             # Its answer may still come, and must not be read as that of the next call.
             except BaseException:
                 worker.end()
                 raise
             self._put_back(worker, done)
             return done
+
+    @contextlib.contextmanager
+    def _free_place(self, context: ToolContext) -> Iterator[bool]:
+        """Wait until a process may run, and hold its place in the block. False: the turn's time is over.
+
+        Raises `LeftBehind` at a stop.
+        """
+        turn = context.deadline.outer or NEVER
+        is_free = self._room.acquire(blocking=False) or any(
+            self._room.acquire(timeout=seconds) for seconds in wait_slices(turn, context.stop, grace_s=0)
+        )
+        if not is_free and context.stop is not None and context.stop.is_set():
+            raise LeftBehind
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                self._room.release()
 
     def close(self) -> None:
         """End the processes that are idle; one that is needed again is started again."""
@@ -172,13 +196,13 @@ class _Ended(Exception):
         super().__init__(why)
         self.why, self.began = why, began
 
-    def result(self, tool: Tool, limit_s: float) -> ToolResult:
+    def result(self, tool: Tool, deadline: Deadline) -> ToolResult:
         if self.why and self.began and not tool.repeatable:
             return interrupted(f"{tool.name}: {self.why}")
         if self.why:
             return ToolResult(False, f"{tool.name} failed: {self.why}")
         more = "" if tool.repeatable else "; what it had done by then is done"
-        why = f"it took longer than {round(limit_s, 2):g} s and was ended{more}"
+        why = f"it took longer than {round(deadline.seconds, 2):g} s and was ended{more}"
         return ToolResult(False, f"{tool.name}: {why}", outcome="timed_out")
 
 
@@ -239,49 +263,50 @@ class Worker:
         return self._memory_bytes == memory_bytes and self._sources is sources
 
     def ask(
-        self, request: bytes, limit_s: float, stop: threading.Event | None = None, *, checks: bool = False
+        self, request: bytes, deadline: Deadline, stop: threading.Event | None = None, *, checks: bool = False
     ) -> bytes:
         """Return the line that answers a request. Raises `_Ended`, and `LeftBehind` at a stop.
 
-        The call's time begins when the process is ready: how long that takes is no matter of the function's.
-        `checks`: what checks arguments must be loaded for it.
+        The deadline restarts when the process is ready: how long that takes is no matter of the function's.
+        The turn's deadline, which it is within, bounds that as well. `checks`: what checks arguments must be
+        loaded for it.
         """
         if checks and not self._checks:
             self._unsent, self._checks = [*self._unsent, b'{"checks":true}\n'], True
         while self._unsent:
+            start = (deadline.outer or NEVER).within(START_S)
             try:
-                self._exchange(self._unsent.pop(0), START_S, stop)
+                self._exchange(self._unsent.pop(0), start, stop)
             except _Ended as error:
-                why = error.why or f"its process did not begin within {START_S:g} s"
+                why = error.why or f"its process did not begin within {start.seconds:.3g} s"
                 raise _Ended(why, began=False) from error
-        return self._exchange(request, limit_s, stop)
+        deadline.restart()
+        if deadline.has_passed:
+            raise _Ended("the turn's time was over before its process was ready", began=False)
+        return self._exchange(request, deadline, stop)
 
-    def _exchange(self, request: bytes, limit_s: float, stop: threading.Event | None) -> bytes:
-        deadline, to_write, answer = time.monotonic() + limit_s, memoryview(request), bytearray()
+    def _exchange(self, request: bytes, deadline: Deadline, stop: threading.Event | None) -> bytes:
+        to_write, answer = memoryview(request), bytearray()
         assert self._process.stdin, "a pipe"
         assert self._process.stdout, "a pipe"
         write_to, read_from = self._process.stdin.fileno(), self._process.stdout.fileno()
-        stopping = False
-        while not answer.endswith(b"\n"):
-            if stop is not None and stop.is_set() and not stopping:
-                deadline, stopping = min(deadline, time.monotonic() + STOP_GRACE_S), True
-            left = deadline - time.monotonic()
-            if left <= 0:
-                if stopping:
-                    raise LeftBehind
-                raise _Ended
+        for seconds in wait_slices(deadline, stop):
             poll = select.poll()
             poll.register(read_from, select.POLLIN)
             if to_write:
                 poll.register(write_to, select.POLLOUT)
-            ready = {descriptor for descriptor, _ in poll.poll(1000 * min(left, _LOOK_S))}
+            ready = {descriptor for descriptor, _ in poll.poll(1000 * seconds)}
             if write_to in ready:
                 to_write = to_write[self._wrote(write_to, to_write) :]
             if read_from in ready:
                 answer += self._read(read_from)
                 if len(answer) > REPLY_LIMIT_BYTES:
                     raise _Ended(f"what it gave is more than {REPLY_LIMIT_BYTES} bytes")
-        return bytes(answer)
+                if answer.endswith(b"\n"):
+                    return bytes(answer)
+        if stop is not None and stop.is_set():
+            raise LeftBehind
+        raise _Ended
 
     def end(self) -> None:
         """End it, with all that it started."""
