@@ -25,6 +25,7 @@ from lemming.testing import FrozenClock, make_org, resume
 
 NO_SCHEMA = rb'{"text": "x", "schema": {"patternProperties": {"\\p{Foo}": {}}}}'
 LONG_DEADLINE = b'{"text": "x", "deadline": %s}' % (b"9" * 4300)
+DEEP = b'{"text": "x", "a": %s1%s}' % (b"[" * 60, b"]" * 60)
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 OPTIONS = {"to": "desk", "secret_env": "DOOR_SECRET", "token_env": "DOOR_TOKEN"}
 
@@ -156,6 +157,7 @@ def test_a_mistake_in_an_answer_is_told_and_ends_no_other(
         ("POST", "/ask", b'{"text": ""}', WITH_TOKEN, 400),
         ("POST", "/ask", b'{"text": "x", "target": "boss"}', WITH_TOKEN, 400),
         ("POST", "/ask", b'{"text": "x", "deadline": "soon"}', WITH_TOKEN, 400),
+        pytest.param("POST", "/ask", DEEP, WITH_TOKEN, 400, id="deep"),
         pytest.param("POST", "/ask", LONG_DEADLINE, WITH_TOKEN, 400, id="long-deadline"),
         ("POST", "/ask", NO_SCHEMA, WITH_TOKEN, 400),
         ("POST", "/hooks/desk", b"{}", {}, 404),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
 from lemming.kernel.base.integers import LAST_TICK
+from lemming.kernel.journal.file import read_journal
 from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.records import TickCommitted
 from lemming.testing import resume, say
 
 HUGE = 10**4300 - 1  # the longest number that JSON is read with
@@ -58,3 +61,12 @@ def test_a_request_with_a_deadline_beyond_the_last_tick_is_answered(base: Path) 
     tick(org)
     assert answers(org, "ada")[request.id]["text"] == "here"
     assert open_of(org, "ada") == []
+
+
+def test_a_journal_that_holds_a_payload_as_deep_as_an_entrys_may_be_is_read(base: Path) -> None:
+    desk = resume("desk", team={"hand_to": ["ann"]}, **QUIET)
+    org = org_of(base, desk, resume("ann", **QUIET), script=[{"reply": AT_WORK}])
+    ask(org, "desk", deep=reduce(lambda inner, _: [inner], range(62), 1))
+    for _ in range(2):
+        tick(org)
+    assert [type(it) for number in (1, 2) for it in read_journal(org, number)[-1:]] == 2 * [TickCommitted]

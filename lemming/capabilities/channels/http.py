@@ -25,6 +25,7 @@ from lemming.capabilities.channels.channel import (
     require_name,
 )
 from lemming.capabilities.channels.signatures import signature, signing_key, verified_id
+from lemming.kernel.base.contract import MAX_REPLY_DEPTH
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.json_schema.violations import flaw_of
@@ -179,7 +180,7 @@ def value_of(variable: str) -> str:
 
 def _parsed(body: bytes) -> Any:
     try:
-        return parse(body)
+        return parse(body, max_depth=MAX_REPLY_DEPTH)  # it goes into an entry, where it stands deeper
     except JsonProblem as error:
         raise RequestRejected(f"the body is not JSON: {error.message}") from error
 

@@ -18,10 +18,13 @@ from json.scanner import make_scanner
 from typing import Any
 
 MAX_DEPTH = 64
+RECORD_DEPTH = 2 * MAX_DEPTH  # journals and ledgers hold what was read elsewhere, inside values of their own
 MAX_INTEGER = 2**53
 MAX_DIGITS = 4300  # Python reads and writes no longer integer as text
 DEFAULT_LIMIT_BYTES = 1 << 20
 _N, _I = b"NI"
+_DIGITS = frozenset(b"0123456789")
+_LONG_INTEGER = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
 
 # A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"]+')
@@ -198,12 +201,23 @@ def _dump(value: Any, indent: int | None = None, *, has_fractions: bool = True) 
         except TypeError:
             raise error from None
         raw = to_json(json.loads(text), indent=indent)
+    if len(raw) > MAX_DIGITS:
+        _require_short_integers(raw)
     if not has_fractions or isinstance(value, str):  # where these are words
         return raw
     # To look for one byte, as a number, takes next to no time, and most values have neither.
     if (_N in raw and b"NaN" in raw) or (_I in raw and b"Infinity" in raw):
         json.dumps(value, allow_nan=False, default=str)  # raises unless these are words in a string
     return raw
+
+
+def _require_short_integers(raw: bytes) -> None:
+    """Raise `ValueError` for JSON with an integer that no reader takes: the library writes any."""
+    # A longer run of digits covers one of these places, so nearly nothing is looked at.
+    for place in range(MAX_DIGITS, len(raw), MAX_DIGITS):
+        if raw[place] in _DIGITS and _LONG_INTEGER.search(raw, place - MAX_DIGITS, place + MAX_DIGITS + 1):
+            parse(raw, limit_bytes=len(raw), max_depth=RECORD_DEPTH)  # in a string, they are no number
+            return
 
 
 @cache
@@ -255,7 +269,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
+    if len(digits) > MAX_DIGITS and len(digits.lstrip("-")) > MAX_DIGITS:
         raise _Refused(f"number out of range: more than {MAX_DIGITS} digits", literal=digits)
     return int(digits)
 

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import IO
 
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, parse
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES
 from lemming.kernel.files.documents import why_unreadable
 from lemming.kernel.files.fields import Json
@@ -68,7 +68,7 @@ def check_in(line: bytes) -> bytes:
 def json_in(line: bytes) -> Json | None:
     """Return the JSON of an intact line; None when it is no object."""
     try:
-        plain = parse(line[:-_TAIL] + b"}", limit_bytes=LONGEST_LINE_BYTES)
+        plain = parse(line[:-_TAIL] + b"}", limit_bytes=LONGEST_LINE_BYTES, max_depth=RECORD_DEPTH)
     except JsonProblem:
         return None
     return plain if isinstance(plain, dict) else None

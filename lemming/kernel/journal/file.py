@@ -17,7 +17,7 @@ from typing import IO, Literal, TypeVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, DiskError
-from lemming.kernel.base.jsontext import JsonProblem, compact, compact_texts, parse
+from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, compact, compact_texts, parse
 from lemming.kernel.base.redaction.secrets import redact_bytes
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES, open_regular
@@ -157,7 +157,7 @@ def last_record(base: OrgPath, tick: int) -> Record | None:
     end = tail.rfind(b"\n")
     line = tail[tail.rfind(b"\n", 0, max(end, 0)) + 1 : max(end, 0)]
     try:
-        plain = parse(line, limit_bytes=LONGEST_LINE_BYTES) if line else None
+        plain = parse(line, limit_bytes=LONGEST_LINE_BYTES, max_depth=RECORD_DEPTH) if line else None
         return record_of(plain) if isinstance(plain, dict) else None
     except (JsonProblem, NoRecord):
         return None

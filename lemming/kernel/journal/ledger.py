@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.jsontext import compact, parse
+from lemming.kernel.base.jsontext import RECORD_DEPTH, compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.documents import value_of, why_unreadable
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
@@ -43,6 +43,7 @@ _MAY_BE_EMPTY = (
     "kept",
 )  # fmt: skip
 _perhaps_empty = attrgetter(*_MAY_BE_EMPTY)
+_holds_foreign = attrgetter("results", "requests", "kept", "in_vain", "passed_on", "aside")
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "requests": lambda requests: [begun.as_json() for begun in requests],
     "lost": Lost.as_json,
@@ -160,6 +161,20 @@ def _require_theirs(state: AgentState) -> None:
                     known.require_held(held)
 
 
+def parse_state(line: bytes) -> AgentState:
+    """Return the state that a line of a ledger says; raise `ValueError` for a line that says none."""
+    return AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES, max_depth=RECORD_DEPTH))
+
+
+def require_readable(state: AgentState) -> None:
+    """Raise `ValueError` for a state whose line in a ledger no reader would take.
+
+    A state that holds nothing from outside is bounded by its arithmetic, and not looked at.
+    """
+    if any(_holds_foreign(state)):
+        parse_state(compact(state.as_json()))
+
+
 def read_state(
     base_path: str | os.PathLike[str], agent_name: str, *, before: int | None = None
 ) -> AgentState:
@@ -212,7 +227,7 @@ def _decoded(file: str, line: bytes) -> AgentState | CorruptState:
     if not line:
         return AgentState()
     try:
-        return AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
+        return parse_state(line)
     except ValueError as error:
         hint = "remove that line by hand; the agent then continues from the one before"
         return CorruptState(f"the last line is not a turn: {error}", where=file, hint=hint)
@@ -302,8 +317,10 @@ def amend_state(
     """Put a state in the place of the last line: what is added between two turns.
 
     All of it or nothing: the file is replaced. With `sync`, it survives power loss when this returns.
+    Raises `ValueError` for a state that could not be read again, and writes nothing.
     """
     base, relative = paths.as_base(base_path), paths.ledger_file(agent_name)
+    require_readable(state)
     try:
         present = fs.read_bytes(base / relative, FILE_LIMIT_BYTES)
     except FileNotFoundError:

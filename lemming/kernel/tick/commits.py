@@ -23,6 +23,7 @@ from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.mail.visibility import Mail
 from lemming.kernel.memory import MemoryFolders
 from lemming.kernel.org.config import Org
+from lemming.kernel.tick.failed_at_the_end import failed_to_write, with_readable_state
 from lemming.kernel.tick.open_agents import OpenAgent, OpenAgents
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.turn.values import TurnOutcome
@@ -77,6 +78,7 @@ class Commits:
 
         `warned`: its prompt said that the soft cap is reached.
         """
+        outcome = with_readable_state(self.runtime.org, outcome)
         if self.settings.durability != "tick":
             self._commit(outcome, again=again, warned=warned)
             return
@@ -133,7 +135,7 @@ class Commits:
         agent = self.agents.of(outcome.report.agent)
         if agent is None:
             gone = DiskError("the agent was removed", where=paths.agent_folder(outcome.report.agent))
-            outcome = _failed_to_write(outcome, gone)
+            outcome = failed_to_write(outcome, str(gone))
             self.end(TurnCommitted(report=outcome.report, state=outcome.state.as_json()))
             return
         try:
@@ -142,7 +144,7 @@ class Commits:
             if not error.concerns_one_file:
                 raise
             # Once more, without the files: what the turn cost must be in the ledger.
-            outcome = _failed_to_write(outcome, error)
+            outcome = failed_to_write(outcome, str(error))
             self._apply(outcome, agent, again=again)
         report = outcome.report
         if report.agent not in self.reports:  # one that was held has been shown
@@ -193,11 +195,3 @@ class Commits:
     def _show(self, outcome: TurnOutcome) -> None:
         """Let the others see what the turn wrote."""
         self.mail.add(outcome.report.agent, outcome.entries)
-
-
-def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:
-    """Return the outcome of a turn that failed at the very end; some of its files may be there."""
-    reason = f"its files could not all be written: {error}"
-    failed = {"status": "failed", "reason": reason, "error": "DiskError", "entries": []}
-    report = TurnReport(**{**vars(outcome.report), **failed})
-    return TurnOutcome(report, outcome.state_if_unwritten(), outcome.state_if_unwritten)

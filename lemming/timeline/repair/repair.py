@@ -19,13 +19,12 @@ from lemming.kernel.agents import agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
 from lemming.kernel.files.temporary import is_left_over, is_temporary
 from lemming.kernel.journal.file import is_committed, journal_ticks, last_record, read_journal
 from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
-from lemming.kernel.journal.ledger import LINE_LIMIT_BYTES, AgentState
+from lemming.kernel.journal.ledger import AgentState, parse_state
 from lemming.kernel.journal.records import ModelReplied, Record, TickCommitted, TurnStarted
 from lemming.kernel.messages import list_outbox
 from lemming.kernel.org.organisation import OrgPath
@@ -303,7 +302,7 @@ def _ledger_repair(base: OrgPath, name: str) -> Repair | None:
 
 def _state_in(line: bytes) -> AgentState | None:
     try:
-        return AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
+        return parse_state(line)
     except ValueError:  # what the strict parser and the check of the types raise
         return None
 

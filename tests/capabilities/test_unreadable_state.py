@@ -1,0 +1,90 @@
+"""What a turn leaves for the next one is read back before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lemming.engine import run_once
+from lemming.kernel.journal.ledger import AgentState, amend_state, read_state, write_state
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.plugins.registry import unregister
+from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.timeline.replay.replay import replay
+from lemming.timeline.verify.files import verify
+
+KEEPS = """
+from lemming.kernel.plugins.capabilities import register_capability
+from lemming.kernel.turn.seams import Capability, Preparation, TurnPart
+
+class Here(Preparation):
+    def given(self):
+        return {{"is": "here"}}
+
+class Part(TurnPart):
+    def closes(self, *, is_applied, holds_all):
+        return {{"value": {value}}}
+
+@register_capability
+class Keeps(Capability):
+    name = "keeps"
+    def prepare(self, moment):
+        return Here(moment)
+    def part(self, draft, given):
+        return Part(self.name, draft, given)
+"""
+NESTED = "__import__('functools').reduce(lambda inner, _: [inner], range(200), 1)"
+VALUES = {"digits": "10**4300", "nesting": NESTED, "infinity": "float('inf')"}
+
+
+@pytest.fixture(autouse=True)
+def _for_one_test() -> Iterator[None]:
+    yield
+    unregister("capability", "keeps")
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for modules that can be imported."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def keeping(base: Path, code: Path, value: str) -> Path:
+    module = f"keeping_{base.parent.name}".replace("-", "_")
+    (code / f"{module}.py").write_text(KEEPS.format(value=value))
+    settings = {"plugins": [module], "capabilities": {"keeps": {}}}
+    return make_org(base, resume("ada"), org=settings, script=[{"reply": say("hello")}])
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=[*VALUES])
+def test_a_turn_that_leaves_what_no_reader_takes_fails_and_is_paid(
+    base: Path, code: Path, value: str
+) -> None:
+    keeping(base, code, value)
+    (turn,) = run_once(base, clock=FrozenClock()).turns
+    assert (turn.status, turn.error) == ("failed", "TurnBroke")
+    assert "what it leaves for its next turn could not be read again" in turn.reason
+    state = read_state(base, "ada")
+    assert (state.credits, state.kept, state.status) == (1.0, {}, "failed")
+    assert read_outbox_entries(base, "ada") == []
+
+
+def test_what_such_a_turn_came_to_is_verified_and_replayed(base: Path, code: Path) -> None:
+    keeping(base, code, VALUES["digits"])
+    for _ in range(2):
+        run_once(base, clock=FrozenClock())
+    assert read_state(base, "ada").credits == 2.0
+    assert verify(base).errors == []
+    assert [it.not_repeatable for it in replay(base, [1, 2])] == [("ada",), ("ada",)]
+
+
+def test_a_state_that_could_not_be_read_again_is_not_put_in_place_of_another(base: Path) -> None:
+    make_org(base, resume("ada"))
+    write_state(base, "ada", AgentState(tick=1, status="done"))
+    before = tree(base)
+    with pytest.raises(ValueError, match="more than 4300 digits"):
+        amend_state(base, "ada", AgentState(tick=1, results=({"output": 10**4300},)))
+    assert tree(base) == before
