@@ -58,6 +58,10 @@ class RecordedAnswers:
             raise RecordEnds(f"tool call {index}")
         return recorded_result(record)
 
+    def has_call(self, index: int) -> bool:
+        """Return whether tool call number `index` is recorded, or that it was announced."""
+        return (self._agent, index) in self._recorded.tools or self.reached_outside(index)
+
     def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
         """Return what a function said that was asked; raise `RecordEnds` when nothing is recorded."""
         record = self._recorded.checked.get((self._agent, number))
@@ -134,16 +138,18 @@ class Retaken(Draft):
             [*written, *(entry.file for entry in self.entries[first:])], shown
         )
 
-    def use(self, call: ToolCall, at: str) -> None:
+    def use(self, call: ToolCall, at: str, number: int | None = None) -> None:
         """Take a call's recorded result; one without is left out, and what follows from the reply goes on."""
-        index, staged = len(self.results), dict(self.staged)
+        staged, before = dict(self.staged), self.numbers.last
         try:
-            super().use(call, at)
-            self.args[index] = call.args
+            super().use(call, at, number)
+            if self.numbers.last != before:
+                self.args[self.numbers.last] = call.args
         except RecordEnds:
-            if not self.source.reached_outside(index) or index in self.args:
+            number = self.numbers.last
+            if not self.source.reached_outside(number) or number in self.args:
                 self.not_begun.append(call)
                 return
-            self.args[index] = call.args
+            self.args[number] = call.args
             self.settled.update(staged)  # the engine had written them before the call began
             self.staged.clear()

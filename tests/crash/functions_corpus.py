@@ -29,8 +29,17 @@ def count(ctx: ToolContext, step: int = 1) -> dict:
 def seek(ctx: ToolContext, name: str) -> str:
     if name == "nowhere":
         raise RecoverableError("it is not here")
+    ctx.emit("report", {"text": f"seen: {name}", "not_before": "in a moment"})
+    return f"{name} {ctx.idempotency_key}"
+
+@tool(repeatable=True, process=False, independent=True, parallel=True)
+def tally(ctx: ToolContext, name: str) -> int:
+    ctx.state[name] = len(ctx.state)
     ctx.memory[f"seen.{name}"] = ctx.call_id
-    ctx.emit("report", {"text": f"seen: {name}"})
+    return len(ctx.state)
+
+@tool(repeatable=True, process=False, independent=True, parallel=True, cache_ticks=3)
+def price(ctx: ToolContext, name: str) -> str:
     return f"{name} {ctx.idempotency_key}"
 
 @tool(repeatable=True, process=False, independent=True)
@@ -70,18 +79,22 @@ def functions(base: Path, org: dict[str, Any]) -> None:
         call("cout"),
     ]
     at_once = [call("seek", name=name) for name in ("here", "nowhere", "there")]
-    may = {"read_outboxes": [], "tools": ["look", "seek", "count", "much", "ref*", "whisper", "stop"]}
+    kept = [call(tool, name=name) for tool in ("tally", "price") for name in ("here", "there", "here")]
+    may = {
+        "read_outboxes": [],
+        "tools": ["look", "tally", "price", "seek", "count", "much", "ref*", "whisper", "stop"],
+    }
     make_org(
         base,
         resume("ada", permissions=may, turn={"max_steps": 2}),
-        resume("bob", permissions={**may, "tools": ["count", "seek"]}),
+        resume("bob", permissions={**may, "tools": ["count", "seek", "tally", "price"]}),
         resume("cyd", permissions=may),
         org={**org, "tool_files": ["tools/*.py"]},
         script=[
             {"agent": "ada", "step": 0, "reply": say("calling", tool_calls=calls)},
             {"agent": "ada", "step": 1, "reply": remembers("called", tool_calls=calls[:2] + at_once)},
             {"agent": "cyd", "reply": say("calling", tool_calls=[call("count"), call("stop"), call("much")])},
-            {"agent": "bob", "reply": say("calling too", tool_calls=at_once + calls[1:3])},
+            {"agent": "bob", "reply": say("calling too", tool_calls=at_once + kept + calls[1:3])},
         ],
     )
     fs.publish(base, "tools/mine.py", CODE.encode())

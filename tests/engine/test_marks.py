@@ -151,5 +151,8 @@ class OneCallThenQuiet:
 
         return ToolResult(True, "the same")
 
+    def has_call(self, index: int) -> bool:
+        return False
+
     def reached_outside(self, index: int) -> bool:
         return False

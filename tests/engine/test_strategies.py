@@ -56,6 +56,10 @@ class Said:
         """Return what every tool gives."""
         return ToolResult(True, "given")
 
+    def has_call(self, index: int) -> bool:
+        """Nothing is recorded."""
+        return False
+
     def reached_outside(self, index: int) -> bool:
         """Nothing does."""
         return False

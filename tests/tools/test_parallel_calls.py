@@ -10,12 +10,14 @@ import pytest
 from sampling import EVERYTHING
 from workshop import Workshop, call
 
+from lemming.capabilities.toolbox.functions.kept_values import may_share_values
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.ahead import CallsAhead
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.tools.declared import tool
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 
@@ -289,3 +291,93 @@ def test_no_more_approvals_are_asked_for_than_a_turn_may_ask(tmp_path: Path, exe
     run_once(base, clock=FrozenClock())
     assert [it["outcome"] for it in shop.finished()] == ["pending", "refused", "refused"]
     shop.org.close()
+
+
+KEPT = """
+@tool(tool_class="read", repeatable=True, independent=True, parallel=True, process=False)
+def count(ctx: ToolContext, name: str) -> int:
+    ctx.state["n"] = ctx.state.get("n", 0) + 1
+    return ctx.state["n"]
+
+@tool(tool_class="read", repeatable=True, independent=True, parallel=True, process=False)
+def note(ctx: ToolContext, name: str) -> str:
+    ctx.memory["names"] = [*ctx.memory.get("names", []), name]
+    return " ".join(ctx.memory["names"])
+
+@tool(tool_class="read", repeatable=True, independent=True, parallel=True, process=False, cache_ticks=9)
+def price(name: str) -> str:
+    with open(LIST, "a") as file:
+        file.write(name)
+    return f"{name} costs much"
+"""
+IN_A_ROW = [call(name, name=letter) for name in ("count", "note") for letter in "abcd"]
+PRICES = [call("price", name=letter) for letter in "abcdabcdab"]
+
+
+@pytest.mark.parametrize("most", [1, 2, 8])
+def test_calls_that_keep_something_see_what_those_before_them_kept(tmp_path: Path, most: int) -> None:
+    shop = Workshop(tmp_path / "org", max_parallel=most)
+    shop.file(f"LIST = {str(tmp_path / 'paid')!r}\n{KEPT}")
+    shop.run(*IN_A_ROW)
+    told = ["1", "2", "3", "4", "a", "a b", "a b c", "a b c d"]
+    assert [it["output"] for it in shop.finished()] == told
+    shop.org.close()
+
+
+@pytest.mark.parametrize("most", [1, 2, 8])
+def test_a_result_that_is_kept_is_paid_for_once(tmp_path: Path, most: int) -> None:
+    shop = Workshop(tmp_path / "org", max_parallel=most)
+    shop.file(f"LIST = {str(tmp_path / 'paid')!r}\n{KEPT}")
+    shop.run(*PRICES)
+    assert (tmp_path / "paid").read_text() == "abcd"
+    shop.org.close()
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_after_a_kill_they_see_the_same(tmp_path: Path, most: int) -> None:
+    told, cut_off = ["1", "2", "3", "4", "a", "a b", "a b c", "a b c d"], 0
+    script = [{"reply": say("working", tool_calls=IN_A_ROW)}]
+    for point in range(1, 80, 1 if EVERYTHING else 7):
+        shop = Workshop(tmp_path / f"{point}", durability="tick", max_parallel=most)
+        shop.file(f"LIST = {str(tmp_path / 'paid')!r}\n{KEPT}")
+        make_org(shop.base, shop.resume(), script=script, org=shop.settings)
+        try:
+            with crash_at(point):
+                run_once(shop.base, clock=FrozenClock())
+            break
+        except Crash:
+            cut_off += 1
+        run_once(shop.base, clock=FrozenClock())
+        assert [it["output"] for it in shop.finished()] == told, f"after {point} steps"
+        shop.org.close()
+    assert cut_off
+
+
+def hand_on(ctx: ToolContext) -> ToolContext:
+    return ctx
+
+
+def test_which_functions_may_share_values_is_seen_in_their_code() -> None:
+    def asks(ctx: ToolContext, name: str) -> str:
+        return f"{name} {ctx.call_id} {ctx.idempotency_key}"
+
+    def keeps(ctx: ToolContext) -> int:
+        return len(ctx.state)
+
+    def hands_on(ctx: ToolContext) -> int:
+        return len(hand_on(ctx).memory)
+
+    def within(ctx: ToolContext) -> str:
+        def inner() -> str:
+            return ctx.memory["k"]
+
+        return inner()
+
+    def renamed(ctx: ToolContext) -> int:
+        mine = ctx
+        return len(mine.state)
+
+    functions = (asks, keeps, hands_on, within, renamed)
+    assert [may_share_values(each, ["ctx"]) for each in functions] == [False, True, True, True, True]
+    assert may_share_values(eval("lambda ctx: 1"), ["ctx"])  # whose code is nowhere to be read
+    assert not may_share_values(hand_on, [])

@@ -179,6 +179,7 @@ class ApprovalsPreparation(Preparation):
         if used or any(rule.gate.then == "ask" for rule in rules_at(rules, "call")):
             ahead, used = approved_ahead(now.mail, agent, self._used)
         asked = [it.as_json() for it in self._asked]
-        found = {"asked": asked, "askable": askable, "ahead": ahead, "used": used, "decided": self._decided}
+        found: Json = {"asked": asked, "askable": askable, "numbered": bool(askable), "ahead": ahead}
+        found |= {"used": used, "decided": self._decided}
         found |= self._review.given() if self._review else {}
         return {"at": now.at, **{key: value for key, value in found.items() if value}}

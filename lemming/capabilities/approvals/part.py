@@ -25,7 +25,6 @@ from lemming.kernel.journal.report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.places import Asking
 from lemming.kernel.turn.prompt import results_message
 from lemming.kernel.turn.results import OUTBOX_ENTRIES
@@ -71,7 +70,12 @@ class ApprovalsPart(TurnPart):
     def asks(self, new: NewEntry, asking: Asking, at: str) -> None:
         """Ask about an entry that a gate stops."""
         people = self.given.get("askable", {}).get(asking.line, [])
-        ask_about_entry(self.draft, new, asking, people, at, self._changed)
+        draft = self.draft
+        place = len(draft.results)
+        # As calls of the same reply have their numbers already. A turn begun up to 0.2.0 goes on as it began.
+        number = draft.numbers.take(place) if self.given.get("numbered") else place
+        identity = f"{draft.inputs.tick}/{draft.inputs.agent.name}/{number}"
+        ask_about_entry(draft, identity, new, asking, people, at, self._changed)
 
     def holds(self, new: NewEntry) -> Json:
         """Return what waits for the answer to a request of ours."""
@@ -221,18 +225,24 @@ def _filled_in(prompt: Sequence[Message], results: Mapping[int, Mapping[str, Any
 
 
 def ask_about_entry(
-    draft: Draft, new: NewEntry, asking: Asking, people: list[str], at: str, changed: Sequence[str] = ()
+    draft: Draft,
+    identity: str,
+    new: NewEntry,
+    asking: Asking,
+    people: list[str],
+    at: str,
+    changed: Sequence[str] = (),
 ) -> None:
     """Ask these persons whether an entry may be written, and let the turn wait for the answer.
 
-    `changed`: the files of it that have changed since it was approved.
+    `identity`: what people know it by while it waits. `changed`: the files of it that have changed since it
+    was approved.
     """
     inputs, told = draft.inputs, {"kind": new.kind, "target": new.payload.get("target")}
     if not people:
         why = f"REFUSED: it needs approval ({asking.line}), and there is no person here who could approve it"
         draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, why, outcome="refused"))
         return
-    identity = f"{inputs.tick}/{inputs.agent.name}/{len(draft.results)}"
     held = Waiting.of_entry(identity, new, asking.line, asking.why)
     if _waits_already(draft, held):
         why = "WAITS: this very entry waits for approval already; it is written once"

@@ -77,11 +77,11 @@ def filled_in(draft: Draft, payloads: Sequence[Json], at: str) -> list[Carried]:
     named = [item for payload in payloads if KEY in payload for item in _attachments(payload)]
     if not named or not is_among(Attach.name, draft.inputs.agent.permissions.tools):
         return [Carried(payload) for payload in payloads]
-    index, call = len(draft.results), ToolCall(Attach.name, {"files": named})
+    place, call = len(draft.results), ToolCall(Attach.name, {"files": named})
     has_more_to_show = bool(draft.unshown)
     draft.use(call, at)
-    found = iter(_found(draft.source.use(index, call, at, {}).output, len(named)))
-    if draft.results[index]["success"] and not has_more_to_show:
+    found = iter(_found(draft.source.use(draft.numbers.last, call, at, {}).output, len(named)))
+    if draft.results[place]["success"] and not has_more_to_show:
         draft.shown = len(draft.results)  # nothing to tell: it is no reason to ask the model once more
     return [_with(payload, found) if KEY in payload else Carried(payload) for payload in payloads]
 

@@ -116,11 +116,10 @@ class CallsAhead:
     def take(self, index: int, call: ToolCall) -> CallDone | None:
         """Return what a call gave, once it has; raise what its tool does. None: it was not begun.
 
-        One that comes with another number than it was begun with is made anew, and so are those after it.
+        One that is another call by now is made anew: a gate is told what a judge says of it.
         """
         begun, ready, done = self._begun.pop(index, (None, None, None))
         if begun != call:
-            self.let_go()
             return None
         if isinstance(ready, ToolResult):
             return CallDone(ready)

@@ -131,6 +131,10 @@ class JournaledAnswers:
             self._tracing.take(result)
         return result
 
+    def has_call(self, index: int) -> bool:
+        """Return whether tool call number `index` is recorded, or that it was about to begin."""
+        return index in self._finished or index in self._started
+
     @cached_property
     def _calls(self) -> LiveCalls:
         runtime, journal, snapshot, inputs = self._runtime, self._journal, self._snapshot, self._inputs

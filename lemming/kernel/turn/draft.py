@@ -32,10 +32,11 @@ from lemming.kernel.memory import memory_effect
 from lemming.kernel.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.call_numbers import CallNumbers
 from lemming.kernel.turn.hooks import PLAIN_LINE, asking, entries_of
 from lemming.kernel.turn.moments import No
 from lemming.kernel.turn.places import Carried
-from lemming.kernel.turn.repeats import HINT, Repeats
+from lemming.kernel.turn.repeats import Repeats
 from lemming.kernel.turn.replies import read_reply
 from lemming.kernel.turn.results import OUTBOX_ENTRIES, RESULTS_CHARS, as_shown, tool_used
 from lemming.kernel.turn.values import Answer, Answers, TurnInputs
@@ -77,6 +78,7 @@ class Draft:
         # What its calls gave.
         self.results: list[dict[str, Any]] = []
         self.calls: list[str] = []  # of the results, what the backend calls them
+        self.numbers = CallNumbers(source.has_call)
         self.untold: set[int] = set()
         self.used: list[ToolUsed] = []
         self.outside: list[dict[str, Any]] = []
@@ -100,13 +102,7 @@ class Draft:
     @property
     def unshown_with_hints(self) -> list[dict[str, Any]]:
         """The results that the model has not been shown, as its next turn is told of them."""
-        hinted = self.repeats.hinted
-        return [
-            {**self.results[place], "output": f"{self.results[place]['output']}\n[{HINT}]"}
-            if place in hinted
-            else self.results[place]
-            for place in self.unshown_places
-        ]
+        return self.repeats.with_hints(self.results, self.unshown_places)
 
     @property
     def unshown_places(self) -> list[int]:
@@ -196,14 +192,17 @@ class Draft:
         for new in reply.outbox_entries[:room]:
             self.write(new, at)
         written = len(self.entries) - first
+        self.numbers.begin_reply(len(self.results), len(reply.tool_calls))
         for place, call in enumerate(reply.tool_calls):
             if self.is_handed_on or self.over:
                 why = "the request was handed on" if self.is_handed_on else "the turn was over"
                 self.remarks.append(f"{call.tool}: not called, {why}")
                 continue
+            number = self.numbers.of_reply(place)
             if place + 1 < len(reply.tool_calls) and not self.seams.before_call:  # whom each is shown first
-                self.source.begin(len(self.results), reply.tool_calls[place:], at, self._staged_now)
-            self.use(call, at)
+                begun = self.numbers.recorded(number, len(self.results))
+                self.source.begin(begun, reply.tool_calls[place:], at, self._staged_now)
+            self.use(call, at, number)
         before = {**self.staged} if self.seams.replied else {}
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
@@ -298,8 +297,8 @@ class Draft:
             self.repeats.remember(key, value)
             self.memory[place] = self.staged[place] = effect
 
-    def use(self, call: ToolCall, at: str) -> None:
-        """Call a tool, and stage the files that it wants written."""
+    def use(self, call: ToolCall, at: str, number: int | None = None) -> None:
+        """Call a tool, and stage the files that it wants written. `number`: its own in its reply."""
         for before_call in self.seams.before_call:
             if isinstance(allowed := before_call(call), No):
                 self.refuse(call, ToolResult(False, allowed.why, outcome="refused"))
@@ -307,21 +306,22 @@ class Draft:
             call = allowed
         if any(takes(call, at) for takes in self.seams.takes):
             return
-        index, staged = len(self.results), self._staged_now()
+        place, staged = len(self.results), self._staged_now()
         call = self.seams.watch.judged_call(call) if self.seams.watch else call
-        result = self.source.use(index, call, at, staged)
+        number = self.numbers.make(number, place)
+        result = self.source.use(number, call, at, staged)
         result = self.seams.watch.judged_result(call, result) if self.seams.watch else result
         self.add_result(call.tool, call.args, result, call.id)
-        self._notice(index, call, result)
-        if self.source.reached_outside(index):  # they are written, and were the tool's to change
+        self._notice(place, call, result)
+        if self.source.reached_outside(number):  # they are written, and were the tool's to change
             self.settled.update(staged)
             self.staged.clear()
-            self.outside += [] if index in self.untold else self.results[-1:]
+            self.outside += [] if place in self.untold else self.results[-1:]
             if result.outcome == "interrupted":
-                self.results[-1]["unknown"] = f"{self.inputs.tick}/{self.inputs.agent.name}/{index}"
+                self.results[-1]["unknown"] = f"{self.inputs.tick}/{self.inputs.agent.name}/{number}"
                 self.remarks.append(f"{call.tool}: {result.output}")
         for after_call in self.seams.after_call:
-            after_call(index, call, result)
+            after_call(number, call, result)
         effects = self.seams.watch.look_at_effects(result.effects, at) if self.seams.watch else result.effects
         self.staged |= {effect.place: effect for effect in effects}
         if result.verdicts:
@@ -361,10 +361,10 @@ class Draft:
         self.over, self.stopped_by = "failed", error
         return "failed"
 
-    def _notice(self, index: int, call: ToolCall, result: ToolResult) -> None:
+    def _notice(self, place: int, call: ToolCall, result: ToolResult) -> None:
         """Notice what a result means for the turn: that it is over, or that it goes round in circles."""
         if not result.success and result.on_error == "skip":
-            self.untold.add(index)
+            self.untold.add(place)
         elif not result.success and result.on_error == "stop":
             if result.outcome == "skipped":
                 self.over, self.stopped_by = "deadline", TurnTooLong(result.output)
@@ -372,7 +372,7 @@ class Draft:
                 is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
                 why = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
                 self.stop(StoppedByGate(why) if is_gates else ToolError(why))
-        elif self.repeats.is_stuck(index, call, result) and self._may_go_on:
+        elif self.repeats.is_stuck(place, call, result) and self._may_go_on:
             self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 

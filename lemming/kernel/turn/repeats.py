@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.jsontext import compact
+from lemming.kernel.files.fields import Json
 from lemming.kernel.tools import ToolResult
 
 HINT_AT, STUCK_AT = 3, 4
@@ -59,6 +60,11 @@ class Repeats:
         if any(self._of_turn[key] for key in again):
             return True
         return bool(again) and len(again) == len(self._of_turn) and not self.has_learned
+
+    def with_hints(self, results: Sequence[Json], places: Iterable[int]) -> list[Json]:
+        """Return the results at these places, with the hint added to those that were given too often."""
+        told = [(results[place], place in self.hinted) for place in places]
+        return [{**it, "output": f"{it['output']}\n[{HINT}]"} if is_hinted else it for it, is_hinted in told]
 
     def begin_reply(self) -> None:
         """Begin with the calls of another reply."""

@@ -193,6 +193,10 @@ class Answers(Protocol):
         """Return the result of the turn's tool call number `index`."""
         ...
 
+    def has_call(self, index: int) -> bool:
+        """Return whether the turn's tool call number `index` is recorded, or that it was about to begin."""
+        ...
+
     def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
         """Return what a function says that is asked, the turn's `number`th time; raise why it broke."""
         ...

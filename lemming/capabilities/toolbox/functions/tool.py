@@ -10,6 +10,7 @@ from typing import Any
 from lemming.capabilities.toolbox.functions import keeping
 from lemming.capabilities.toolbox.functions.body import Callee, Done, of_call, run
 from lemming.capabilities.toolbox.functions.docstrings import described
+from lemming.capabilities.toolbox.functions.kept_values import may_share_values
 from lemming.capabilities.toolbox.functions.loading import Home, home_of, place_in_code
 from lemming.capabilities.toolbox.functions.signature import BadFunction, Signature
 from lemming.capabilities.toolbox.functions.wire import request_of
@@ -55,7 +56,10 @@ class FunctionTool(Tool):
         self.tool_class, self.repeatable = about.tool_class, about.repeatable
         self.timeout_s, self.on_error = about.timeout_s, about.on_error
         self.attempts = about.attempts if about.repeatable else 1
-        self.success_is_news, self.parallel = about.success_is_news, about.parallel
+        self.success_is_news = about.success_is_news
+        # What one call keeps is for the next one: such calls run one after the other.
+        is_alone = about.cache_ticks > 0 or may_share_values(function, self.signature.contexts)
+        self.parallel = about.parallel and not is_alone
         self.is_independent = about.independent or about.writes is not None
         self.home = (home or home_of(function)) if about.process else None
         self.keeps_deadline = self.home is not None
