@@ -39,7 +39,7 @@ def test_what_is_still_wrong_after_the_correction_loses_only_itself(
 ) -> None:
     make_org(base, resume("ada"), script=[{"tick": 1, "reply": json.dumps(reply)}, {"reply": say("on")}])
     (turn,) = run_once(base).turns
-    assert (turn.status, turn.calls) == ("waiting", 2)
+    assert (turn.status, turn.calls) == ("done", 2)
     kept = [entry.payload["text"] for entry in read_outbox_entries(base, "ada")]
     assert kept == (["sound"] if "outbox_entries" in reply else [])
     assert load_memory(base, "ada", "k") == (2 if "outbox_entries" not in reply else None)
@@ -69,7 +69,7 @@ def test_a_reply_whose_correction_cannot_be_paid_for_keeps_what_is_right(base: P
     reply = json.dumps({"outbox_entries": [SOUND], "memory_updates": [{"key": "a b", "value": 1}]})
     make_org(base, resume("ada", credits={"max_credits": 1}), script=[{"reply": reply}])
     (turn,) = run_once(base).turns
-    assert (turn.status, len(turn.entries)) == ("waiting", 1)
+    assert (turn.status, len(turn.entries)) == ("done", 1)
     assert len(read_tick(base, 1).turns[0].entries) == 1
     assert [replayed.turns for replayed in replay(base, [1])] == [1]
 
@@ -79,3 +79,64 @@ def test_a_reply_with_nothing_right_in_it_fails_its_turn(base: Path) -> None:
     make_org(base, resume("ada"), script=[{"reply": bad}])
     (turn,) = run_once(base).turns
     assert (turn.status, turn.error) == ("failed", "ContractError")
+
+
+MANY_STEPS = {"max_steps": 8, "repairs": 1}
+
+
+def test_a_part_that_is_left_out_is_no_reason_to_ask_the_model_again(base: Path) -> None:
+    reply = json.dumps({"outbox_entries": [SOUND], "memory_updates": [{"key": "a b", "value": 1}]})
+    make_org(base, resume("ada", turn=MANY_STEPS), script=[{"reply": reply}])
+    (turn,) = run_once(base).turns
+    assert turn.calls == 2
+    assert len(turn.entries) == 1
+
+
+def test_what_was_left_out_is_told_once_and_in_words_of_the_engine(base: Path) -> None:
+    reply = json.dumps({"outbox_entries": [SOUND], "memory_updates": [{"key": "a b", "value": 1}]})
+    make_org(base, resume("ada"), script=[{"tick": 1, "reply": reply}, {"reply": say("on")}])
+    for _ in range(3):
+        run_once(base)
+    second, third = (read_tick(base, tick).turns[0].prompt[-1]["content"] for tick in (2, 3))
+    assert "WARNING: Of your last reply was left out: /memory_updates/0/key" in second
+    assert "Results of your earlier tool calls" not in second
+    assert "left out" not in third
+
+
+def test_a_memory_that_is_not_kept_is_no_reason_to_ask_the_model_again(base: Path) -> None:
+    reply = {"outbox_entries": [SOUND], "memory_updates": [{"key": "k", "value": "x" * 300_000}]}
+    make_org(base, resume("ada", turn=MANY_STEPS), script=[{"reply": reply}])
+    (turn,) = run_once(base).turns
+    assert turn.calls == 1
+    assert turn.remarks[0].startswith("not kept: ")
+    run_once(base)
+    assert 'WARNING: memory "k": ' in read_tick(base, 2).turns[0].prompt[-1]["content"]
+
+
+def test_an_entry_for_no_moment_is_no_reason_to_ask_the_model_again(base: Path) -> None:
+    soon = {**SOUND, "payload": {"text": "hi", "not_before": "soon"}}
+    make_org(base, resume("ada", turn=MANY_STEPS), script=[{"reply": {"outbox_entries": [soon]}}])
+    (turn,) = run_once(base).turns
+    assert turn.calls == 1
+    assert "not_before is no moment" in turn.remarks[0]
+
+
+def test_an_entry_that_equals_one_of_the_same_turn_is_dropped(base: Path) -> None:
+    call = {"tool": "list_agents", "args": {}}
+    first = {"outbox_entries": [SOUND, SOUND], "tool_calls": [call]}
+    other = {**SOUND, "payload": {"text": "other"}}
+    script = [{"step": 0, "reply": first}, {"reply": {"outbox_entries": [SOUND, other]}}]
+    make_org(base, resume("ada", turn=MANY_STEPS), script=script)
+    (turn,) = run_once(base).turns
+    texts = [entry.payload["text"] for entry in read_outbox_entries(base, "ada")]
+    assert sorted(texts) == ["other", "sound"]
+    assert turn.remarks.count("outbox_entries: one that is equal to another of the turn was dropped") == 2
+
+
+def test_useless_replies_end_a_turn_at_the_second_in_a_row(base: Path) -> None:
+    bad = json.dumps({"memory_updates": [{"key": "a b", "value": 1}]})
+    first = say("first", tool_calls=[{"tool": "list_agents", "args": {}}])
+    script = [{"step": 0, "reply": first}, {"reply": bad}]
+    make_org(base, resume("ada", turn={"max_steps": 8, "repairs": 0}), script=script)
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.calls, len(turn.entries)) == ("done", 3, 1)

@@ -302,18 +302,18 @@ def test_integers_of_any_size_in_a_reply_are_kept_exactly_wherever_they_go(base:
 
 
 def test_the_limit_of_entries_is_that_of_the_whole_turn(base: Path) -> None:
-    two = [{"kind": "message", "payload": {"text": text}, "tags": []} for text in ("one", "two")]
+    four = [{"kind": "message", "payload": {"text": text}, "tags": []} for text in "abcd"]
     look = {"tool": "memory_read", "args": {"key": "k"}}
     make_org(
         base,
         resume("ada", turn={"max_steps": 2, "max_entries": 3}),
         script=[
-            {"step": 0, "reply": say("", outbox_entries=two, tool_calls=[look])},
-            {"reply": say("", outbox_entries=two)},
+            {"step": 0, "reply": say("", outbox_entries=four[:2], tool_calls=[look])},
+            {"reply": say("", outbox_entries=four[2:])},
         ],
     )
     (turn,) = run_once(base).turns
-    assert [entry.payload["text"] for entry in read_outbox_entries(base, "ada")] == ["one", "two", "one"]
+    assert [entry.payload["text"] for entry in read_outbox_entries(base, "ada")] == ["a", "b", "c"]
     assert turn.remarks == ["outbox_entries: 1 beyond the turn's limit"]
 
 

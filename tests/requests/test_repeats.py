@@ -108,11 +108,11 @@ def test_who_goes_on_with_its_work_may_look_at_the_same_file_in_each_turn() -> N
     look, result, before = ToolCall("file_read", {"path": "notes.md"}), ToolResult(True, "plan"), {}
     for number in range(6):
         turn = Repeats(before)
-        turn.is_stuck(0, look, result)
+        turn.count(look, result)
         turn.remember("step", number)
         assert not turn.is_round
         before = turn.in_vain
     turn = Repeats(before)
-    turn.is_stuck(0, look, result)
+    turn.count(look, result)
     turn.remember("step", 5)
     assert turn.is_round

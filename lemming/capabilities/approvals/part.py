@@ -273,7 +273,7 @@ def bind_entries(draft: Draft, first: int, at: str) -> None:
         if draft.held.get(entry.identity, {}).get(NAME, {}).get("tool") == PUBLISH
     ]
     calls = [draft.entries[place].payload["call"] for place in waiting]
-    found = draft.carried([call["args"]["payload"] for call in calls], at) if waiting else ()
+    found = draft.seams.carried([call["args"]["payload"] for call in calls], at) if waiting else ()
     for place, call, carried in zip(waiting, calls, found, strict=True):
         if carried.files:
             entry = draft.entries[place]
@@ -298,12 +298,12 @@ def publish(draft: Draft, call: ToolCall, at: str, again: list[str]) -> None:
         why = "not written: it needs a kind, a payload (an object) and tags (texts)"
         draft.add_result(OUTBOX_ENTRIES, {}, ToolResult(False, why, outcome="invalid_args"))
         return
-    (carried,) = draft.carried([new.payload], at)
+    (carried,) = draft.seams.carried([new.payload], at)
     again[:] = changed_since(call.approved, carried.files)
     written = new if again else new._replace(payload=carried.payload)
     if entry := draft.write(written, at, is_approved=not again):
         if again:  # no gate asks any more
-            (carried,) = draft.carried([entry.payload], at)
+            (carried,) = draft.seams.carried([entry.payload], at)
             draft.entries[-1] = replace(entry, payload=carried.payload)
         draft.add_result(OUTBOX_ENTRIES, {"kind": new.kind}, ToolResult(True, f"written: {entry.identity}"))
     again.clear()

@@ -55,6 +55,7 @@ from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.ending import GOES_ROUND, is_applied, last_round
 from lemming.kernel.turn.labels import Labels
 from lemming.kernel.turn.moments import Awaits
+from lemming.kernel.turn.notices import is_notice
 from lemming.kernel.turn.seams import Capability, Moment, No, Preparation, Showing, TurnPart
 from lemming.kernel.turn.values import Purpose, TurnInputs
 
@@ -289,7 +290,9 @@ class RequestsPart(TurnPart):
         if is_applied(status):
             state.serving, state.requests = self._after(end)
             if serving or draft.asked:  # the results stand with what is begun
-                state.results, state.in_vain = (), {}
+                are_kept = any(begun.results == state.results for begun in state.requests)
+                left = () if are_kept else state.results
+                state.results, state.in_vain = tuple(filter(is_notice, left)), {}
             return
         if serving and status == "failed":
             counts, cost = self._gave_nothing, serving.cost_of(draft.answers)
@@ -307,12 +310,12 @@ class RequestsPart(TurnPart):
             asked = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
             return "", (*self._still_open(_moving(before)), *asked)
         others = tuple(begun for begun in before if begun.key != task.begun.key)
-        is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.unshown
+        is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.to_go_on_with
         if is_over:
             own = [it for it in draft.entries if it.identity in draft.held and "parent" not in it.payload]
             kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
             return task.request, (*others, *kept)
-        results, cost = draft.unshown_with_hints, task.cost_of(draft.answers)
+        results, cost = draft.unshown, task.cost_of(draft.answers)
         after = task.after(draft.entries, results, calls, cost, draft.held, draft.repeats.in_vain)
         return task.request, (*others, replace(after, stands_still=self._stands_still(after, end)))
 

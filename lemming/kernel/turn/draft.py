@@ -24,19 +24,18 @@ from lemming.kernel.base.errors import (
 )
 from lemming.kernel.base.times.spoken import moment_of
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
 from lemming.kernel.journal.report import STATUS_OF, End, Status, ToolUsed
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.memory import memory_effect
-from lemming.kernel.messages import WAITING_FROM, OutboxEntry, entry_id
+from lemming.kernel.messages import WAITING_FROM, OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.call_numbers import CallNumbers
-from lemming.kernel.turn.hooks import PLAIN_LINE, asking, entries_of
+from lemming.kernel.turn.hooks import PLAIN_LINE, asking, entries_of, next_entry_id
 from lemming.kernel.turn.moments import No
-from lemming.kernel.turn.places import Carried
-from lemming.kernel.turn.repeats import Repeats
+from lemming.kernel.turn.notices import Notices, without_notices
+from lemming.kernel.turn.repeats import HINT, HINT_AT, STUCK_AT, Repeats
 from lemming.kernel.turn.replies import read_reply
 from lemming.kernel.turn.results import OUTBOX_ENTRIES, RESULTS_CHARS, as_shown, tool_used
 from lemming.kernel.turn.values import Answer, Answers, TurnInputs
@@ -82,6 +81,7 @@ class Draft:
         self.untold: set[int] = set()
         self.used: list[ToolUsed] = []
         self.outside: list[dict[str, Any]] = []
+        self.notices = Notices()  # of the reply that is acted on
         self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
         # What is said of it.
         self.remarks: list[str] = []
@@ -100,9 +100,10 @@ class Draft:
         return [self.results[place] for place in self.unshown_places]
 
     @property
-    def unshown_with_hints(self) -> list[dict[str, Any]]:
-        """The results that the model has not been shown, as its next turn is told of them."""
-        return self.repeats.with_hints(self.results, self.unshown_places)
+    def to_go_on_with(self) -> Sequence[dict[str, Any]]:
+        """The results for which the model is asked again: no notices, but those of a first useless reply."""
+        unshown = self.unshown
+        return without_notices(unshown) if unshown and not self.notices.ask_again else unshown
 
     @property
     def unshown_places(self) -> list[int]:
@@ -190,7 +191,11 @@ class Draft:
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
-            self.write(new, at)
+            if self.repeats.entries and self.repeats.is_entry(new, self.entries):
+                self.remarks.append("outbox_entries: one that is equal to another of the turn was dropped")
+                continue
+            if entry := self.write(new, at):
+                self.repeats.entries[entry.id] = new
         written = len(self.entries) - first
         self.numbers.begin_reply(len(self.results), len(reply.tool_calls))
         for place, call in enumerate(reply.tool_calls):
@@ -207,21 +212,16 @@ class Draft:
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
         if self.seams.carries:
-            found = self.carried([entry.payload for entry in self.entries[first:]], at)
+            found = self.seams.carried([entry.payload for entry in self.entries[first:]], at)
             entries = zip(self.entries[first:], found, strict=True)
             self.entries[first:] = [replace(entry, payload=it.payload) for entry, it in entries]
         for replied in self.seams.replied:
             replied(first, written, before, has_seen=has_seen)
-        if reply.left_out:
-            self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
+        for told in self.notices.take(reply) if reply.left_out or self.notices.texts else ():
+            self.results.append(told)
+            self.calls.append("")
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
         self.notes = reply.notes or self.notes
-
-    def carried(self, payloads: Sequence[Json], at: str) -> Sequence[Carried]:
-        """Return payloads with what is known of the files that go with them, as all calls are made."""
-        for carries in self.seams.carries:  # of one capability
-            return carries(payloads, at)
-        return [Carried(payload) for payload in payloads]
 
     @property
     def room(self) -> int:
@@ -267,17 +267,16 @@ class Draft:
 
     def next_id(self, first: int = 0) -> str:
         """Return the id of the next entry; those of entries that were taken back are free."""
-        number, taken = first + len(self.entries), [entry.id for entry in self.entries]
-        while (identity := entry_id(self.inputs.tick, self.inputs.agent.name, number)) in taken:
-            number += 1
-        return identity
+        taken = [entry.id for entry in self.entries]
+        return next_entry_id(self.inputs.tick, self.inputs.agent.name, first + len(taken), taken)
 
     def waits_until(self, payload: dict[str, Any], at: str) -> str:
         """Return the moment to come that an entry is to wait for; empty when it is to be shown as others."""
         moment = moment_of(payload.get("not_before"))
         if "not_before" in payload and not moment:
             why = "payload.not_before is no moment (write 2026-12-01T12:00:00Z): the entry is shown at once"
-            self.add_result(OUTBOX_ENTRIES, {}, ToolResult(False, why))
+            self.remarks.append(f"{OUTBOX_ENTRIES}: {why}")
+            self.notices.add(why)
         return moment if moment > at else ""
 
     def stage_memory(self, key: str, value: Any, at: str) -> None:
@@ -291,7 +290,7 @@ class Draft:
             effect = memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
-            self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
+            self.notices.add(str(error))
         else:
             place = effect.place
             self.repeats.remember(key, value)
@@ -345,10 +344,7 @@ class Draft:
 
     def _staged_now(self) -> dict[str, FileEffect]:
         """Return what is staged as a call has it, which may write it."""
-        staged = dict(self.staged)
-        for writes in self.seams.writes:
-            staged = writes(staged)
-        return staged
+        return self.seams.written({**self.staged})
 
     def refuse(self, call: ToolCall, refused: ToolResult) -> None:
         """Tell the model, and whoever looks at the turn, that a call is not made."""
@@ -372,7 +368,9 @@ class Draft:
                 is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
                 why = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
                 self.stop(StoppedByGate(why) if is_gates else ToolError(why))
-        elif self.repeats.is_stuck(place, call, result) and self._may_go_on:
+        elif (count := self.repeats.count(call, result)) == HINT_AT:
+            self.notices.add(HINT.format(call.tool))
+        elif count >= STUCK_AT and self._may_go_on:
             self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 

@@ -13,6 +13,7 @@ from lemming.kernel.journal.report import USUAL_ENDS, End, Status, TurnReport, V
 from lemming.kernel.llm.credits import has_reached_soft_cap
 from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, entry_effect
 from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.results import RESULTS_CHARS
 from lemming.kernel.turn.values import Answer, TurnInputs, TurnOutcome
 
@@ -117,7 +118,8 @@ def _waiting_reason(draft: Draft) -> str:
         return draft.held_up or draft.left
     if not draft.unshown:
         return "the request is not answered yet" if draft.task else "its credits are used up"
-    count = len(draft.unshown)
+    if not (count := len(without_notices(draft.unshown))):
+        return "its last reply was of no use"
     return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
 
 

@@ -82,6 +82,18 @@ class Seams:
                 entries += made
         return entries
 
+    def carried(self, payloads: Sequence[Json], at: str) -> Sequence[Carried]:
+        """Return payloads with what is known of the files that go with them, as all calls are made."""
+        for carries in self.carries:  # of one capability
+            return carries(payloads, at)
+        return [Carried(payload) for payload in payloads]
+
+    def written(self, files: Files) -> Files:
+        """Return staged files as a call that reaches outside has them written."""
+        for writes in self.writes:
+            files = writes(files)
+        return files
+
     def kept_after(self, *, is_applied: bool, holds_all: bool) -> dict[str, Json]:
         """Return what ledgers keep of capabilities after the turn; of those without a part, what they had."""
         before = next(iter(self.parts.values())).draft.inputs.state.kept
@@ -115,3 +127,10 @@ def entries_of(call: ToolCall) -> Sequence[NewEntry]:
     by = WRITERS.get(call.tool)
     entries: Sequence[NewEntry] = capability(by).entries_of(call) if by else ()
     return entries
+
+
+def next_entry_id(tick: int, agent: str, number: int, taken: Sequence[str]) -> str:
+    """Return the id of a turn's next entry, from a number on: the ids of withdrawn entries are free."""
+    while (identity := entry_id(tick, agent, number)) in taken:
+        number += 1
+    return identity

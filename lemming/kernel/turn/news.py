@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.kernel.tools import Tool
+from lemming.kernel.turn.notices import is_notice
 
 
 def changed(now: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[str]:
@@ -28,5 +29,7 @@ def _differing(now: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
 
 def is_news(result: Mapping[str, Any], tool: Tool | None) -> bool:
     """Return whether a result is worth a call: not that of a tool that has written as told."""
+    if is_notice(result):
+        return False
     is_a_persons_word = "call" in result
     return is_a_persons_word or not result["success"] or tool is None or tool.success_is_news

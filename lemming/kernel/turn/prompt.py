@@ -23,6 +23,7 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools import Tool
 from lemming.kernel.turn.actions import tools_opening
 from lemming.kernel.turn.labels import PLAIN, Labels
+from lemming.kernel.turn.notices import notices_in, without_notices
 from lemming.kernel.turn.sections import Section, of_entries, of_text, shown
 
 BRIEF_LINE_CHARS = 600
@@ -84,9 +85,10 @@ def brief_situation(seen: Seen) -> Lines:
     lines += _brief_task(seen.task, labels) if seen.task else []
     lines += [f"({seen.left_out} older entries are left out)"] if seen.left_out else []
     lines += [
-        f"{labels.of_result(result)}result of {result['tool']}: {result['output']}" for result in seen.results
+        f"{labels.of_result(result)}result of {result['tool']}: {result['output']}"
+        for result in without_notices(seen.results)
     ]
-    lines += [f"warning: {warning}" for warning in seen.warnings]
+    lines += [f"warning: {warning}" for warning in (*seen.warnings, *notices_in(seen.results))]
     lines += seen.time
     if seen.inbox.waiting:
         lines.append(f"({seen.inbox.waiting} more wait)")
@@ -107,8 +109,8 @@ def values_situation(seen: Seen) -> Lines:
         "own": [*map(labels.entry, inbox.own)],
         "memory": dict(seen.memory),
         "context": [{"label": label, "text": text} for label, text in seen.context],
-        "results": [*seen.results],
-        "warnings": [*seen.warnings],
+        "results": without_notices(seen.results),
+        "warnings": [*seen.warnings, *notices_in(seen.results)],
         **({"jobs": [*seen.jobs]} if seen.jobs else {}),
         **({"told": [*seen.added]} if seen.added else {}),
         **({"left_out": seen.left_out} if seen.left_out else {}),
@@ -143,9 +145,10 @@ def correction(problem: str) -> Message:
     )
 
 
-def results_values(results: Iterable[Mapping[str, Any]]) -> Message:
+def results_values(results: Iterable[Mapping[str, Any]], notices: Sequence[str] = ()) -> Message:
     """Return the message that shows tool results to a program within the same turn: one JSON object."""
-    return _message("user", to_line({"results": [*results]}))
+    told = {"warnings": [*notices]} if notices else {}
+    return _message("user", to_line({"results": [*results], **told}))
 
 
 def results_message(results: Iterable[Mapping[str, Any]], said: Iterable[Message]) -> Message:
@@ -231,8 +234,8 @@ def full_situation(seen: Seen) -> Lines:
         below.append(of_entries(before, inbox.known, labels))
     if inbox.own:
         below.append(of_entries("Your own latest entries", inbox.own, labels))
-    if seen.results:
-        results = "\n".join([quoted(to_line(result)) for result in seen.results])
+    if seen.results and (given := without_notices(seen.results)):
+        results = "\n".join([quoted(to_line(result)) for result in given])
         below.append(of_text("Results of your earlier tool calls", results))
     # One mark for all: no part can hold that of another.
     turn = f"{seen.agent.name}\n{seen.tick}".encode()
@@ -242,7 +245,8 @@ def full_situation(seen: Seen) -> Lines:
     for section in above:
         lines += shown(section, opens, closes)
     lines += (f"# Now\nIt is tick {seen.tick}.", *seen.time, "")
-    for warning in seen.warnings:
+    notices = notices_in(seen.results) if seen.results else []
+    for warning in (*seen.warnings, *notices):
         lines += (f"WARNING: {warning}", "")
     for section in below:
         lines += shown(section, opens, closes)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.jsontext import compact
-from lemming.kernel.files.fields import Json
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tools import ToolResult
 
 HINT_AT, STUCK_AT = 3, 4
 """At how many times the model is told, and at how many the turn is over."""
 
-HINT = "This call has given the same three times; do something else or finish."
+HINT = "{} has given the same three times for the same arguments. Do something else, or finish."
 
 
 KEPT = 64
@@ -24,7 +24,7 @@ class Repeats:
     """The calls of one turn, counted: what one reply asks for twice counts once, for it was not told yet.
 
     `before`: how often calls gave the same in earlier turns for the same request, or while results waited.
-    `hinted`: the results, by number, with which the model is told.
+    `entries`: those of replies, by id, as the model wrote them.
     """
 
     def __init__(self, before: Mapping[str, int] | None = None) -> None:
@@ -35,7 +35,7 @@ class Repeats:
         self._of_turn: dict[str, bool] = {}  # by key: whether the call failed
         self._memories: list[tuple[str, object]] = []  # most turns never ask whether they are new
         self._has_learned = False
-        self.hinted: set[int] = set()
+        self.entries: dict[str, NewEntry] = {}
 
     @property
     def in_vain(self) -> dict[str, int]:
@@ -61,28 +61,25 @@ class Repeats:
             return True
         return bool(again) and len(again) == len(self._of_turn) and not self.has_learned
 
-    def with_hints(self, results: Sequence[Json], places: Iterable[int]) -> list[Json]:
-        """Return the results at these places, with the hint added to those that were given too often."""
-        told = [(results[place], place in self.hinted) for place in places]
-        return [{**it, "output": f"{it['output']}\n[{HINT}]"} if is_hinted else it for it, is_hinted in told]
-
     def begin_reply(self) -> None:
         """Begin with the calls of another reply."""
         self._of_reply.clear()
 
-    def is_stuck(self, index: int, call: ToolCall, result: ToolResult) -> bool:
-        """Count a call with its result, number `index`, and return whether it was made too often."""
+    def count(self, call: ToolCall, result: ToolResult) -> int:
+        """Count a call with its result, and return how often it was made; 0 if this reply made it before."""
         key = _key([call.tool, call.args, result.success, result.output])
         if key in self._of_reply:
-            return False
+            return 0
         self._of_reply.add(key)
         count = self._count(key)
-        if count == HINT_AT:
-            self.hinted.add(index)
         if result.outcome != "pending":
             self._of_turn[key] = not result.success
             self._keep(key)
-        return count >= STUCK_AT
+        return count
+
+    def is_entry(self, new: NewEntry, written: Iterable[OutboxEntry]) -> bool:
+        """Return whether an entry is equal to one of those written; a withdrawn one may be written again."""
+        return any(new == self.entries.get(entry.id) for entry in written)
 
     def remember(self, memory: str, value: object) -> None:
         """Take note that a memory was given a value."""

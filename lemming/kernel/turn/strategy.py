@@ -16,8 +16,13 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import turn_tools
 from lemming.kernel.turn.actions import responses
 from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.prompt import correction, native_results, results_message, results_values
-from lemming.kernel.turn.repeats import HINT
+from lemming.kernel.turn.notices import notices_in, notices_message, without_notices
+from lemming.kernel.turn.prompt import (
+    correction,
+    native_results,
+    results_message,
+    results_values,
+)
 from lemming.kernel.turn.values import Act, Answer, Ask, Step, Steps
 
 REPLY_CHARS_QUOTED = 4000
@@ -67,7 +72,7 @@ class Turn:
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
         """What tools gave that no model has been shown: tool, args, success, output."""
-        return self._draft.unshown
+        return self._draft.to_go_on_with
 
     @property
     def is_over(self) -> bool:
@@ -182,12 +187,16 @@ class Turn:
         by_call = {call["id"] for call in calls}
         places = range(draft.shown, len(draft.results))
         given = {draft.calls[place]: self._told(place) for place in places if draft.calls[place] in by_call}
-        others = [self._told(place) for place in draft.unshown_places if draft.calls[place] not in by_call]
-        if form in ("values", "tools"):
-            say = results_values if form == "values" else responses
-            return [say(others)] if others else []
-        natively = native_results(calls, given)
-        return [*natively, *([results_message(others, [*messages, *natively])] if others else [])]
+        told = [self._told(place) for place in draft.unshown_places if draft.calls[place] not in by_call]
+        others, notices = without_notices(told), notices_in(told)
+        if form == "values":
+            return [results_values(others, notices)] if told else []
+        natively = native_results(calls, given) if form != "tools" else []
+        if others and form == "tools":
+            natively = [responses(others)]
+        elif others:
+            natively.append(results_message(others, [*messages, *natively]))
+        return [*natively, *([notices_message(notices)] if notices else [])]
 
     def _told(self, place: int) -> dict[str, Any]:
         """Return a result as the model is told of it within the turn."""
@@ -197,8 +206,6 @@ class Turn:
         if place in self._draft.untold:
             # A backend refuses a conversation in which one of its calls has no result.
             return {**result, "success": True, "output": "(no result)"}
-        if place in self._draft.repeats.hinted:
-            return {**result, "output": f"{result['output']}\n[{HINT}]"}
         return result
 
     def _salvage(self, messages: list[Message], why: str = "") -> TurnReply:
