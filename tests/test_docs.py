@@ -13,7 +13,7 @@ import pytest
 import typer
 from jsonschema import Draft202012Validator
 
-from docs.site import MOVED, as_the_generator_reads_it, fetching_nothing, order
+from docs.site import MOVED, as_the_generator_reads_it, build, fetching_nothing, order
 from lemming.capabilities.skills.skill import skill_of
 from lemming.cli import _root_and_rest, load_command, run
 from lemming.facts.schemas import FORMATS, schema_of
@@ -93,6 +93,13 @@ def test_a_page_that_was_moved_leads_to_where_it_stands_now(before: str, now: st
     page, _, anchor = now.partition(".html#")
     assert not (ROOT / f"docs/{before}.md").exists()
     assert anchor in anchors_of(ROOT / f"docs/{page}.md")
+
+
+@pytest.mark.long
+def test_the_site_is_built_without_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    pytest.importorskip("zensical", reason="the site's generator is not installed: make site")
+    build(tmp_path / "site")
+    assert (tmp_path / "site/docs/python.html").exists()
 
 
 def test_no_page_of_the_site_fetches_a_script() -> None:

@@ -157,8 +157,8 @@ def meant(word: str, known: Iterable[str]) -> str:
 
     Stricter than `nearest`: words that differ in digits, or in a part of two letters, are two words.
 
-    >>> [meant(word, ["credits", "gates", "worker_1"]) for word in ("credit", "Gates", "gaets", "worker_2")]
-    ['credits', 'gates', 'gates', '']
+    >>> meant("credit", ["credits", "gates"]), meant("Gates", ["gates"]), meant("worker_2", ["worker_1"])
+    ('credits', 'gates', '')
     """
     return next((other for other in known if word != other and _is_slip(word, other)), "")
 
