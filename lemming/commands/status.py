@@ -22,7 +22,8 @@ from lemming.commands.screen import (
     totals_in_words,
 )
 from lemming.facts.checklist.standing import Trouble
-from lemming.facts.standing import Standing, StatusLine, standing_of, waits_of
+from lemming.facts.pending import pending_text
+from lemming.facts.standing import Standing, StatusLine, standing_of
 from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
 from lemming.kernel.base.times.words import until_text
@@ -68,7 +69,8 @@ def status(
 
     findings = count_findings(base, found.config) if found.last else 0
     if limit is not None:
-        lines = sorted(found.lines, key=lambda it: (it.agent not in found.in_trouble, not waits_of(it.state)))
+        in_trouble = found.in_trouble
+        lines = sorted(found.lines, key=lambda it: (it.agent not in in_trouble, not pending_text(it.state)))
         found = replace(found, lines=[*here.few(lines, limit)])
     if not here.shows("status", {**found.as_json(), "findings": findings}):
         _show(found, waiting_text(found.waiting), findings)
@@ -171,8 +173,14 @@ def _row(line: StatusLine, *, is_in_trouble: bool) -> list[str]:
         f"{state.turns}" + (f" ({state.failed} failed)" if state.failed else ""),
         f"{state.used_up:g}{limit}",
         in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls),
-        "PROBLEM" if is_in_trouble or line.problem else "paused" if line.why == "paused" else waits_of(state),
+        _state_text(line, is_in_trouble=is_in_trouble),
     ]
+
+
+def _state_text(line: StatusLine, *, is_in_trouble: bool) -> str:
+    if is_in_trouble or line.problem:
+        return "PROBLEM"
+    return "paused" if line.why == "paused" else pending_text(line.state)
 
 
 def _tell_troubles(troubles: list[Trouble], survey: Survey) -> None:

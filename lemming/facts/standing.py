@@ -12,15 +12,14 @@ from lemming.capabilities.requests.waiting import WaitsForPerson, waiting
 from lemming.facts.checklist.check import CheckScope
 from lemming.facts.checklist.standing import Trouble, seconds_since_tick, troubles_of
 from lemming.facts.next_turn import next_turn
+from lemming.facts.pending import pending_text
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import CorruptState, LemmingError, Problem
-from lemming.kernel.journal.begun import Asked
 from lemming.kernel.journal.file import read_journal, read_plan
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.records import TickCommitted
 from lemming.kernel.journal.report import Reason, Why
-from lemming.kernel.mail.capability_notes import asked_beside
 from lemming.kernel.mail.misplaced import misplaced
 from lemming.kernel.org.config import Config, credits_of, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -64,7 +63,7 @@ class StatusLine:
             "next_at": self.next_at,
             "why": self.why,
             "reason": self.reason,
-            "waits": waits_of(state),
+            "waits": pending_text(state),
             "last_tick": state.tick if state.status else None,
             "last_status": state.status or None,
             "last_end": state.end or None,
@@ -78,20 +77,6 @@ class StatusLine:
             "unpriced_calls": state.unpriced_calls,
             "problem": self.problem,
         }
-
-
-def open_for(state: AgentState) -> list[Asked]:
-    """Return what an agent has asked for and has no answer to."""
-    open_ = [asked for begun in state.requests for asked in begun.open]
-    return open_ + [asked for asked in asked_beside(state) if not asked.end]
-
-
-def waits_of(state: AgentState) -> str:
-    """Return what an agent waits for, in words; empty when for nothing."""
-    open_ = open_for(state)
-    if calls := sorted({str(held.get("tool")) for asked in open_ for held in asked.held.values()}):
-        return f"waits for approval: {', '.join(calls)}"
-    return f"waits for {', '.join(sorted({asked.to for asked in open_}))}" if open_ else ""
 
 
 class Whereabouts(NamedTuple):

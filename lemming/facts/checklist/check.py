@@ -8,13 +8,14 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from lemming.facts.pending import stopped_agents
 from lemming.kernel.agents import Survey, agent_folders, one_survey, survey_agents
 from lemming.kernel.base.errors import LemmingError, Problem, UsageError
 from lemming.kernel.base.jsontext import nearest
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.soundness.judged import judged
-from lemming.kernel.tick.turns_not_done import NotDone, read_turns_not_done
+from lemming.kernel.tick.turns_not_done import NotDone
 
 if TYPE_CHECKING:
     from lemming.facts.findings.look import Look
@@ -101,8 +102,8 @@ class CheckScope:
 
     @cached_property
     def turns_not_done(self) -> dict[str, NotDone]:
-        """The latest turns that did not go well, by agent."""
-        return read_turns_not_done(self.org)
+        """The latest turns that failed or could not be taken, by agent."""
+        return stopped_agents(self.org)
 
     @cached_property
     def records(self) -> Records:

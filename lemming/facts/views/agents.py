@@ -9,8 +9,8 @@ from typing import Any
 
 from lemming.facts.capabilities import facts_of
 from lemming.facts.next_turn import NextTurn, next_turn
+from lemming.facts.pending import pending_questions, pending_text, stopped_agents
 from lemming.facts.preview import Preview, preview_tick, settings_to_look_by
-from lemming.facts.standing import open_for, waits_of
 from lemming.facts.views.feed import feed
 from lemming.facts.views.glances import MOST_TICKS, DoingNow, doing_in, failures_in_a_row
 from lemming.facts.views.sentences import message_of
@@ -23,7 +23,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config, credits_of
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import people_in
-from lemming.kernel.tick.turns_not_done import NotDone, read_turns_not_done
+from lemming.kernel.tick.turns_not_done import NotDone
 from lemming.service.under_way import running_engine
 
 Json = dict[str, Any]
@@ -97,7 +97,7 @@ class _Look:
         self._org, self._config, self._preview = org, config, preview
         self._survey: Survey = preview.survey
         self._doing = doing_in(org, preview.tick) if running_engine(org) else {}
-        self._not_done = read_turns_not_done(org)
+        self._not_done = stopped_agents(org)
         self._people = frozenset(people_in(self._survey, config))
         self.names = [*self._survey.agents, *self._survey.broken]
 
@@ -135,7 +135,7 @@ class _Look:
 
     def _is_for_people(self, state: AgentState) -> bool:
         """Return whether an agent waits for a person."""
-        return any(asked.held or asked.to in self._people for asked in open_for(state))
+        return any(asked.held or asked.to in self._people for asked in pending_questions(state))
 
     def row(self, name: str) -> Json:
         try:
@@ -177,7 +177,7 @@ class _Look:
             return _working(self._doing[name])
         if (wrong := self._not_done.get(name)) and not agent.paused:
             return self._failing(wrong)
-        if waits := waits_of(state):
+        if waits := pending_text(state):
             return {"state": "waits", "text": waits, "since": ""}
         reason = self._preview.reason_of(name)
         text = reason.text

@@ -5,7 +5,7 @@
   const { useRef, useState, useEffect } = Lemming.hooks;
   const { Ago, Agent, Meter, Empty, Rows, Words, amount } = Lemming.ui;
   const BLOCK = 50, FEW = 12;
-  const GROUPS = { people: "people", waiting: "waiting for you", working: "working", failing: "failing", idle: "idle", paused: "paused" };
+  const GROUPS = { people: "people", waiting: "wait for an answer", working: "working", failing: "failing", idle: "idle", paused: "paused" };
   const SORTS = [["", "by what they do"], ["name", "by name"], ["spent", "by what they spent"], ["last", "by their last turn"]];
 
   const STATES = {
