@@ -71,6 +71,7 @@ class Live:
         self._position = self._counted = ""
         self._waiting: int | None = None  # not known yet
         self._findings: int | None = None
+        self._can_tell = True
         self._removed = list[Account]()
         self._looked_for_findings = -FINDINGS_AFTER_S
         self._version = 0
@@ -186,7 +187,8 @@ class Live:
         self._looked_for_findings = now
         before = self._findings
         with contextlib.suppress(LemmingError):
-            self._findings = (await self._old.do(lambda org: view(org, "findings")))["total"]
+            found = await self._old.do(lambda org: view(org, "findings"))
+            self._findings, self._can_tell = found["total"], found["can_tell"]
         if self._findings != before:
             await self._publish()
 
@@ -205,7 +207,7 @@ class Live:
 
     @property
     def _counts(self) -> Json:
-        return {"waiting": self._waiting, "findings": self._findings}
+        return {"waiting": self._waiting, "findings": self._findings, "can_tell": self._can_tell}
 
     async def _standing(self) -> Json:
         try:

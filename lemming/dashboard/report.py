@@ -85,6 +85,8 @@ class _Gathering:
     def all(self) -> None:
         """Write all of it."""
         header, overview = _standing(self._org, self._ticks), self._overview()
+        if found := overview.get("findings"):
+            header |= {"findings": found["total"], "can_tell": found["can_tell"]}
         feeds = [*self._feed()]
         self._entries = [entry for feed in feeds for entry in feed]
         self._note_ticks()

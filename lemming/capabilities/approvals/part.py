@@ -95,7 +95,8 @@ class ApprovalsPart(TurnPart):
         agent, tick = draft.inputs.agent.name, draft.inputs.tick
         held = Waiting.of_spending(tick, agent, args, line, verdict["why"])
         expires = (about["expires"],) if "expires" in about else ()
-        self._more.append(held.request(about["people"], expires, self.given["at"]))
+        amounts = verdict.get("amounts")
+        self._more.append(held.request(about["people"], expires, self.given["at"], amounts=amounts))
         draft.asks_persons = True
         draft.only_asks = not (draft.answers or draft.results)
 

@@ -108,15 +108,28 @@ class Waiting:
         }
 
     def request(
-        self, people: Sequence[str], expires: Sequence[Expires], at: str, *, diff: str = "", further: str = ""
+        self,
+        people: Sequence[str],
+        expires: Sequence[Expires],
+        at: str,
+        *,
+        diff: str = "",
+        further: str = "",
+        amounts: Mapping[str, Any] | None = None,
     ) -> Json:
-        """Return the payload of the request for it, to these persons, until the first of these is over."""
+        """Return the payload of the request for it, to these persons, until the first of these is over.
+
+        `diff` and `amounts` (`GateVerdict.amounts`) only inform: the approval is not bound to them.
+        """
         call = self.as_json()
+        beside = {
+            key: value for key, value in (("diff", cut(diff, DIFF_CHARS)), ("amounts", amounts)) if value
+        }
         payload: Json = {
             "text": f"{call_text(call)}{further}",
             "target": people[0] if len(people) == 1 else [*people],
             "schema": DECISION,
-            "call": {**call, "diff": cut(diff, DIFF_CHARS)} if diff else call,
+            "call": {**call, **beside},
         }
         several: Json = {"join": "first"} if len(people) > 1 else {}
         return {**payload, **several, **until_in(expires, at)}

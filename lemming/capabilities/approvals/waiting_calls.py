@@ -60,18 +60,29 @@ def _of(org: Organisation, agent: str) -> dict[str, Json]:
 
 
 def call_of(request: RequestView, calls: Mapping[str, Json]) -> Json | None:
-    """Return the call that a request asks about, with the diff that it shows; None when it asks none.
+    """Return the call that a request asks about, with the `diff` and `amounts` that its entry shows.
 
-    `notes`: what is to be looked at closely in it.
+    Returns None for a request that asks about no call. `notes`: what a person should look at closely.
     """
     call = calls.get(request.identity)
-    shown = request.entry.payload.get("call")
-    diff = shown.get("diff") if isinstance(shown, dict) else None
     if call is None:
         return None
-    notes = [*notes_on(call["args"])]
-    further = {"notes": notes} if notes else {}
-    return {**call, **({"diff": diff} if isinstance(diff, str) else {}), **further}
+    shown = request.entry.payload.get("call")
+    beside = shown if isinstance(shown, dict) else {}
+    further: Json = {}
+    if isinstance(beside.get("diff"), str):
+        further["diff"] = beside["diff"]
+    if _are_amounts(beside.get("amounts")):
+        further["amounts"] = beside["amounts"]
+    if notes := [*notes_on(call["args"])]:
+        further["notes"] = notes
+    return {**call, **further}
+
+
+def _are_amounts(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("unit"), str):
+        return False
+    return all(type(value.get(key)) in (int, float) for key in ("spent", "limit", "call"))
 
 
 def waiting_for_persons(org: Organisation, requests: Iterable[RequestView]) -> dict[str, WaitingForPerson]:

@@ -280,9 +280,10 @@ class TurnSpending:
             if then == "pass":
                 break
             about = self._scope_in_words(rule.gate) if then == "ask" else f"call {call}"
-            yield GateVerdict(rule.line, "spend", then, about, rule.gate.because or why)
+            amounts = why.amounts if isinstance(why, OverLimit) else None
+            yield GateVerdict(rule.line, "spend", then, about, rule.gate.because or str(why), amounts)
             if then != "warn":
-                is_final = then == "block" and isinstance(why, OfRequest)
+                is_final = then == "block" and isinstance(why, OverLimit) and why.is_final
                 kind = RequestOverLimit if is_final else LimitReached
                 raise kind(f"{WORDS[then]}: {rule.gate.because or why} ({rule.line})")
 
@@ -321,7 +322,13 @@ class TurnSpending:
         window = window_of(gate.window)
         within = f" within {window}" if window else ""
         said = f"{so_far} of {most} per {gate.per}{within} are spent, and the call can cost {can_cost}"
-        return OfRequest(said) if gate.per == "request" and not window else said
+        amounts = {
+            "unit": key,
+            "spent": float(getattr(spent, key)),
+            "limit": float(limits[key]),
+            "call": float(getattr(asked.worst, key)),
+        }
+        return OverLimit(said, amounts, is_final=gate.per == "request" and not window)
 
     def _scope_in_words(self, gate: Gate) -> str:
         """Return what an approval to spend more is for: what a limit adds up."""
@@ -345,8 +352,20 @@ class TurnSpending:
         return before.plus(self._tick.before_in_tick(self._name, scope)).plus(self._own)
 
 
-class OfRequest(str):
-    """Why a call may not be made for its request, now or later."""
+class OverLimit(str):
+    """The reason why a call would exceed a limit, with its numbers (`GateVerdict.amounts`).
+
+    `is_final`: no later call for the same request is possible either.
+    """
+
+    amounts: Mapping[str, Any]
+    is_final: bool
+
+    def __new__(cls, reason: str, amounts: Mapping[str, Any], *, is_final: bool) -> OverLimit:
+        """Return a reason that reads as the text itself."""
+        over = super().__new__(cls, reason)
+        over.amounts, over.is_final = amounts, is_final
+        return over
 
 
 class _Asked(NamedTuple):

@@ -36,7 +36,7 @@
           <dd><a href=${Lemming.link("waiting")}>${header.waiting == null ? (header.state === "broken" ? "–" : "…") : header.waiting}</a></dd></div>
         ${header.spent ? html`<${Spent} spent=${header.spent} />` : null}
         <div class=${troubles.length ? "wrong" : ""}><dt>health</dt>
-          <dd>${troubles.length ? html`<${Troubles} troubles=${troubles} />` : !isKnown ? "…" : header.findings ? html`<a href=${Lemming.link("findings")}>${header.findings} ${header.findings === 1 ? "finding" : "findings"}</a>` : "well"}</dd></div>
+          <dd>${troubles.length ? html`<${Troubles} troubles=${troubles} />` : !isKnown || header.findings == null ? "…" : header.findings ? html`<a href=${Lemming.link("findings")}>${header.findings} ${header.findings === 1 ? "finding" : "findings"}</a>` : header.can_tell ? "well" : html`<a href=${Lemming.link("findings")}>too few ticks to tell</a>`}</dd></div>
       </dl>
     </header>`;
   }
@@ -134,13 +134,13 @@
       const name = (state.header.org || "").split("/").filter(Boolean).pop();
       document.title = waits + part.title + (name ? " · " + name : "") + " · LeMMing";
     });
-    const isHere = state.part === part.name, isBehind = isHere && state.asked !== asked;
-    const params = state.asked === asked ? route.params : state.params; // those that the value is of
+    const isHere = state.part === part.name, isBehind = isHere && state.asked !== asked && !part.isLocal;
+    const params = state.asked === asked || part.isLocal ? route.params : state.params; // those that the value is of
     return html`<a class="skip" href="#main" onClick=${skip}>to the content</a>
       <${Land} waiting=${state.header.waiting} />
       <${Head} header=${state.header} isLost=${isLost} />
       <${Menu} now=${part.under || part.name} counts=${{ waiting: state.header.waiting, findings: state.header.findings }} />
-      <main id="main" class=${"part-" + part.name + (isBehind ? " behind" : "")} aria-busy=${isBehind} tabindex="-1"><h2 class="sr">${part.title}</h2>
+      <main id="main" class=${"part-" + (part.looks || part.name) + (isBehind ? " behind" : "")} aria-busy=${isBehind} tabindex="-1"><h2 class="sr">${part.title}</h2>
         ${isBehind ? html`<p class="loading over" role="status">reading the files…</p>` : null}
         ${state.page.left_out ? html`<p class="note">Not in this report: ${state.page.left_out}.</p>` : null}
         ${isHere && state.error ? html`${part.ask ? html`<${part.ask} params=${params} />` : null}<${Failure} error=${state.error} />` : null}

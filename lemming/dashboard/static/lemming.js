@@ -25,6 +25,8 @@
     // {value, params, header, page}. view: the view that it shows (default: its name). hidden: not in the menu;
     // `under` is then the part that is marked there. ask: a component that is shown above what went wrong.
     // keys: [key, what it does] of its own, for the list of keys.
+    // looks: the part whose styles it has (default: its own).
+    // isLocal: what it shows follows the address at once, whatever the server has sent.
     // params: what the view is asked for, made of what stands in the address (default: all of it).
     part(name, definition) {
       Lemming.parts.set(name, { name, view: name, params: (route) => route, ...definition });

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.facts.findings.look import look_at
+from lemming.facts.findings.look import Look, look_at
 from lemming.facts.findings.rules import RULES, findings_in
 from lemming.kernel.journal.file import newest_journals
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -19,6 +19,15 @@ def findings(org: OrgPath, *, kind: str = "", agent: str = "") -> Json:
     shown = org.own(_Latest).look()
     rows = [it for it in shown["rows"] if kind in ("", it["kind"]) and (not agent or agent in it["agents"])]
     return {**shown, "rows": rows, "total": len(shown["rows"])}
+
+
+def can_tell(look: Look) -> bool:
+    """Return False where the turns that were read span too few ticks for a rule to find a repetition.
+
+    A look ends after so many turns (`MOST_TURNS`): of many agents these are the turns of one or two ticks.
+    """
+    is_cut = bool(look.ticks) and not look.tells_of(max(0, look.tick - look.settings.window))
+    return not is_cut or len(look.ticks) >= look.settings.repeats
 
 
 class _Latest:
@@ -43,6 +52,8 @@ class _Latest:
             "first": look.first,
             "last": look.ticks[-1].tick if look.ticks else None,
             "turns": len(look.turns),
+            "ticks": len(look.ticks),
+            "can_tell": can_tell(look),
             "damaged": look.damaged,
             "kinds": titles,
             "rows": [it.as_json() for it in findings_in(look)],

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.mail.references import named_in
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.plugins.capabilities import made_by
 
@@ -28,12 +29,8 @@ _WISHES: Mapping[str, str] = {
     "create_agent": "make the agent {name}",
     "list_agents": "list the agents",
 }
-_BESIDE_CALLS: Mapping[str, str] = {
-    "show": "be shown an entry of {author}",
-    "spend": "spend more than it may",
-    "publish": "say something",
-}
-"""What stands for a tool where nothing is called: docs/approvals.md."""
+WITHOUT_TOOL = frozenset({"show", "spend", "publish"})
+"""The decisions that are about no call of a tool: docs/approvals.md."""
 
 
 def wish_of(tool: str, args: Mapping[str, Any]) -> str:
@@ -43,16 +40,37 @@ def wish_of(tool: str, args: Mapping[str, Any]) -> str:
     'run `git push`'
     >>> wish_of("mail_send", {"to": "ada"})
     'call mail_send with to = ada'
+    >>> wish_of("publish", {"kind": "report", "payload": {"text": "Done.", "target": ["ada", "bob"]}})
+    'send a report to ada and bob'
+    >>> wish_of("spend", {"credits": 100, "of": "agent"})
+    'spend 100 credits more than its limit'
     """
-    if tool in _BESIDE_CALLS:
-        author = str(args.get("entry", "")).partition("/")[0]
-        return _BESIDE_CALLS[tool].format(author=author)
+    if tool in WITHOUT_TOOL:
+        return _wish_without_tool(tool, args)
     template = _WISHES.get(tool)
     names = {key: short(value) for key, value in args.items()}
     try:
         return template.format_map(names) if template else _call(tool, names)
     except KeyError:  # it was called without what it is named by
         return _call(tool, names)
+
+
+def _wish_without_tool(tool: str, args: Mapping[str, Any]) -> str:
+    if tool == "show":
+        return f"read an entry of {str(args.get('entry', '')).partition('/')[0]}"
+    if tool == "spend":
+        amounts = [_amount(key, value) for key, value in args.items() if key != "of"]
+        return (
+            f"spend {' and '.join(amounts)} more than its limit" if amounts else "spend more than its limit"
+        )
+    payload = args.get("payload")
+    readers = sorted(named_in(payload.get("target"))) if isinstance(payload, Mapping) else []
+    return f"send a {args.get('kind', 'message')} to {' and '.join(readers) or 'all its readers'}"
+
+
+def _amount(unit: str, value: object) -> str:
+    number = f"{value:,g}" if isinstance(value, (int, float)) else str(value)
+    return f"${number}" if unit == "dollars" else f"{number} {unit}"
 
 
 def _call(tool: str, names: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from lemming.capabilities.requests.waiting import WaitsForPerson, waiting_in
 from lemming.facts.views.feed import trust_of_entries
 from lemming.facts.views.glances import journal_file_now
 from lemming.facts.views.sentences import payload_text, short, text_said, wish_of
+from lemming.facts.views.subject import references_in, subject_of
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
@@ -41,15 +42,18 @@ def waiting(org: OrgPath, *, person: str = "", item: str = "") -> Json:
     return {
         "people": sorted(now.people),
         "tick": now.requests.tick,
-        "items": [_shown(it, by_identity[it.identity]) for it in items],
+        "items": [_shown(org, it, by_identity[it.identity]) for it in items],
         "because": because_of(org, now, by_identity[chosen]) if chosen else None,
     }
 
 
-def _shown(item: WaitsForPerson, request: RequestView) -> Json:
+def _shown(org: Organisation, item: WaitsForPerson, request: RequestView) -> Json:
     schema = schema_for(request)
+    subject = subject_of(org, item.call, request.asker) if item.call else None
     return {
         **item.as_json(),
+        "subject": subject,
+        "expiry": _expiry(item, request),
         "text": request.text,
         "line": item.line,
         "wish": _wish(item, request),
@@ -58,6 +62,13 @@ def _shown(item: WaitsForPerson, request: RequestView) -> Json:
         "decides": item.call is not None or _decisions(request),
         "fields": [_field(schema, name, field) for name, field in properties_of(schema).items()],
     }
+
+
+def _expiry(item: WaitsForPerson, request: RequestView) -> Json:
+    """Return when the request expires: ticks from now, a moment, or neither; and the answer taken then."""
+    left = None if item.deadline is None else max(0, item.deadline - (request.tick + item.age_ticks)) + 1
+    default = short(request.default, CHARS) if request.has_default else None
+    return {"ticks": left, "at": request.not_after, "default": default}
 
 
 def _wish(item: WaitsForPerson, request: RequestView) -> str:
@@ -106,10 +117,12 @@ LINES, CHARS, TURNS_KEPT = 3, 240, 64
 
 
 def because_of(org: Organisation, now: RequestsNow, request: RequestView) -> Json:
-    """Return what the turn that made a request had before it: at most three lines, the first asker first.
+    """Return the entries and results that the turn which made a request had just read: at most three lines.
 
-    `notes` is what the agent noted itself; `more` counts what else was new to it; `wrong` says what cannot be
-    read. For a request of a person, which no turn made, there are no lines.
+    First come the lines that the request quotes (`is_quoted`: it names their entry, or the same file), then
+    the request that the turn served. Having read something is no proof of a cause. `notes`: the agent's own
+    note; `more`: the number of lines left out; `wrong`: the reason why a record cannot be read. A request of
+    a person has no lines: no turn made it.
     """
     plain: Json = {"identity": request.identity, "tick": request.tick, "agent": request.asker, "notes": ""}
     if request.asker in now.people:
@@ -120,7 +133,9 @@ def because_of(org: Organisation, now: RequestsNow, request: RequestView) -> Jso
         return {**plain, "lines": [], "more": 0, "wrong": str(error)}
     look = _Look(org, now)
     lines = [*look.askers(request, facts["request"]), *look.entries(facts["entries"]), *facts["results"]]
-    unique = [*{line["key"]: line for line in lines}.values()]
+    quoted = references_in(request.entry.payload)
+    unique = [_with_quotes(line, quoted) for line in {line["key"]: line for line in lines}.values()]
+    unique.sort(key=lambda line: not line["is_quoted"])
     return {
         **plain,
         "notes": facts["notes"],
@@ -128,6 +143,12 @@ def because_of(org: Organisation, now: RequestsNow, request: RequestView) -> Jso
         "more": max(0, len(unique) - LINES),
         "wrong": "",
     }
+
+
+def _with_quotes(line: Json, quoted: set[str]) -> Json:
+    """Return a line that says whether these references name its entry, or a reference that it names, too."""
+    own = {line["identity"], line["identity"].rpartition("_")[2], *line["names"]} - {""}
+    return {**{key: value for key, value in line.items() if key != "names"}, "is_quoted": bool(own & quoted)}
 
 
 class _Turns:
@@ -165,6 +186,7 @@ def _facts(turn: TurnRecord, everyone: Any) -> Json:
             "speaks": "tool",
             "trust": "",
             "text": short(use.get("output", ""), CHARS),
+            "names": sorted(references_in([use.get("args"), use.get("output")])),
             "file": "",
             "identity": "",
         }
@@ -191,7 +213,7 @@ class _Look:
         self._trust_of = trust_of_entries(org, config, agents)
 
     def askers(self, request: RequestView, served: str) -> list[Json]:
-        """Return who asked first for what the turn was about, and who asked its agent for it."""
+        """Return the request that the turn served, and the first request of its chain."""
         requests = self._now.requests
         of_turn = requests.by_identity.get(served) or requests.by_identity.get(request.parent or "")
         if of_turn is None:
@@ -219,6 +241,7 @@ class _Look:
             "speaks": self._speaker(entry.agent),
             "trust": self._trust_of(entry),
             "text": short(said or text_of_payload(entry.payload), CHARS),
+            "names": sorted(references_in(entry.payload)),
             "file": entry.file,
             "identity": entry.identity,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 At = Literal["in", "call", "result", "out", "spend"]
@@ -14,14 +15,22 @@ one look: a person is asked only about what none of those behind blocks."""
 
 
 class GateVerdict(NamedTuple):
-    """What a gate said that was not to pass: its line, what it did, and about what, and why."""
+    """What a gate said that was not to pass: its line, what it did, and about what, and why.
+
+    `amounts`: the numbers behind the reason of a limit, as `spent`, `limit` and `call` (the most that the
+    call can cost), each in `unit`; None for every other gate.
+    """
 
     line: str
     at: At
     then: Then
     about: str
     why: str = ""
+    amounts: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a journal holds it."""
-        return self._asdict()
+        """Return the verdict as a journal holds it, without `amounts` where there are none."""
+        values = self._asdict()
+        if self.amounts is None:
+            del values["amounts"]
+        return values

@@ -35,7 +35,7 @@
         ${now.state === "waits" ? html`<a href=${Lemming.link("waiting")}>what waits</a>` : null}</p>
       <dl>${now.last ? html`<dt>last words</dt><dd dir="auto"><q>${now.last.text}</q> <small><a href=${Lemming.link("why", { target: now.last.file })}>why?</a> · <${Ago} at=${now.last.at} /></small></dd>` : null}
         ${now.next ? html`<dt>next</dt><dd>${now.next_at ? html`<${Ago} at=${now.next_at} />` : now.next}</dd>` : null}
-        ${failed && now.state !== "failing" ? html`<dt>failed last</dt><dd>in <a href=${Lemming.link("tick", { number: failed.tick, agent: value.name })}>tick ${failed.tick}</a>: ${failed.reason || words(failed.end || failed.status)}</dd>` : null}
+        ${failed && now.state !== "failing" ? html`<dt>failed last</dt><dd>in <a href=${Lemming.link("turn", { number: failed.tick, agent: value.name })}>tick ${failed.tick}</a>: ${failed.reason || words(failed.end || failed.status)}</dd>` : null}
         ${money.credits == null || !(value.takes_turns || value.is_broken) ? null : html`<dt>spent</dt><dd>${amount(money.used_up)}${money.max_credits == null ? (value.is_broken ? " credits" : " credits, without a limit") : ` of ${amount(money.max_credits)} credits`}${money.cost_usd == null ? "" : `, ${dollars(money.cost_usd)}`}<${Meter} value=${money.used_up} max=${money.max_credits} label="share of its credits that is spent" /></dd>`}</dl></section>`;
   }
 
@@ -114,7 +114,7 @@
   function Run({ turns, name }) {
     const newest = turns[0], oldest = turns[turns.length - 1];
     const sum = (of) => turns.reduce((total, turn) => total + (of(turn) || 0), 0);
-    return html`<a class="line of-agent" data-line href=${Lemming.link("tick", { number: newest.tick, agent: name })}>
+    return html`<a class="line of-agent" data-line href=${Lemming.link("turn", { number: newest.tick, agent: name })}>
       <span>${turns.length > 1 ? `ticks ${oldest.tick}–${newest.tick}` : `tick ${newest.tick}`}</span><span><span class="pill end ${newest.status}">${words(newest.end || newest.status)}</span>${turns.length > 1 ? html` <small>${turns.length}×</small>` : null}</span>
       <span title=${newest.reason || newest.did}><${Words} text=${newest.reason || newest.did} /></span>
       <span>${newest.cost_usd == null ? `${amount(sum((turn) => turn.credits))} cr` : dollars(sum((turn) => turn.cost_usd))}</span><span class="faint">${amount(sum((turn) => turn.tokens))}</span></a>`;

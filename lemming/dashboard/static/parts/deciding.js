@@ -3,18 +3,19 @@
 (function () {
   const { html } = Lemming;
   const { useState, useEffect, useLayoutEffect, useRef } = Lemming.hooks;
-  const { Agent, Failure, Diff, plain, changes, useAction, useDraft, useKeys } = Lemming.ui;
+  const { Ago, Agent, Failure, Diff, plain, changes, amount, dollars, useAction, useDraft, useKeys } = Lemming.ui;
 
   const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
   // All of the call, whatever it would write: a diff may be cut, and is not what is made.
-  function Call({ call }) {
+  function Call({ call, subject }) {
     const bound = Object.entries(call.binds || {});
     return html`<div class="call">
       ${call.notes ? html`<div class="note closely">Look closely:<ul>${call.notes.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}
       ${call.diff ? html`<${Diff} text=${call.diff} />` : null}
-      <dl class="args" aria-label="with what it would be called">${Object.entries(call.args).map(([name, value]) => html`<${Argument} name=${name} value=${value} diff=${call.diff} />`)}</dl>
-      <p class="note">It asks because ${plain(call.why || "a gate asks for approval")} · calls <code class="called">${plain(call.tool)}</code> · <code>${call.gate || call.id}</code>${bound.length ? html` · bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (not there)"}</code>`)}` : null}</p>
+      ${subject && subject.entry ? html`<${Entry} entry=${subject.entry} />` : subject && subject.spend ? html`<${Spend} spend=${subject.spend} />`
+        : html`<dl class="args" aria-label="arguments of the call">${Object.entries(call.args).map(([name, value]) => html`<${Argument} name=${name} value=${value} diff=${call.diff} />`)}</dl>`}
+      <p class="note">Asks because ${plain(call.why || "a gate asks for approval")}${subject ? null : html` · calls <code class="called">${plain(call.tool)}</code>`} · <code>${call.gate || call.id}</code>${bound.length ? html` · bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (not there)"}</code>`)}` : null}</p>
       ${call.unbound ? html`<div class="note">Not bound, and may change before it is made:<ul>${call.unbound.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}</div>`;
   }
 
@@ -32,15 +33,46 @@
     return after.join("\n").trimEnd() === text.trimEnd();
   }
 
+  // An entry that is to be let in, or written: whole, as its readers would see it.
+  function Entry({ entry }) {
+    if (entry.missing) return html`<p class="note closely">${plain(entry.missing)}</p>`;
+    return html`<section class="subject" aria-label="the entry"><p class="from"><${Agent} name=${entry.author} /> <span>${plain(entry.kind)} to ${entry.to.length ? plain(entry.to.join(", ")) : "all its readers"}</span>
+        ${entry.at ? html`<span class="when"><${Ago} at=${entry.at} /></span>` : null}</p>
+      ${entry.text ? html`<pre class="words" tabindex="0" dir="auto">${plain(entry.text)}</pre>` : null}
+      ${entry.fields.length ? html`<dl class="args">${entry.fields.map(([name, value]) => html`<${Argument} name=${name} value=${value} />`)}</dl>` : null}
+      ${entry.tags.length ? html`<p class="note">tags: ${plain(entry.tags.join(", "))}</p>` : null}
+      ${entry.file ? html`<p class="note"><a href=${Lemming.link("why", { target: entry.file })}>where it came from</a> · <code>${entry.file}</code></p>` : null}</section>`;
+  }
+
+  const money = (unit, number) => (unit === "dollars" ? dollars(number) : `${amount(number)} ${number === 1 ? unit.replace(/s$/, "") : unit}`);
+
+  // What is spent, what one more call can cost, and how many such calls the raise allows.
+  function Spend({ spend }) {
+    const { more, now } = spend, raise = now ? more[now.unit] : null;
+    const calls = raise && now.call > 0 ? Math.floor((now.limit + raise - now.spent) / now.call) : null;
+    return html`<section class="subject" aria-label="the amount"><p><strong>${Object.entries(more).map(([unit, number]) => "+" + money(unit, number)).join(" and ")}</strong>${now ? html` · ${amount(now.spent)} of ${money(now.unit, now.limit)} spent · a call can cost ${money(now.unit, now.call)}` : null}</p>
+      ${calls == null ? null : html`<p class="note">+${money(now.unit, raise)} ${calls > 0 ? `allows ${amount(calls)} more ${calls === 1 ? "call" : "calls"}` : "is not enough for one more call"}${spend.of ? `, for ${spend.of}` : ""}</p>`}</section>`;
+  }
+
+  // When it is too late, as people say it, and what happens then.
+  function Expiry({ expiry }) {
+    if (!expiry || (expiry.ticks == null && !expiry.at)) return html`<span>waits until you decide</span>`;
+    const inTicks = expiry.ticks == null ? null : expiry.ticks <= 1 ? "with this tick" : `in ${expiry.ticks} ticks`;
+    return html`<span>expires ${inTicks}${inTicks && expiry.at ? " or " : null}${expiry.at ? html`<${Ago} at=${expiry.at} />` : null}${expiry.default == null ? null : `, then ${expiry.default} is taken as the answer`}</span>`;
+  }
+
   const TRUSTED = { person: "a person", channel: "from outside", tool: "what a tool gave", agent: "an agent", unknown: "nobody here" };
 
+  // What its turn had just read. That it read it is a fact; that it asks because of it is not known.
   function Because({ item, because }) {
-    if (!because) return html`<section class="because"><h4>Because</h4><p class="note"><a href=${Lemming.link("why", { target: item.file })}>where this came from</a></p></section>`;
-    return html`<section class="because"><h4>Because</h4>
-      ${because.lines.length ? html`<ol>${because.lines.map((line) => html`<li><span class="who">${line.speaks === "tool" ? html`<code>${line.author}</code>` : html`<${Agent} name=${line.author} />`} ${line.says} </span><q dir="auto">${line.text}</q> <span class="trust ${line.trust || line.speaks}">${line.trust ? "trust: " + line.trust : TRUSTED[line.speaks]}</span>
+    if (!because) return html`<section class="because"><h4>What it had just read</h4><p class="note"><a href=${Lemming.link("why", { target: item.file })}>where this came from</a></p></section>`;
+    const quoted = because.lines.filter((line) => line.is_quoted);
+    const lines = quoted.length ? quoted : because.lines, more = because.more + because.lines.length - lines.length;
+    return html`<section class="because"><h4>${quoted.length ? "What it quotes" : "What it had just read"}</h4>
+      ${lines.length ? html`<ol>${lines.map((line) => html`<li><span class="who">${line.speaks === "tool" ? html`<code>${line.author}</code>` : html`<${Agent} name=${line.author} />`} ${line.says} </span><q dir="auto">${line.text}</q> <span class="trust ${line.trust || line.speaks}">${line.trust ? "trust: " + line.trust : TRUSTED[line.speaks]}</span>
           ${line.file ? html` <a class="aside" href=${Lemming.link("why", { target: line.file })} title=${line.file}>why?</a>` : null}</li>`)}</ol>`
-        : html`<p class="note">${because.wrong || "Nothing new was before it: it was its turn by its schedule."}</p>`}
-      <p class="note">${because.more ? html`and ${because.more} more · ` : null}${because.notes ? html`its own note: <q dir="auto">${because.notes}</q> · ` : null}<a href=${Lemming.link("why", { target: item.file })}>all that was before it</a> · <a href=${Lemming.link("tick", { number: because.tick, agent: because.agent })}>its turn</a></p></section>`;
+        : html`<p class="note">${because.wrong || "Nothing new. It ran because it was due."}</p>`}
+      <p class="note">${because.notes ? html`its own note: <q dir="auto">${because.notes}</q> · ` : null}<a href=${Lemming.link("why", { target: item.file })}>${more ? `${more} more that it read` : "all that it read"}</a> · <a href=${Lemming.link("turn", { number: because.tick, agent: because.agent })}>its turn</a></p></section>`;
   }
 
   function Decide({ item, act, isBusy, isOpen }) {
@@ -50,15 +82,17 @@
     const text = draft.text || "";
     const edits = Object.fromEntries(Object.entries(draft.edits || {}).filter(([key, value]) => value !== shown(args[key])));
     const type = (value) => setDraft(value ? { ...draft, text: value } : without(draft, "text"));
-    const approve = () => isOpen && !isBusy && act("decide", { word: "approve" }, "approved");
+    const canEdit = item.call && item.call.tool !== "show"; // an entry of somebody else is let in as it is
+    const isGone = Boolean(item.subject && item.subject.entry && item.subject.entry.missing);
+    const approve = () => !off && !isGone && act("decide", { word: "approve" }, "approved");
     const choose = (next) => () => isOpen && setMode(next);
-    useKeys(mode || draft.edits ? {} : { a: approve, d: choose("deny"), ...(item.call && { e: choose("edit") }) });
+    useKeys(mode || draft.edits ? {} : { a: approve, d: choose("deny"), ...(canEdit && { e: choose("edit") }) });
     const off = isBusy || !isOpen;
     if (mode === "always") return html`<${Always} item=${item} act=${act} isBusy=${off} back=${() => setMode("")} />`;
     if (mode === "edit" || (draft.edits && !mode))
       return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: "approve", edits }, Object.keys(edits).length ? `approved, with ${Object.keys(edits).join(", ")} changed` : "approved"))}>
-        ${Object.entries(args).map(([key, value], place) => html`<${Edited} key=${key} name=${key} asked=${shown(value)} isFirst=${!place} value=${key in edits ? edits[key] : shown(value)}
-          change=${(next) => setDraft(next === shown(value) ? without({ ...draft, edits: without(draft.edits, key) }, "") : { ...draft, edits: { ...draft.edits, [key]: next } })} />`)}
+        ${editable(item).map(([key, label, asked, toEdit], place) => html`<${Edited} key=${label} name=${label} asked=${asked} isFirst=${!place} value=${key in edits ? typed(key, edits[key], label) : asked}
+          change=${(next) => setDraft(next === asked ? without({ ...draft, edits: without(draft.edits, key) }, "") : { ...draft, edits: { ...draft.edits, [key]: toEdit(next) } })} />`)}
         <p class="buttons"><button class="primary" disabled=${off}>Approve as edited</button>
           <button type="button" onClick=${() => (setDraft({}), setMode(""))}>Back</button></p></form>`;
     if (mode)
@@ -68,12 +102,24 @@
         <p class="buttons"><button class=${mode === "deny" ? "danger" : "primary"} disabled=${off}>${mode === "deny" ? "Deny" : "Answer"}</button>
           <button type="button" onClick=${() => setMode("")}>Back</button></p></form>`;
     return html`<div class="buttons decide">
-      <button class="primary" disabled=${off} onClick=${approve}>Approve <kbd>a</kbd></button>
-      ${item.call ? html`<button disabled=${off} onClick=${choose("edit")}>Edit… <kbd>e</kbd></button>` : null}
+      <button class="primary" disabled=${off || isGone} onClick=${approve}>Approve <kbd>a</kbd></button>
+      ${canEdit ? html`<button disabled=${off} onClick=${choose("edit")}>Edit… <kbd>e</kbd></button>` : null}
       <button class="danger" disabled=${off} onClick=${choose("deny")}>Deny… <kbd>d</kbd></button>
-      ${item.call ? html`<details class="more-ways"><summary>Other ways</summary><p><button disabled=${off} onClick=${choose("answer")}>Give the result yourself…</button>
+      ${item.call && !item.subject ? html`<details class="more-ways"><summary>Other ways</summary><p><button disabled=${off} onClick=${choose("answer")}>Give the result yourself…</button>
         <button disabled=${off} onClick=${choose("always")}>Stop asking about this…</button></p></details>` : null}</div>`;
   }
+
+  // The fields of an edit, as [argument, label, text as asked, text typed -> argument]. Of an entry a person edits
+  // its text, of a limit the amounts; everything else of them stays as it was asked for.
+  function editable(item) {
+    const args = item.call.args, payload = args.payload;
+    const entry = item.subject && item.subject.entry;
+    if (entry && entry.text) return [["payload", "text", payload.text, (text) => JSON.stringify({ ...payload, text })]];
+    const same = (text) => text;
+    return Object.entries(args).filter(([key]) => !(item.subject && item.subject.spend && key === "of")).map(([key, value]) => [key, key, shown(value), same]);
+  }
+
+  const typed = (key, edit, label) => (key === label ? edit : JSON.parse(edit)[label]);
 
   function without(value, key) {
     const rest = Object.fromEntries(Object.entries(value || {}).filter(([name, each]) => name !== key && !(name === "edits" && !Object.keys(each).length)));
@@ -142,5 +188,5 @@
         : html`<textarea rows="2" required=${field.is_required} value=${value} onInput=${told}></textarea>`}</label>`;
   }
 
-  Lemming.deciding = { Call, Because, Decide, Answer };
+  Lemming.deciding = { Call, Because, Decide, Answer, Expiry };
 })();

@@ -102,7 +102,7 @@
       <p class="note">${paid}</p>${held}
       ${found.entries.map((entry) => html`<div><p class="from"><${Agent} name=${entry.agent} /><span class="kind ${entry.kind}">${entry.kind}</span><span class="faint">tick ${entry.tick}, ${CHANGES[entry.change]}</span></p>${entry.says ? html`<details><summary>${entry.says}</summary><${Lemming.ui.Diff} text=${entry.diff} /></details>` : html`<${Lemming.ui.Diff} text=${entry.diff} />`}</div>`)}
       ${found.left_out ? html`<p class="note">and ${amount(found.left_out)} more entries</p>` : null}
-      ${found.ends.map((end) => html`<p><a href=${Lemming.link("tick", { number: end.tick, agent: end.agent })}>tick ${end.tick}, ${end.agent}</a>: ended ${plainly(end.before)}, and would have ended ${plainly(end.after)}</p>`)}
+      ${found.ends.map((end) => html`<p><a href=${Lemming.link("turn", { number: end.tick, agent: end.agent })}>tick ${end.tick}, ${end.agent}</a>: ended ${plainly(end.before)}, and would have ended ${plainly(end.after)}</p>`)}
       ${found.files.length ? html`<p class="note">other files: ${found.files.join(", ")}</p>` : null}`;
   }
 

@@ -87,7 +87,7 @@
     return html`<li class=${`entry ${entry.kind}${isAnswer ? " answer" : ""}`} data-line tabindex="0" style=${isThread && entry.depth ? { "--depth": entry.depth } : undefined}>
       <p class="from"><${Agent} name=${entry.agent} />${entry.to.length ? html`<span class="to"> → ${entry.to.join(", ")}</span>` : null}
         <span class="kind ${entry.kind}">${entry.kind}</span>${entry.trust ? html`<span class="trust ${entry.trust}" title="how far it is trusted">trust: ${entry.trust}</span>` : null}
-        <span class="when"><a href=${Lemming.link("why", { target: entry.file })}>why?</a> · <a href=${Lemming.link("tick", { number: entry.tick, agent: entry.agent })}>tick ${entry.tick}</a> · <${Ago} at=${entry.at} /></span></p>
+        <span class="when"><a href=${Lemming.link("why", { target: entry.file })}>why?</a> · <a href=${Lemming.link("turn", { number: entry.tick, agent: entry.agent })}>tick ${entry.tick}</a> · <${Ago} at=${entry.at} /></span></p>
       ${entry.text ? html`<p class=${"said" + (isLong && !isOpen ? " cut" : "")} dir="auto">${entry.text}</p>` : null}
       ${isLong ? html`<button class="plain" onClick=${() => setOpen(!isOpen)} aria-expanded=${isOpen}>${isOpen ? "less" : `all of it (${amount(entry.chars)} characters)`}</button>` : null}
       ${entry.says ? html`<p class="says" dir="auto">${entry.says}</p>` : null}

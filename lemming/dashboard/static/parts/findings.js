@@ -13,6 +13,7 @@
         ${params.agent ? html`<a href=${Lemming.link("findings", { kind: params.kind })}>about everybody</a>` : null}
         <span class="count">${looked}${value.damaged.length ? `; ${value.damaged.length} journals cannot be read` : ""}</span></div>
       ${value.rows.length ? html`<ol class="cards" aria-label="findings">${grouped(value.rows).map((rows) => (rows.length < MANY ? rows.map((each) => html`<${Card} each=${each} kind=${value.kinds[each.kind]} />`) : html`<${Group} rows=${rows} kind=${value.kinds[rows[0].kind]} />`))}</ol>`
+        : !value.can_tell ? html`<${Empty} title="Too few ticks to tell">A look covers ${amount(value.turns)} turns. Here that is ${amount(value.ticks)} ${value.ticks === 1 ? "tick" : "ticks"}, too few to see a repetition.<//>`
         : html`<${Empty} title="Nothing found">Nobody goes round in circles, drops a request or spends without getting on, as far as files tell.<//>`}
     </section>`;
   }
@@ -50,7 +51,7 @@
   // A turn is named TICK/AGENT; anything else is a file, and it is asked where that came from.
   function link(evidence) {
     const turn = evidence.match(/^(\d+)\/([a-z0-9_-]+)$/);
-    return turn ? Lemming.link("tick", { number: turn[1], agent: turn[2] }) : Lemming.link("why", { target: evidence });
+    return turn ? Lemming.link("turn", { number: turn[1], agent: turn[2] }) : Lemming.link("why", { target: evidence });
   }
 
   Lemming.part("findings", { title: "Findings", key: "i", render: Findings });

@@ -15,7 +15,7 @@
     const chosen = params.agent || "";
     const detail = useRef(null);
     useEffect(() => {
-      if (value.turn && detail.current) detail.current.scrollIntoView({ block: "nearest" });
+      if (value.turn && detail.current) detail.current.scrollIntoView({ block: "start" });
     }, [number, chosen]);
     const money = value.totals.cost_usd == null ? counted(value.totals.credits, "credit") : dollars(value.totals.cost_usd);
     return html`<section class="tick">
@@ -171,6 +171,20 @@
       ${turn.removed.map((path) => html`<li><span class="kind">removed</span> <code>${path}</code></li>`)}</ul>`;
   }
 
-  Lemming.part("tick", { title: "Tick", hidden: true, under: "ticks", params: (route) => ({ ...route, around: AROUND }), render: Tick });
+  // One turn by itself: what it was shown, asked, called and wrote, what it cost, and the way to why.
+  function TurnPage({ value, params }) {
+    const turn = value.turn, order = value.order, place = order.indexOf(params.agent);
+    const beside = (name, words, rel) => (name ? html`<a class="button" rel=${rel} href=${Lemming.link("turn", { number: value.tick, agent: name })}>${words}</a>` : null);
+    return html`<section class="turn"><div class="tools">${beside(order[place - 1], `← ${order[place - 1]}`, "prev")}
+        <h3><${Agent} name=${params.agent} /> in <a href=${Lemming.link("tick", { number: value.tick, agent: params.agent })}>tick ${value.tick}</a></h3>
+        ${place < 0 ? null : beside(order[place + 1], `${order[place + 1]} →`, "next")}
+        ${value.at ? html`<span class="count"><${Ago} at=${value.at} />, turn ${place + 1} of ${amount(order.length)}</span>` : null}
+        <a class="aside" href=${Lemming.link("past", { new: value.tick })}>what the tick changed</a></div>
+      ${turn ? html`<${Turn} turn=${turn} tick=${value.tick} />` : html`<${Empty} title="It took no turn">${value.skipped[params.agent] || value.broken[params.agent] || "It was not due in this tick."}<//>`}</section>`;
+  }
+
+  const around = (route) => ({ ...route, around: AROUND });
+  Lemming.part("turn", { title: "Turn", hidden: true, under: "ticks", view: "tick", looks: "tick", params: around, render: TurnPage });
+  Lemming.part("tick", { title: "Tick", hidden: true, under: "ticks", params: around, render: Tick });
   Lemming.ui.Why = Why;
 })();

@@ -4,7 +4,7 @@
   const { html } = Lemming;
   const { useState, useEffect, useRef } = Lemming.hooks;
   const { Ago, Agent, Empty, Failure, Words, useAction, useKeys } = Lemming.ui;
-  const { Call, Because, Decide, Answer } = Lemming.deciding;
+  const { Call, Because, Decide, Answer, Expiry } = Lemming.deciding;
 
   const keyOf = (item) => item.identity + " " + item.person;
   // Items in the order in which they came: one that is decided keeps its place, so that none moves under a finger.
@@ -22,6 +22,14 @@
     const [, again] = useState(0);
     const [notice, tell] = useState("");
     const detail = useRef(null), isToFocus = useRef(false);
+    // The key of the item that is selected here: a key or a decision moves it at once, the address follows. Whoever
+    // changes the address (a link, the way back) selects by that.
+    const selected = useRef(""), address = useRef("");
+    const here = `${params.item || ""} ${params.of || ""}`;
+    if (address.current !== here) {
+      address.current = here;
+      selected.current = "";
+    }
     useEffect(() => forgetOld, []);
     const there = new Set(value.items.map(keyOf));
     for (const item of value.items) {
@@ -31,11 +39,17 @@
     const all = [...items.values()];
     const isOpen = (item) => there.has(keyOf(item)) && !ends.has(keyOf(item));
     const open = all.filter(isOpen);
-    const chosen = all.find((item) => item.identity === params.item && (!params.of || item.person === params.of)) || open[0] || all[0];
-    const go = (item) => item && Lemming.go("waiting", { item: item.identity, of: value.people.length > 1 ? item.person : "" });
+    const chosen = all.find((item) => keyOf(item) === selected.current) || all.find((item) => item.identity === params.item && (!params.of || item.person === params.of)) || open[0] || all[0];
+    const go = (item) => {
+      selected.current = keyOf(item);
+      again((count) => count + 1);
+      Lemming.go("waiting", { item: item.identity, of: value.people.length > 1 ? item.person : "" });
+    };
     const step = (by) => {
-      const next = all[Math.min(all.length - 1, Math.max(0, all.indexOf(chosen) + by))];
-      if (next !== chosen) go(next);
+      // From what is selected now, not from what was drawn last: keys may come faster than pictures.
+      const place = all.findIndex((item) => keyOf(item) === selected.current);
+      const next = all[Math.min(all.length - 1, Math.max(0, (place < 0 ? all.indexOf(chosen) : place) + by))];
+      if (keyOf(next) !== selected.current) go(next);
     };
     const ended = (item, end) => {
       ends.set(keyOf(item), end);
@@ -67,7 +81,7 @@
       detail.current.focus();
     });
     if (!all.length) return html`<${Empty} title="Nothing waits for you">Questions, approvals and forms of the agents come up here.<//>`;
-    return html`<p class="notice" role="status">${notice ? html`<span>${notice}${header.engine || !ends.size ? null : html`; no engine runs, so start one: <code>lemming run-forever</code>`}</span>` : null}</p>
+    return html`<p class="notice toast" role="status">${notice ? html`<span>${notice}${header.engine || !ends.size ? null : html`; no engine runs, so start one: <code>lemming run-forever</code>`}</span>` : null}</p>
       <section class=${"inbox" + (params.item ? " has-item" : "")}>
         <${Queue} all=${all} chosen=${chosen} isOpen=${isOpen} count=${open.length} people=${value.people} back=${page.is_read_only ? null : back} />
         <article class="item card" tabindex="-1" ref=${detail} key=${keyOf(chosen)} aria-label=${`${chosen.asker} ${chosen.wish}`}>
@@ -77,12 +91,14 @@
             page=${page} ended=${(end) => ended(chosen, end)} back=${() => back(chosen)} /></article></section>`;
   }
 
+  const words = (item) => (item.subject && item.subject.entry ? item.subject.entry.text : item.call ? "" : item.text);
+
   function Queue({ all, chosen, isOpen, count, people, back }) {
     return html`<nav class="queue" aria-label="what waits for you"><p class="note">${count} ${count === 1 ? "waits" : "wait"} for you</p><ol>${all.map((item) => {
       const end = ends.get(keyOf(item));
       return html`<li key=${keyOf(item)} class=${isOpen(item) ? "open" : "over"}><a data-line aria-current=${item === chosen ? "true" : undefined} href=${Lemming.link("waiting", { item: item.identity, of: people.length > 1 ? item.person : "" })}>
         <span class="from"><${Agent} name=${item.asker} plain /><span class="when">${isOpen(item) ? html`<${Ago} at=${item.created_at} />` : (end && end.words) || "decided elsewhere"}</span></span>
-        <span class="wish"><${Words} text=${item.wish} />${item.text && !item.call ? `: ${item.text}` : ""}</span></a>
+        <span class="wish"><${Words} text=${item.wish} />${words(item) ? `: ${words(item)}` : ""}</span></a>
         ${end && end.entry && back ? html`<button type="button" class="plain" onClick=${() => back(item)}>Undo</button>` : null}</li>`;
     })}</ol></nav>`;
   }
@@ -97,11 +113,11 @@
       ended({ words, entry: told.told ? "" : told.identity, notice: words[0].toUpperCase() + words.slice(1) + written });
     };
     return html`<header><h3><${Agent} name=${item.asker} /> <span class="wish"><${Words} text=${item.wish} /></span></h3>
-        <p class="note"><${Ago} at=${item.created_at} /> · <a href=${Lemming.link("tick", { number: item.tick, agent: item.asker })}>the turn that asks, in tick ${item.tick}</a> · ${item.at_deadline}
+        <p class="note"><${Ago} at=${item.created_at} /> · <a href=${Lemming.link("turn", { number: item.tick, agent: item.asker })}>the turn that asks, in tick ${item.tick}</a> · <${Expiry} expiry=${item.expiry} />
           ${people.length > 1 ? html` · asked of ${item.person}` : null}</p></header>
       ${isOpen ? null : html`<${Over} item=${item} end=${end} note=${note} back=${page.is_read_only ? null : back} />`}
       ${item.text && !item.call ? html`<p class="said" dir="auto">${item.text}</p>` : null}
-      ${item.call ? html`<${Call} call=${item.call} />` : null}
+      ${item.call ? html`<${Call} call=${item.call} subject=${item.subject} />` : null}
       <${Because} item=${item} because=${because} />
       ${page.is_read_only ? html`<p class="note">This page only looks: <code>lemming answer ${item.id}</code></p>`
         : item.decides ? html`<${Decide} item=${item} act=${act} isBusy=${action.isBusy} isOpen=${isOpen} />`
@@ -126,5 +142,5 @@
 
   const KEYS = [["j  k", "next and previous item"], ["a", "approve, or answer"], ["e", "edit it first"], ["d", "deny, with a reason"], ["u", "undo, until the next tick begins"]];
   const asked = (route) => ({ ...(route.item && { item: route.item }) });
-  Lemming.part("waiting", { title: "Waiting", key: "w", keys: KEYS, params: asked, render: Waiting });
+  Lemming.part("waiting", { title: "Waiting", key: "w", keys: KEYS, params: asked, isLocal: true, render: Waiting });
 })();

@@ -17,7 +17,7 @@
         ${value.unreadable_ticks.length ? html`<p class="wrong">The journals of ticks ${value.unreadable_ticks.join(", ")} cannot be read.</p>` : null}</div>
       <aside class="card"><h3>In the end</h3>
         ${value.sources.length ? html`<p class="note">What people wrote, or nobody's turn is known to have written:</p>` : html`<p class="note">${target.written_in ? "Everything in this tree was written by turns; go further back for what those saw." : "No turn wrote it, so there is nothing behind it."}</p>`}
-        <ul class="list">${[...by, ...other].slice(0, isAll ? undefined : ENDS).map((each) => html`<li><${Name} thing=${each} /> <span class="said" dir="auto">${each.text.slice(0, 240)}${each.text.length > 240 ? " …" : ""}</span> <small>${each.remark || "written by a person"}; seen by ${each.seen_by} in <a href=${Lemming.link("tick", { number: each.seen_in, agent: each.seen_by })}>tick ${each.seen_in}</a></small></li>`)}</ul>
+        <ul class="list">${[...by, ...other].slice(0, isAll ? undefined : ENDS).map((each) => html`<li><${Name} thing=${each} /> <span class="said" dir="auto">${each.text.slice(0, 240)}${each.text.length > 240 ? " …" : ""}</span> <small>${each.remark || "written by a person"}; seen by ${each.seen_by} in <a href=${Lemming.link("turn", { number: each.seen_in, agent: each.seen_by })}>tick ${each.seen_in}</a></small></li>`)}</ul>
         ${value.sources.length > ENDS && !isAll ? html`<button class="plain" onClick=${() => showAll(true)}>${value.sources.length - ENDS} more</button>` : null}
         ${value.trust ? html`<h4>Trusted less, because of where it came from</h4><ol class="list">${value.trust.map((step) => html`<li><strong>${step.what}</strong>: ${step.trust}${step.because ? `, of ${step.agent}'s turn in tick ${step.tick}, because of ${step.because}` : ""}</li>`)}</ol>` : null}
         <p class="note">This tells what a turn could see and what it wrote. It does not claim that the one caused the other.</p></aside></div></section>`;
@@ -65,7 +65,7 @@
     const known = turn.saw.filter((seen) => !seen.is_new).sort((one, other) => age(one) - age(other));
     const ordered = [...turn.saw.filter((seen) => seen.is_new), ...known];
     const shown = isAll ? ordered : ordered.slice(0, Math.max(FEW, turn.saw.filter((seen) => seen.is_new).length > 20 ? 20 : FEW));
-    return html`<details class="turn-of" open=${isOpen || undefined}><summary>written by <strong>${turn.agent}</strong> in tick ${turn.tick}, which could see ${turn.saw.length ? html`${turn.saw.length} ${turn.saw.length === 1 ? "thing" : "things"}` : "nothing but its instructions"} <a class="aside" href=${Lemming.link("tick", { number: turn.tick, agent: turn.agent })}>the turn whole</a></summary>
+    return html`<details class="turn-of" open=${isOpen || undefined}><summary>written by <strong>${turn.agent}</strong> in tick ${turn.tick}, which could see ${turn.saw.length ? html`${turn.saw.length} ${turn.saw.length === 1 ? "thing" : "things"}` : "nothing but its instructions"} <a class="aside" href=${Lemming.link("turn", { number: turn.tick, agent: turn.agent })}>the turn whole</a></summary>
       <ul class="tree">${shown.map((seen, place) => html`<${Thing} key=${seen.name + place} thing=${seen} isOpen=${isOpen && shown.length < 4} />`)}
         ${ordered.length > shown.length ? html`<li><button class="plain" onClick=${() => setAll(true)}>${ordered.length - shown.length} more that it could see</button></li>` : null}</ul></details>`;
   }
