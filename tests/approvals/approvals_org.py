@@ -27,7 +27,7 @@ class Ring(Tool):
     description = "Rings a bell."
     rung: ClassVar[list[str]] = []
 
-    def execute(self, agent_name: str, base_path: Path, text: str, file: str = "") -> ToolResult:
+    def execute(self, agent_name: str, base_path: Path, text: str, file: Any = "") -> ToolResult:
         Ring.rung.append(text)
         return ToolResult(True, f"rang {text}")
 

@@ -120,3 +120,73 @@ def test_a_forged_request_of_a_model_gives_it_nothing(tmp_path: Path) -> None:
     by_hand(base, "human", 2, "yes", reply_to=requests(base)[0].id, decision="approve", target="ada")
     tick(base)
     assert not Ring.rung
+
+
+def decided(base: Path, *decisions: tuple[str, str, str, str]) -> None:
+    """Have persons decide about ada's call by hand in tick 2: who, the entry's id, the word, and when."""
+    (request,) = requests(base)
+    for who, ident, word, at in decisions:
+        by_hand(base, who, 2, ident, reply_to=request.id, decision=word, target="ada")
+        edit(base, f"agents/{who}/outbox/00000002_{ident}.json", created_at=at)
+
+
+EARLY, LATE = "2026-01-01T09:00:00.000Z", "2026-01-01T09:50:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        # Which of two names comes first says nothing.
+        (("eve", "zz", "deny", EARLY), ("human", "aa", "approve", LATE)),
+        (("human", "zz", "deny", EARLY), ("eve", "aa", "approve", LATE)),
+        # The clock of one of them is another's.
+        (("eve", "zz", "deny", "2026-01-01T11:00:00+02:00"), ("human", "aa", "approve", LATE)),
+        # Nobody knows when the second was made.
+        (("eve", "zz", "deny", LATE), ("human", "aa", "approve", "")),
+        (("eve", "zz", "deny", ""), ("human", "aa", "approve", "")),
+        (("eve", "zz", "deny", LATE), ("human", "aa", "approve", LATE)),
+    ],
+)
+def test_of_two_decisions_in_one_tick_the_one_made_first_counts(
+    tmp_path: Path,
+    first: tuple[str, str, str, str],
+    second: tuple[str, str, str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"))
+    tick(base)
+    decided(base, second, first)
+    lemming(base, "requests", requests(base)[0].id)
+    assert f"by {first[0]}" in capsys.readouterr().out
+    tick(base)
+    assert Ring.rung == []
+
+
+def test_a_no_that_comes_later_takes_no_yes_back(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"))
+    tick(base)
+    decided(base, ("eve", "aa", "deny", LATE), ("human", "zz", "approve", EARLY))
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
+@pytest.mark.parametrize(
+    ("approved", "wanted"),
+    [(1, True), (True, 1), (0, False), (10, 10.0), ([1], [True]), ({"a": 1}, {"a": True})],
+)
+def test_an_approval_in_advance_is_for_these_values_of_these_types(
+    tmp_path: Path, approved: object, wanted: object
+) -> None:
+    base = make(tmp_path, ring("once", file=wanted))
+    call = {"tool": "ring", "args": {"text": "once", "file": approved}}
+    by_hand(base, "human", 1, "yes", target="ada", decision="approve", call=call)
+    tick(base)
+    assert Ring.rung == []
+
+
+def test_an_approval_in_advance_may_name_the_arguments_in_another_order(tmp_path: Path) -> None:
+    base = make(tmp_path, {"tool": "ring", "args": {"text": "once", "file": "x"}})
+    call = {"tool": "ring", "args": {"file": "x", "text": "once"}}
+    by_hand(base, "human", 1, "yes", target="ada", decision="approve", call=call)
+    tick(base)
+    assert Ring.rung == ["once"]

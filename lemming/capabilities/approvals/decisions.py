@@ -13,15 +13,16 @@ from typing import Any
 
 from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, Decision, decision_in
 from lemming.capabilities.requests.deadlines import is_in_time, is_past, patient
-from lemming.capabilities.requests.payloads import cancels, refers_to
+from lemming.capabilities.requests.payloads import cancels, order_of_decision, refers_to
 from lemming.kernel.agents import Agent
+from lemming.kernel.base.same_json import is_same
 from lemming.kernel.files.fields import Json
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
 from lemming.kernel.journal.begun import Asked, Begun, end_text
 from lemming.kernel.mail.holds import Ends, EntriesOf
 from lemming.kernel.mail.task import Ended, Task
 from lemming.kernel.mail.visibility import Mail
-from lemming.kernel.messages import EntryName, OutboxEntry, names_of
+from lemming.kernel.messages import OutboxEntry, names_of
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.results import as_shown
 
@@ -47,10 +48,10 @@ def ends_of(
         heard = [it for it in asked if is_heard(it.to)]
         if request is None or not heard:
             ends |= {it.key: ("failed", "") for it in asked}
-        elif first := min(_decisions(request, heard, at, entries_of), default=None):
-            name, to, end = first
+        elif first := min(_decisions(request, heard, at, entries_of), key=_order, default=None):
+            entry, to, end = first
             ends |= {it.key: ("cancelled", "") for it in asked}
-            ends |= {(identity, to): (end, name.identity)} if to else {}
+            ends |= {(identity, to): (end, entry.identity)} if to else {}
         elif is_past(asked[0].until, asked[0].not_after, tick, at):
             ends |= {it.key: ("expired", "") for it in asked}
     return ends
@@ -161,27 +162,27 @@ def given_ahead(entry: OutboxEntry, agent: str) -> dict[str, Any] | None:
 
 def _decisions(
     request: OutboxEntry, asked: Iterable[Asked], at: str, entries_of: EntriesOf
-) -> Iterator[tuple[EntryName, str, str]]:
+) -> Iterator[tuple[OutboxEntry, str, str]]:
     """Yield the decisions of those who were asked: the entry, whose it is, and how it ends the request.
 
     Who asked may take it back; that is nobody's decision.
     """
     for entry in entries_of(request.agent, request.tick):
         if cancels(entry, request):
-            yield _name_of(entry), "", "cancelled"
+            yield entry, "", "cancelled"
     for it in asked:
         for entry in entries_of(it.to, request.tick):
             if not is_in_time(entry, it.until, it.not_after, at):
                 continue
             is_answer = entry.kind == "response" and refers_to(entry.payload.get("reply_to"), request)
             if is_answer and decision_in(entry.payload):
-                yield _name_of(entry), it.to, "answered"
+                yield entry, it.to, "answered"
             elif cancels(entry, request):
-                yield _name_of(entry), it.to, "refused"
+                yield entry, it.to, "refused"
 
 
-def _name_of(entry: OutboxEntry) -> EntryName:
-    return next(iter(names_of([entry.identity])))
+def _order(decision: tuple[OutboxEntry, str, str]) -> Any:
+    return order_of_decision(decision[0])
 
 
 def results_with_decisions(task: Task, results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -256,7 +257,7 @@ def _misleading(about: Iterable[Ended]) -> Iterator[str]:
     for ended in about:
         shown = ended.entry.payload.get("call") if ended.entry else None
         call = ended.asked.held[NAME]
-        if not isinstance(shown, dict) or any(shown.get(key) != call[key] for key in call):
+        if not isinstance(shown, dict) or any(not is_same(shown.get(key), call[key]) for key in call):
             yield (
                 f"the request {ended.asked.request} shows another call than it asked about: "
                 f"{call.get('tool')} {call.get('id')} stays as it was"

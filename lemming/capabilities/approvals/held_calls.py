@@ -17,6 +17,7 @@ from lemming.capabilities.approvals.waiting import NAME, Waiting, digest_of, too
 from lemming.capabilities.gates.keys import whom_to_ask
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.same_json import is_same
 from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.refusals import OF_A_FILE
@@ -132,8 +133,8 @@ def _grant_for(
     if given is not None and given["by"] in people and _is_for(given, call, binds):
         return {key: given[key] for key in ("id", "by", "entry")}
     for each in ahead:
-        is_same = (each["tool"], each["args"]) == (call.tool, call.args)
-        if is_same and each["by"] in people and (each.get("binds") is None or each["binds"] == binds):
+        is_meant = is_same([each["tool"], each["args"]], [call.tool, call.args])
+        if is_meant and each["by"] in people and (each.get("binds") is None or each["binds"] == binds):
             return {key: each[key] for key in ("id", "by", "entry")}
     return None
 

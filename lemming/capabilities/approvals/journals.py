@@ -9,6 +9,7 @@ from typing import Any
 from lemming.capabilities.approvals.decisions import entry_at, given_ahead
 from lemming.capabilities.approvals.waiting import NAME, decision_in
 from lemming.capabilities.requests.payloads import refers_to
+from lemming.kernel.base.same_json import is_same
 from lemming.kernel.journal.begun import Asked, Begun
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.records import Record, ToolStarted
@@ -33,7 +34,7 @@ def why_not_approved(inputs: TurnInputs, now: Surroundings) -> str:
         entry = entry_at(now.mail, each["entry"])
         approved = given_ahead(entry, name) if entry else None
         told = {key: each[key] for key in ("tool", "args", "binds") if key in each}
-        if approved != told or each["by"] not in now.mail.persons:
+        if not is_same(approved, told) or each["by"] not in now.mail.persons:
             return f"its journal says that {each['entry']} approves a call, which it does not now"
     return ""
 
@@ -41,7 +42,7 @@ def why_not_approved(inputs: TurnInputs, now: Surroundings) -> str:
 def _is_given(each: Mapping[str, Any], asked: Asked, mail: Mail) -> bool:
     """Return whether a decision approves what was asked, and the call as the journal has it."""
     entry, request = entry_at(mail, each["entry"]), entry_at(mail, asked.request)
-    if entry is None or request is None or asked.held[NAME] != each["call"]:
+    if entry is None or request is None or not is_same(asked.held[NAME], each["call"]):
         return False
     decision = decision_in(entry.payload)
     return (
@@ -50,7 +51,8 @@ def _is_given(each: Mapping[str, Any], asked: Asked, mail: Mail) -> bool:
         and entry.kind == "response"
         and refers_to(entry.payload.get("reply_to"), request)
         and decision is not None
-        and (decision.word, decision.args, decision.binds) == ("approve", each.get("args"), each.get("binds"))
+        and decision.word == "approve"
+        and is_same([decision.args, decision.binds], [each.get("args"), each.get("binds")])
     )
 
 

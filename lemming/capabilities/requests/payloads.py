@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.kernel.base.integers import LAST_TICK, clamped_int
+from lemming.kernel.base.times.spoken import moment_of
 from lemming.kernel.mail.references import named_in
 from lemming.kernel.messages import OutboxEntry
 
@@ -47,3 +48,13 @@ def means(reference: object, request: OutboxEntry) -> bool:
 def cancels(entry: OutboxEntry, request: OutboxEntry) -> bool:
     """Return whether an entry says that nobody need answer a request any more."""
     return entry.kind == "status" and means(entry.payload.get("cancels"), request)
+
+
+def order_of_decision(entry: OutboxEntry) -> tuple[int, bool, str, bool, str]:
+    """Return what puts decisions about one thing into order: the first of them counts.
+
+    Within a tick that is the one that was made first. One that does not say when it was made comes after
+    those that do; of decisions made at the same moment, or at none, a "no" comes first.
+    """
+    moment = moment_of(entry.created_at)
+    return entry.tick, not moment, moment, entry.payload.get("decision") == "approve", entry.identity

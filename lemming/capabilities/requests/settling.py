@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from lemming.capabilities.requests.deadlines import expiry, is_in_time, is_past, not_after_in
-from lemming.capabilities.requests.payloads import enough_in
+from lemming.capabilities.requests.payloads import enough_in, order_of_decision
 from lemming.capabilities.requests.view import End, Hop, Place, RequestView, Share
 from lemming.kernel.mail.references import named_in
 from lemming.kernel.messages import EntryName, OutboxEntry
@@ -99,9 +99,9 @@ def settle(
     """
     expires = expiry(request.deadline)
     last = min((place for place in (expires, cut_off) if place), default=None)
-    for event in events:
+    for event in _in_order(request, events):
         if last and event.place > last:
-            break
+            continue
         if event.does == "answers" and not is_in_time(event.entry, None, request.not_after, facts.at):
             continue
         if _apply(request, event, facts):
@@ -114,6 +114,13 @@ def settle(
     request.end = "expired" if last == expires else "cancelled"
     request.end_tick = last[0]
     return last
+
+
+def _in_order(request: RequestView, events: Iterable[RequestEvent]) -> Iterable[RequestEvent]:
+    """Return what happened to a request in its order; where persons decide, the first of them counts."""
+    if not made_by(request.entry.payload):
+        return events
+    return sorted(events, key=lambda event: order_of_decision(event.entry))
 
 
 def is_parent(parent: RequestView, child: RequestView, place: Callable[[EntryName], Place]) -> bool:
