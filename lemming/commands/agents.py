@@ -15,7 +15,7 @@ from lemming.commands.options import (
     find_agent,
     has_been_interrupted,
     noun,
-    path_of_agent,
+    path_of_new_agent,
     require_folder,
 )
 from lemming.commands.screen import (
@@ -160,7 +160,7 @@ def rename_agent(here: Here, name: AgentName, new: NewName) -> None:
       lemming agents rename editor chief
     """
     base = here.org
-    path_of_agent(new)
+    path_of_new_agent(new)
     with open_org(base, command="agents rename"):
         begun = rename_begun(base)
         if begun is None:

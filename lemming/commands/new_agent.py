@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from lemming.commands.options import Here, argument, find_agent, option, path_of_agent
+from lemming.commands.options import Here, argument, find_agent, option, path_of_new_agent
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.exchange.applying import surroundings
@@ -214,7 +214,7 @@ def _kinds_in(words: list[str]) -> list[str]:
 
 def create(base: OrgPath, name: str, plain: dict[str, Any], *, as_json: bool) -> None:
     """Write the resume of a new agent, and say when it fires and what to do next."""
-    file, content = f"{path_of_agent(name)}/resume.json", pretty(plain)
+    file, content = f"{path_of_new_agent(name)}/resume.json", pretty(plain)
     _refuse_bad_choices(base, plain)
     _refuse_what_would_not_run(base, decode_resume(name, content).value)
     if not fs.create(Path(base), file, content):

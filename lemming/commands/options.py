@@ -18,7 +18,7 @@ from lemming.commands.session import CommandSession
 from lemming.kernel.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
-from lemming.kernel.base.paths import AGENT_NAME, agent_folder
+from lemming.kernel.base.paths import AGENT_NAME, agent_folder, why_no_new_agent
 from lemming.kernel.base.times.spoken import DURATIONS, parse_duration
 from lemming.kernel.org.format import require_known_format
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -177,6 +177,13 @@ def path_of_agent(name: str) -> str:
         return agent_folder(name)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def path_of_new_agent(name: str) -> str:
+    """Return `agents/<name>`; raise `UsageError` for a name that no new agent can have."""
+    if why := why_no_new_agent(name):
+        raise UsageError(why, hint="take another name")
+    return agent_folder(name)
 
 
 class OrAnAgent(TyperGroup):

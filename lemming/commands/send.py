@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from hashlib import file_digest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from lemming.commands.calendar import add_job
 from lemming.commands.options import (
@@ -90,6 +91,8 @@ def send(
         _require_a_job(to, text, waits_until)
         add_job(base, to or "", " ".join(text or ()), every)
         return
+    if to is None and text and len(text) > 1 and text[0] != author and text[0] in agent_folders(base):
+        _refuse_lost_option(text)
     spoken = text_typed(text)  # may wait for standard input, while ticks go by
     sendable = _sendable(_payload(spoken, to, payload) | _attached(base, attach or []) | waits_until)
     entry = messages.send(
@@ -103,8 +106,15 @@ def send(
     )
     here.shows_entry(entry)
     _tell_who_reads_it(base, entry, to, config)
-    if to is None and text and len(text) > 1 and text[0] != author and text[0] in agent_folders(base):
-        tell(f'did you mean "--to {text[0]}"? it went to all who may read {author}', style="yellow")
+
+
+def _refuse_lost_option(words: list[str]) -> NoReturn:
+    """Raise for a text whose first word is an agent's name: it would go to everybody."""
+    name, rest = words[0], shlex.quote(" ".join(words[1:]))
+    raise UsageError(
+        f'an entry to "{name}" must have --to {name}: without it, it goes to everybody',
+        hint=f"lemming send --to {name} {rest}; to everybody: the text in one pair of quotes",
+    )
 
 
 def _require_person(base: OrgPath, author: str, config: Config) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from lemming.capabilities.cron.expressions import why_no_cron
 from lemming.capabilities.hosted.servers import SERVERS
 from lemming.exchange.source import Destination, Source, Taken
-from lemming.kernel.base.paths import AGENT_NAME, SKILL_FILE
+from lemming.kernel.base.paths import SKILL_FILE, why_no_new_agent
 from lemming.kernel.base.times.zones import why_no_zone
 
 _TOOLS = {
@@ -53,7 +53,7 @@ def agent_name(text: str) -> str:
     ('code-reviewer', 'x', '')
     """
     plain = re.sub(r"[^a-z0-9_-]+", "-", text.strip().lower()).strip("-_")[:63]
-    return plain if AGENT_NAME.match(plain) else ""
+    return "" if why_no_new_agent(plain) else plain
 
 
 def title_of(name: str, description: str) -> str:

@@ -174,8 +174,8 @@ def _resumes(
     resumes = {}
     for name, said in agents.items():
         place = f"{file}: agents.{name}"
-        if not paths.AGENT_NAME.match(name):
-            raise ConfigError(f'"{name}" is no name of an agent', where=place, hint=paths.AGENT_NAME_RULE)
+        if why := paths.why_no_new_agent(name):
+            raise ConfigError(why, where=place, hint="take another name")
         if not isinstance(said, dict | str):
             raise ConfigError("an agent is what it does, or words", where=place, hint='"does: ..."')
         words: Json = {"does": said} if isinstance(said, str) else dict(said)

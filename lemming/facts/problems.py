@@ -166,6 +166,9 @@ def _problems_of_resume(
     base: OrgPath, agent: Agent, config: Config, folders: list[str], raw: bytes | None = None
 ) -> Iterator[Problem]:
     place = _Place(base, paths.resume_file(agent.name), raw)
+    if why := paths.why_no_new_agent(agent.name):
+        hint = "nothing can be addressed to it: `lemming agents rename` gives it another name"
+        yield place.problem("/name", why, hint, severity="warning")
     yield from _about_model(place, agent, config)
     yield from _about_readers(place, agent, folders)
     yield from _about_retention(place, agent, config)

@@ -142,12 +142,14 @@ def test_who_sees_what_wakes_nobody_is_told_and_is_shown_it_in_a_turn_for_someth
     assert shown.index("seen before") < shown.index("Hello.")
 
 
-def test_an_agent_named_by_the_first_word_is_asked_after(base: Path, lemming: Lemming) -> None:
+def test_a_text_that_begins_with_an_agents_name_is_refused_without_to(base: Path, lemming: Lemming) -> None:
     make_org(base, HUMAN, resume("ada"))
-    hint = 'did you mean "--to ada"? it went to all who may read human'
-    assert hint in lemming("send", "ada", "hello").err
+    ran = lemming("send", "ada", "Do it")
+    assert ran.status == 2
+    assert "lemming send --to ada 'Do it'" in ran.err
+    assert not [*base.glob("agents/human/outbox/*")]
     for words in (["ada hello"], ["ada"], ["--to", "ada", "ada", "hello"], ["human", "hello"]):
-        assert "did you mean" not in lemming("send", *words).err
+        assert lemming("send", *words).status == 0
 
 
 def test_who_will_read_a_message_is_told_with_the_tick(base: Path, lemming: Lemming) -> None:
@@ -219,6 +221,7 @@ def test_a_new_agent_has_the_resume_that_was_asked_for(base: Path, lemming: Lemm
         (["ada"], 'there is an agent "ada" already'),
         (["Ada"], "a name has 1 to 63 characters"),
         (["../bob"], "a name has 1 to 63 characters"),
+        (["all"], '"all" must not be an agent\'s name'),
         (["bob", "--model", "scriptd"], 'did you mean "scripted"?'),
         (["bob", "--tool", "file_raed"], 'did you mean "file_read"?'),
     ],

@@ -163,6 +163,7 @@ def test_a_new_agent_begins_with_the_resume_of_another(base: Path, lemming: Lemm
         (["copy", "ada", "ada"], 'there is an agent "ada" already'),
         (["rename", "ada", "human"], 'there is an agent "human" already'),
         (["rename", "ada", "Not A Name"], "a name has 1 to 63 characters"),
+        (["rename", "ada", "all"], '"all" must not be an agent\'s name'),
         (["rm", "adda"], 'did you mean "ada"?'),
     ],
 )

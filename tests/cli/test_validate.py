@@ -251,3 +251,18 @@ def test_of_very_many_entries_the_newest_are_opened_and_all_when_asked(base: Pat
     oldest = paths.entry_file("ada", 0, entry_id(0, "ada", 0))
     assert every.status == 3
     assert {problem["file"] for problem in every.objects} == {oldest}
+
+
+def test_an_agent_called_all_is_warned_of_with_what_to_do(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("human", model={"key": "human"}), resume("all"))
+    ran = lemming("validate")
+    assert ran.status == 0
+    assert '"all" must not be an agent\'s name' in ran.err + ran.out
+    assert "`lemming agents rename`" in ran.err + ran.out
+
+
+def test_an_agent_called_all_is_not_asked_in_vain(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("human", model={"key": "human"}), resume("all"))
+    ran = lemming("ask", "all", "hello?")
+    assert ran.status == 2
+    assert "it stands for everybody" in ran.err

@@ -164,6 +164,10 @@ def test_a_name_that_is_none_is_refused(desk: Desk, name: str) -> None:
     assert "a name has 1 to 63 characters" in desk.refusal("create_agent", **{**NEW, "name": name})
 
 
+def test_nobody_is_created_with_a_name_that_stands_for_everybody(desk: Desk) -> None:
+    assert "must not be an agent's name" in desk.refusal("create_agent", **{**NEW, "name": "all"})
+
+
 def test_nobody_is_created_in_the_persons_name(desk: Desk) -> None:
     assert '"human" is the person' in desk.refusal("create_agent", **{**NEW, "name": "human"})
 

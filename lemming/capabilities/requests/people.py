@@ -54,6 +54,9 @@ def require_reach(now: RequestsNow, asker: str, target: str) -> None:
     """
     if target not in now.names:
         raise UsageError(f'there is no agent "{target}"', hint=nearest_agent(target, sorted(now.names)))
+    if target in paths.RESERVED_NAMES:
+        hint = f"give it another name: lemming agents rename {target} NEW"
+        raise UsageError(paths.why_no_new_agent(target), hint=hint)
     if target == asker:
         raise UsageError(f"{asker} cannot ask itself", hint="name another agent")
     if target in now.broken:

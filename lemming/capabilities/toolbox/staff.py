@@ -168,10 +168,9 @@ def _require_creatable(context: ToolContext, created: Agent) -> None:
 
 
 def _refuse_name(context: ToolContext, name: str) -> None:
-    try:
-        folder = paths.agent_folder(name)
-    except ValueError as error:
-        raise ToolError(f"create_agent: {error}") from error
+    if why := paths.why_no_new_agent(name):
+        raise ToolError(f"create_agent: {why}")
+    folder = paths.agent_folder(name)
     if name == "human":
         raise PermissionDenied('create_agent: "human" is the person; refused by the engine')
     is_staged = any(place.startswith(f"{folder}/") for place in context.staged)

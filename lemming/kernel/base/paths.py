@@ -37,6 +37,22 @@ ASIDE = "aside"
 TOLD = "logs/told.json"
 TURNS_NOT_DONE = "logs/turns_not_done.jsonl"
 
+RESERVED_NAMES = frozenset({"all"})
+"""Names that an agent cannot have: in the `target` of an entry they stand for everybody."""
+
+
+def why_no_new_agent(name: str) -> str:
+    """Return the reason that no agent may be made with this name; empty if one may.
+
+    >>> why_no_new_agent("all"), why_no_new_agent("allan")
+    ('"all" must not be an agent\'s name: in the target of an entry it stands for everybody', '')
+    """
+    if not AGENT_NAME.match(name):
+        return f'"{name[:80]}" must be a name: {AGENT_NAME_RULE}'
+    if name in RESERVED_NAMES:
+        return f'"{name}" must not be an agent\'s name: in the target of an entry it stands for everybody'
+    return ""
+
 
 def as_base(base_path: str | os.PathLike[str]) -> Path:
     """Return the organisation's folder as an absolute path."""
