@@ -30,6 +30,7 @@ from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.addressed import stands_still, who_goes_on
 from lemming.kernel.tick.counter import load_tick
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.turns_not_done import NotDone, read_turns_not_done
 from lemming.kernel.turn.prepared import used_by
 from lemming.kernel.turn.seams import Rest
 from lemming.service.under_way import running_engine
@@ -75,7 +76,14 @@ def _rest_of_one(now: Snapshot, name: str) -> Rest:
         reason = now.reason_of(name)
     except LemmingError as error:
         return Rest(f"takes no turn: {error}", comes_by_itself=False)
-    return Rest("" if reason.why == "due" else reason.text, comes_by_itself=False)
+    # one that would take a turn all the same is at no fault; why its last one came to nothing is told apart
+    return Rest("" if reason.takes_turn else reason.text, comes_by_itself=False)
+
+
+def failure_of(org: Organisation, names: Collection[str]) -> NotDone | None:
+    """Return the last turn of one of these agents that came to nothing, as `lemming status` tells it."""
+    not_done = read_turns_not_done(org)
+    return next((not_done[name] for name in names if name in not_done), None)
 
 
 def _outside(now: Snapshot, agent: Agent) -> Rest | None:
@@ -230,6 +238,9 @@ class Waiter:
         agents = [name for name in holders if name not in people]
         rest = rest_of(self.org, agents, clock)
         if not (people or rest.comes_by_itself):
+            if not rest.why and (turn := failure_of(self.org, agents)):
+                reason = f"{turn.agent}: {turn.reason}"
+                return AskOutcome(request=request, end=None, why="failing", reason=reason, error=turn.error)
             return AskOutcome(request=request, end=None, why="nothing_to_do", reason=rest.why)
         return self._wait_for_news(now, agents, rest, clock)
 

@@ -284,3 +284,18 @@ def test_ticks_run_for_others_count_for_no_person(base: Path, tmp_path: Path) ->
     told = {**tree(base)}
     del told["agents/human/turns.jsonl"]  # what a person has read
     assert tree(again) == told
+
+
+def test_ask_says_why_the_holder_fails_though_its_turn_was_for_a_request_before(base: Path) -> None:
+    gate = {"at": "spend", "then": "stop", "dollars": 1, "per": "agent"}
+    make_org(
+        base,
+        person(),
+        resume("ada", schedule=ADDRESSED),
+        org={"gates": [gate]},
+        models={"human": {"provider": "human"}},
+    )
+    outcomes = [put(base, "ada", text) for text in ("first", "second")]
+    assert [it.why for it in outcomes] == ["failing", "failing"]
+    assert 'the price of model "scripted" is unknown' in outcomes[1].why_unanswered
+    assert outcomes[1].error == outcomes[0].error
