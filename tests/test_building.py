@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lemming
+from lemming.building.plans import call, plan
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.tools.declared import tool
+from lemming.kernel.tools.declared import declared, tool
 from lemming.testing import say, tree, write_script
 
 SCRIPTED = {"provider": "scripted", "tools": "native", "options": {"file": "config/answers.jsonl"}}
@@ -54,12 +56,76 @@ def test_the_same_again_changes_nothing_and_other_words_change_what_they_name(tm
     assert not run_once(org).by_status("failed")
 
 
+def untyped(text):  # type: ignore[no-untyped-def]
+    """Count the words of a text."""
+    return len(text)
+
+
+def search(text: str) -> str:
+    """Search for a text."""
+    return text
+
+
+def of_another_module() -> Callable[[str], int]:
+    """Return another function that is called as one of this module is."""
+
+    def word_count(text: str) -> int:
+        """Count the words of a text, and pay for it."""
+        return 2 * len(text)
+
+    return word_count
+
+
+@tool(name="count", tool_class="read", repeatable=True)
+def counted(text: str) -> int:
+    """Count the letters of a text."""
+    return len(text)
+
+
+def test_a_function_is_granted_and_called_by_the_name_that_its_tool_has(tmp_path: Path) -> None:
+    steps = plan(call("length", counted, {"text": "abc"}))
+    org = lemming.build(tmp_path / "org", agents={"desk": steps, "clerk": {"does": "x", "tools": [counted]}})
+    assert load_agent(org, "clerk").permissions.tools == ["count"]
+    assert load_agent(org, "desk").permissions.tools == ["count"]
+
+
+def test_one_function_is_a_tool_of_several_agents(tmp_path: Path) -> None:
+    words = {"does": "x", "tools": [word_count]}
+    org = lemming.build(tmp_path / "org", agents={"ada": words, "bob": words})
+    assert [path.name for path in org.base.glob("tools/*")] == ["word_count.py"]
+
+
+def test_the_function_itself_stays_as_it_is(tmp_path: Path) -> None:
+    lemming.build(tmp_path / "org", agents={"ada": {"does": "x", "tools": [word_count]}})
+    assert declared(word_count) is None
+
+
 @pytest.mark.parametrize(
     ("agents", "told"),
     [
         ({"ada": {"doez": "x"}}, 'did you mean "does"?'),
         ({"ada": {"does": "x", "tools": [len]}}, "the source of <built-in function len> is not there"),
         ({"ada": {"does": "x", "tools": [lambda: 1]}}, "cannot be a tool's file"),
+        ({"ada": {"does": "x", "tools": [untyped]}}, 'parameter "text" of untyped has no type'),
+        ({"ada": {"does": "x", "tools": [search]}}, 'a tool called "search" ships'),
+        (
+            {"ada": {"does": "x", "tools": [word_count, of_another_module()]}},
+            'two functions are called "word_count"',
+        ),
+        (
+            {
+                "ada": {"does": "x", "tools": [word_count]},
+                "bob": {"does": "x", "tools": [of_another_module()]},
+            },
+            'two functions are called "word_count"',
+        ),
+        (
+            {
+                "ada": {"does": "x", "tools": [word_count]},
+                "bob": plan(call("a", of_another_module(), {"text": "x"})),
+            },
+            'two functions are called "word_count"',
+        ),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_written(tmp_path: Path, agents: Any, told: str) -> None:

@@ -6,7 +6,9 @@ import inspect
 import os
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import update_wrapper
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from lemming.exchange.applying import changes_of, new, there, write
@@ -15,6 +17,9 @@ from lemming.exchange.template import template_files
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capabilities import tool_of_function
+from lemming.kernel.tools import SHIPPED
+from lemming.kernel.tools.declared import declared, tool
 
 if TYPE_CHECKING:
     from lemming.building.plans import PlanFile
@@ -41,8 +46,11 @@ def build(
     Raises `UsageError` and `ConfigError` for what is wrong, with its place, and writes nothing then.
     """
     base = Path(folder).expanduser().absolute()
-    texts = dict(files or {})
-    said = {name: _with_names(words, texts) for name, words in agents.items()}
+    texts, functions = dict(files or {}), _Functions()
+    said = {name: _with_names(words, functions) for name, words in agents.items()}
+    for path, source in functions.files.items():
+        if texts.setdefault(path, source) != source:
+            raise UsageError(f"{path} is in files, and holds a function", hint="give one another name")
     parts = {"agents": said, "models": models, "settings": settings, "files": texts}
     document = {part: value if part == "agents" else dict(value) for part, value in parts.items() if value}
     template: dict[str, bytes] = {}
@@ -56,8 +64,57 @@ def build(
     return org
 
 
-def _with_names(words: str | Words | PlanFile, texts: dict[str, Any]) -> str | dict[str, Any]:
-    """Return an agent's words with the names of functions in their place; their sources go to the files."""
+class _Functions:
+    """The functions that agents have as tools: one file each, whoever has it."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self._places: dict[str, str] = {}
+
+    def add(self, function: Callable[..., Any]) -> str:
+        """Add a function, and return its name as a tool.
+
+        Raises `UsageError` for another function of a name that is there, and `ConfigError` for one that
+        cannot be a tool.
+        """
+        source = source_of(function)
+        made = tool_of_function(_marked(function))
+        place = f"{inspect.getsourcefile(function) or 'its module'}:{function.__code__.co_firstlineno}"
+        if made.name in SHIPPED:
+            hint = f'give it another name, or grant the one that ships: "{made.name}"'
+            raise UsageError(
+                f'a tool called "{made.name}" ships, as the function does', where=place, hint=hint
+            )
+        path = f"tools/{function.__name__}.py"
+        for known in {path, made.name} & self._places.keys():
+            if self.files.get(path) != source:
+                both = f"{self._places[known]} and {place}"
+                raise UsageError(
+                    f'two functions are called "{made.name}": {both}', hint="give one of them another name"
+                )
+        self.files[path] = source
+        self._places |= {path: place, made.name: place}
+        name: str = made.name
+        return name
+
+
+def _marked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function as `@tool` has it, which its file will say; the caller's stays as it is."""
+    if declared(function) is not None or not isinstance(function, FunctionType):
+        return function
+    copy = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return tool(update_wrapper(copy, function))
+
+
+def _with_names(words: str | Words | PlanFile, functions: _Functions) -> str | dict[str, Any]:
+    """Return an agent's words with the names of functions in their place."""
     if isinstance(words, str):
         return words
     if not isinstance(words, Mapping):  # an agent that is only a plan
@@ -65,14 +122,13 @@ def _with_names(words: str | Words | PlanFile, texts: dict[str, Any]) -> str | d
     plan: Any = words.get("plan")
     if hasattr(plan, "functions"):
         words = {**words, "plan": plan.as_json()}
-        texts |= {f"tools/{function.__name__}.py": source_of(function) for function in plan.functions}
+        for function in plan.functions:
+            functions.add(function)
     tools = words.get("tools", [])
     tools = tools if isinstance(tools, list | tuple) else [tools]
     if not any(map(callable, tools)):
         return dict(words)
-    for function in filter(callable, tools):
-        texts[f"tools/{function.__name__}.py"] = source_of(function)
-    return {**words, "tools": [it.__name__ if callable(it) else it for it in tools]}
+    return {**words, "tools": [functions.add(it) if callable(it) else it for it in tools]}
 
 
 def source_of(function: Callable[..., Any]) -> str:

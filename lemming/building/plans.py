@@ -23,6 +23,7 @@ from lemming.capabilities.plans.plan_problems import sound
 from lemming.capabilities.requests.typed import typed_as
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.tools.declared import declared
 
 Json = dict[str, Any]
 _FILE = "plan.json"
@@ -178,9 +179,14 @@ def call(
 ) -> PlanStep:
     """Return a step that calls a tool, by its name, or a function."""
     is_function = not isinstance(tool, str)
-    named: str = tool.__name__ if not isinstance(tool, str) else tool
+    named: str = tool if isinstance(tool, str) else _name_of_tool(tool)
     plain = {"name": name, "tool": named, "args": _deep(dict(args or {})), **_plain(further)}
     return PlanStep(plain, [tool] if is_function and callable(tool) else [])
+
+
+def _name_of_tool(function: Callable[..., Any]) -> str:
+    about = declared(function)
+    return about.name if about and about.name else function.__name__
 
 
 def wait(

@@ -15,6 +15,7 @@ from lemming.facts.capabilities import (
     problems_with_agents,
 )
 from lemming.facts.readiness import seen_on_the_way
+from lemming.facts.tool_sources import explain_unloaded_tool, unloaded_files
 from lemming.kernel.access.allowed_paths import Access, resolve
 from lemming.kernel.access.context_files import with_context_found
 from lemming.kernel.access.grants import why_no_grant
@@ -96,6 +97,7 @@ def problems_of_settings(base: OrgPath, config: Config) -> Iterator[Problem]:
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
     yield from judged(base, config, survey_agents(base)).stops
     yield from _about_allocations(base, config)
+    yield from unloaded_files(base)
 
 
 def _is_program(base: OrgPath, word: str) -> bool:
@@ -275,7 +277,10 @@ def _about_tools(place: _Place, agent: Agent, config: Config, base: OrgPath) -> 
         try:
             tool = tools.find(name)
         except ToolError as error:
-            if not not_imported(config.org.plugins):  # else it may be a plugin's
+            if unloaded := explain_unloaded_tool(base, agent.name, name):
+                why, hint, is_wrong = unloaded
+                yield place.problem(pointer, why, hint, severity="error" if is_wrong else "warning")
+            elif not not_imported(config.org.plugins):  # else it may be a plugin's
                 yield place.problem(pointer, error.message, error.hint)
             continue
         if why := tool.why_refused(agent, config.org):

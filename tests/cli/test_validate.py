@@ -266,3 +266,53 @@ def test_an_agent_called_all_is_not_asked_in_vain(base: Path, lemming: Lemming) 
     ran = lemming("ask", "all", "hello?")
     assert ran.status == 2
     assert "it stands for everybody" in ran.err
+
+
+# --- tools that are in files -----------------------------------------------------------------------
+
+WITH_A_TOOL = (
+    'from lemming.tools import tool\n\n\n@tool\ndef feed(url: str) -> str:\n    """Read."""\n    return url\n'
+)
+
+
+def with_a_file(base: Path, *patterns: str) -> Path:
+    make_org(base, resume("ada", permissions={"tools": ["feed"]}), org={"tool_files": list(patterns)})
+    (base / "tools").mkdir()
+    (base / "tools/feed.py").write_text(WITH_A_TOOL)
+    return base
+
+
+def test_a_tool_of_a_file_that_nobody_agreed_to_is_said_to_be_there_and_not_loaded(
+    base: Path, lemming: Lemming
+) -> None:
+    with_a_file(base, "tools/*.py")
+    ran = lemming("validate")
+    assert ran.status == 0
+    told = 'tool "feed" is in tools/feed.py, which is not loaded: nobody here has agreed to running it'
+    assert told in ran.out + ran.err
+    assert "did you mean" not in ran.out + ran.err
+
+
+def test_a_tool_of_a_file_that_no_pattern_names_is_an_error_that_names_the_file(
+    base: Path, lemming: Lemming
+) -> None:
+    with_a_file(base)
+    ran = lemming("validate")
+    assert ran.status == 3
+    assert (
+        'tool "feed" is in tools/feed.py, which is not loaded: no pattern in tool_files' in ran.out + ran.err
+    )
+    assert 'add "tools/*.py" to tool_files in config/org.json' in ran.out + ran.err
+
+
+def test_a_file_with_a_tool_that_no_pattern_names_is_mentioned(base: Path, lemming: Lemming) -> None:
+    with_a_file(base, "tools/none.py")
+    ran = lemming("validate")
+    assert "tools/feed.py: the file is not loaded: no pattern in tool_files matches it" in ran.out + ran.err
+
+
+def test_a_script_in_a_folder_called_tools_is_not_mentioned(base: Path, lemming: Lemming) -> None:
+    with_a_file(base)
+    (base / "tools/feed.py").write_text("print('a script of the project')\n")
+    ran = lemming("validate")
+    assert "the file is not loaded" not in ran.out + ran.err

@@ -1,0 +1,72 @@
+"""Files of tools that are not loaded, and which of them holds a tool; by their text, no code is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from lemming.kernel.agents import agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+
+_SOURCE_LIMIT_BYTES = 1 << 20
+
+
+def explain_unloaded_tool(base: OrgPath, agent_name: str, tool_name: str) -> tuple[str, str, bool] | None:
+    """Return why a tool that a file seems to hold is not loaded, the fix, and whether a setting is wrong.
+
+    Returns None if no file in `tools/` seems to hold it.
+    """
+    file = _find_source(Path(base), agent_name, tool_name)
+    if not file:
+        return None
+    if any(Path(file).match(pattern) for pattern in load_config(base).org.tool_files):
+        why = f'tool "{tool_name}" is in {file}, which is not loaded: nobody here has agreed to running it'
+        return why, "`lemming trust` shows it, `lemming trust --yes` agrees to it", False
+    why = f'tool "{tool_name}" is in {file}, which is not loaded: no pattern in tool_files matches it'
+    return why, f'add "{Path(file).parent}/*.py" to tool_files in config/org.json', True
+
+
+def unloaded_files(base: OrgPath) -> Iterator[Problem]:
+    """Yield a warning for each file with `@tool` in a folder of tools that `tool_files` does not match."""
+    patterns = load_config(base).org.tool_files
+    for folder in ("tools", *(f"{paths.agent_folder(name)}/tools" for name in _agents_with_folders(base))):
+        for file in (f"{folder}/{name}" for name in _python_files(Path(base) / folder)):
+            is_matched = any(Path(file).match(pattern) for pattern in patterns)
+            if not is_matched and "@tool" in _text_of(Path(base) / file):
+                message = "the file is not loaded: no pattern in tool_files matches it"
+                hint = f'add "{folder}/*.py" to tool_files in config/org.json, or take the file away'
+                yield Problem(message, file, hint=hint, severity="warning")
+
+
+def _agents_with_folders(base: OrgPath) -> list[str]:
+    return [*filter(paths.AGENT_NAME.match, agent_folders(base))]
+
+
+def _find_source(base: Path, agent_name: str, tool_name: str) -> str:
+    defined = re.compile(rf"^(?:async )?def {re.escape(tool_name)}\(", re.MULTILINE)
+    for folder in ("tools", f"{paths.agent_folder(agent_name)}/tools"):
+        for name in _python_files(base / folder):
+            text = _text_of(base / folder / name)
+            if Path(name).stem == tool_name or defined.search(text) or f'"{tool_name}"' in text:
+                return f"{folder}/{name}"
+    return ""
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return fs.read_bytes(path, _SOURCE_LIMIT_BYTES).decode("utf-8", "replace")
+    except OSError:  # where tools are loaded, that is said
+        return ""
+
+
+def _python_files(folder: Path) -> list[str]:
+    try:
+        names = fs.list_names(folder)
+    except OSError:
+        return []
+    return sorted(name for name in names if name.endswith(".py") and not name.startswith("_"))
