@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,11 +47,10 @@ def _agents_with_folders(base: OrgPath) -> list[str]:
 
 
 def _find_source(base: Path, agent_name: str, tool_name: str) -> str:
-    defined = re.compile(rf"^(?:async )?def {re.escape(tool_name)}\(", re.MULTILINE)
     for folder in ("tools", f"{paths.agent_folder(agent_name)}/tools"):
         for name in _python_files(base / folder):
             text = _text_of(base / folder / name)
-            if Path(name).stem == tool_name or defined.search(text) or f'"{tool_name}"' in text:
+            if Path(name).stem == tool_name or f"def {tool_name}(" in text or f'"{tool_name}"' in text:
                 return f"{folder}/{name}"
     return ""
 

@@ -33,9 +33,11 @@ from lemming.building.plans import (
     wait,
 )
 from lemming.capabilities.plans.format import Member, Step, plan_in
+from lemming.capabilities.plans.plan_problems import problems_in
 from lemming.facts.problems import problems_of_agents
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files.fitting import fields_of, key_of
 from lemming.kernel.org.config import load_config
 from lemming.testing import say, write_script
@@ -267,3 +269,62 @@ def test_a_step_for_each_item_and_what_a_plan_is_given() -> None:
         "answer": "{{steps.look}}",
         "input": asks,
     }  # fmt: skip
+
+
+# --- typed answers ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Sorted:
+    """What a sorter says of a mail."""
+
+    kind: str
+    urgent: bool
+
+
+@dataclass
+class AllSorted:
+    """What a plan says of all mails."""
+
+    items: list[Sorted]
+
+
+def sorting(tmp_path: Path, count: int) -> lemming.Organisation:
+    step = ask("sort", "sorter", f"Sort {item}", each=start["mails"], output=Sorted)
+    takes = {"type": "object", "properties": {"mails": {"type": "array"}}, "required": ["mails"]}
+    org = lemming.build(
+        tmp_path / "org",
+        agents={"desk": plan(step, answer=step, input=takes), "sorter": "You sort mails."},
+        models={"default": SCRIPTED},
+    )
+    payload = {"kind": "bill", "urgent": True}
+    answer = {"outbox_entries": [{"kind": "response", "payload": payload, "tags": []}]}
+    rest = {"tool_calls": [], "memory_updates": [], "notes": ""}
+    write_script(org.base, [{"agent": "sorter", "reply": {**answer, **rest}}] * count)
+    return org
+
+
+def test_a_plan_that_sorts_thirty_mails_answers_with_thirty_values(tmp_path: Path) -> None:
+    org = sorting(tmp_path, 30)
+    mails = [f"mail {number}" for number in range(30)]
+    outcome = lemming.ask(org, "desk", "go", fields={"mails": mails}, returns=AllSorted)
+    assert outcome.value == AllSorted([Sorted("bill", True)] * 30)
+
+
+def test_without_a_type_the_values_stand_beside_the_text(tmp_path: Path) -> None:
+    outcome = lemming.ask(sorting(tmp_path, 2), "desk", "go", fields={"mails": ["a", "b"]})
+    assert [it["kind"] for it in outcome.value["items"]] == ["bill", "bill"]
+
+
+@pytest.mark.parametrize("text", ["look", "steps.look", "steps.look.text", "member"])
+def test_the_name_of_a_step_as_the_answer_of_a_plan_is_refused(text: str) -> None:
+    band = parallel("band", ask("member", "ada", "x"))
+    with pytest.raises(UsageError, match="answer must refer to the step"):
+        plan(ask("look", "ada", "x"), band, answer=text)
+
+
+def test_the_name_of_a_step_as_the_answer_in_a_file_is_warned_of() -> None:
+    steps = {"steps": [{"name": "look", "ask": "ada", "task": "x"}], "answer": "look"}
+    (problem,) = problems_in(plan_in(pretty(steps), "plan.json").value)
+    assert (problem.severity, problem.pointer) == ("warning", "/answer")
+    assert '"{{steps.look}}"' in problem.hint

@@ -15,7 +15,7 @@ from lemming.capabilities.plans.asking import request_for, verification_for, wai
 from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
 from lemming.capabilities.plans.outcomes import chosen, of_a_run, of_asking, of_calling, of_verifying
-from lemming.capabilities.plans.references import as_text, filled, rendered
+from lemming.capabilities.plans.references import as_text, filled
 from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
 from lemming.capabilities.plans.run_values import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
 from lemming.capabilities.plans.ways import after
@@ -365,8 +365,12 @@ class _Turn:
 
     def _end(self) -> None:
         self._close("done")
-        last = of_a_run(self.run.answers.get(self.run.previous))
-        self._respond({"text": rendered(self.plan.answer, self.known())} if self.plan.answer else last)
+        if not self.plan.answer:
+            self._respond(of_a_run(self.run.answers.get(self.run.previous)))
+            return
+        value = filled(self.plan.answer, self.known())
+        has_text = isinstance(value, Mapping) and isinstance(value.get("text"), str)
+        self._respond(of_a_run(as_text(value) if has_text else value))
 
     def _fail(self, why: str) -> None:
         self.run.why = why[:REASONS_CHARS]

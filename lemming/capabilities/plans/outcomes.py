@@ -9,7 +9,7 @@ from lemming.capabilities.answers.fitting import FittedAnswer, bare_word, fields
 from lemming.capabilities.conditions import when
 from lemming.capabilities.plans.format import Choice, Member, Step, Verify
 from lemming.capabilities.plans.references import as_text
-from lemming.kernel.mail.answers import OF_THE_ENGINE
+from lemming.kernel.mail.answers import ENVELOPE, KEYS_OF_REQUESTS, OF_THE_ENGINE
 from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 
 Json = dict[str, Any]
@@ -42,10 +42,25 @@ def plain_answer(payload: Mapping[str, Any]) -> Json:
 
 
 def of_a_run(last: Any) -> Json:
-    """Return the payload of the answer that a run gives whose last step came to this."""
+    """Return the payload of the answer that a run gives whose answer, or last step, came to this.
+
+    Answers that have fields beside their text stay values beside the text: `items` of a step with `each`,
+    the members of a band by name.
+    """
+    if isinstance(last, str):
+        return {"text": last}
     is_one = isinstance(last, dict) and isinstance(last.get("text"), str)
-    answer = dict(last) if is_one else {"text": as_text(last)}
-    return {key: value for key, value in answer.items() if key != "status"}
+    if is_one:
+        return {key: value for key, value in last.items() if key != "status"}
+    values = {"items": last} if isinstance(last, list) else last if isinstance(last, dict) else {}
+    fields = {key: value for key, value in values.items() if key not in KEYS_OF_REQUESTS | ENVELOPE}
+    return {**(fields if _has_more_than_text(values) else {}), "text": as_text(last)}
+
+
+def _has_more_than_text(values: Mapping[str, Any]) -> bool:
+    items = values.get("items")
+    answers = items if len(values) == 1 and isinstance(items, list) else values.values()
+    return not all(isinstance(it, Mapping) and it.keys() <= {"text"} for it in answers)
 
 
 def of_calling(member: Member, result: Mapping[str, Any]) -> FittedAnswer:
