@@ -44,8 +44,8 @@ RESERVED_NAMES = frozenset({"all"})
 def why_no_new_agent(name: str) -> str:
     """Return the reason that no agent may be made with this name; empty if one may.
 
-    >>> why_no_new_agent("all"), why_no_new_agent("allan")
-    ('"all" must not be an agent\'s name: in the target of an entry it stands for everybody', '')
+    >>> bool(why_no_new_agent("all")), why_no_new_agent("allan")
+    (True, '')
     """
     if not AGENT_NAME.match(name):
         return f'"{name[:80]}" must be a name: {AGENT_NAME_RULE}'
