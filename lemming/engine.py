@@ -310,11 +310,12 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if problem := set_back_text(snapshot.plan.at, snapshot.plan.since):
         runtime.tell(problem)
     _announce(runtime, snapshot, records)
-    if not is_begun and (turns := snapshot.why_quiet()) is not None:
+    if not is_begun and (turns := snapshot.why_quiet()) is not None and runtime.may_be_quiet(config, ticks):
         return _pass_over(runtime, snapshot, turns, began, advance=advance)
     if not is_begun and tick != runtime.ran + 1:  # else this engine has written the ledgers
         require_ledgers_before(runtime.org, tick, snapshot.plan.order)
     snapshot = with_servers(snapshot, started, runtime.look_at_servers)
+    runtime.journaled_settings = {*(started.settings if started else config.digests)}
     from lemming.kernel.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(

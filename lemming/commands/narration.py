@@ -243,7 +243,7 @@ class Narrator:
         where = problem.file + (f":{problem.line}" if problem.line else "")
         hint = f" ({problem.hint})" if problem.hint else ""
         text = one_line(f"{where}: {problem.message}{hint}", 400)
-        kind = "warning" if problem.severity == "warning" else "ignored"
+        kind = "ignored" if problem.severity == "error" else problem.severity
         who = f"{self._name(event.agent)}  " if event.agent else ""
         tell(f"  {who}{painted(kind.ljust(8), 'yellow', sys.stderr)}  {text}")
 

@@ -137,9 +137,10 @@ def test_a_setting_that_breaks_under_a_running_engine_does_not_end_it(base: Path
     assert [next(running).by_status("done") != [] for _ in range(2)] == [True, True]
     (base / file).write_text(whole)
     assert next(running).by_status("done")
-    [told] = [event.problem for event in heard if isinstance(event, ProblemFound)]
-    assert told.file == file
+    told, mended = [event.problem for event in heard if isinstance(event, ProblemFound)]
+    assert told.file == mended.file == file
     assert "the settings from before hold until it is mended" in told.hint
+    assert mended.severity == "note"
 
 
 def test_a_setting_that_is_mended_and_breaks_again_is_told_again(base: Path) -> None:
@@ -150,7 +151,8 @@ def test_a_setting_that_is_mended_and_breaks_again_is_told_again(base: Path) -> 
     for text in ("{", "{}", "{"):
         (base / "config/org.json").write_text(text)
         next(running)
-    assert len([event for event in heard if isinstance(event, ProblemFound)]) == 2
+    told = [event.problem.severity for event in heard if isinstance(event, ProblemFound)]
+    assert told == ["error", "note", "error"]
 
 
 def test_an_engine_that_never_read_its_settings_does_not_start(base: Path) -> None:

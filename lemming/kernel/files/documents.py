@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOT_JSON = "LMG-303"
+GONE = "LMG-309"
 _LOOKS_AT_HALF_A_FILE, _BETWEEN_LOOKS_S, _SAVED_IN_S = 5, 0.02, 1.0
 MAX_PROBLEMS = 20  # of one kind in one file; finding the place of each takes a walk over the text
 
@@ -57,7 +58,8 @@ def once_saved(
 ) -> T:
     """Return what `read` returns; read again for a moment while somebody is saving a file of it.
 
-    An editor that empties a file and then writes it is met at work: the file is no JSON and a moment old.
+    An editor that empties or removes a file and then writes it is met at work: the file is no JSON and a
+    moment old, or it has gone from its folder a moment ago.
     `problems_of` tells what is wrong with a result. Raises what `read` raises in the end.
     """
     for _ in range(_LOOKS_AT_HALF_A_FILE):
@@ -74,13 +76,14 @@ def once_saved(
 
 
 def _is_being_saved(base: os.PathLike[str], problem: Problem) -> bool:
-    try:
-        return (
-            problem.code == NOT_JSON
-            and time.time() - os.stat(f"{os.fspath(base)}/{problem.file}").st_mtime < _SAVED_IN_S
-        )
-    except OSError:
+    if problem.code not in (NOT_JSON, GONE):
         return False
+    path = f"{os.fspath(base)}/{problem.file}"
+    # The name that goes changes its folder, and the folder that goes the one above.
+    for place in (path, os.path.dirname(path), os.fspath(base)) if problem.code == GONE else (path,):
+        with contextlib.suppress(OSError):
+            return time.time() - os.stat(place).st_mtime < _SAVED_IN_S
+    return False
 
 
 @cache

@@ -99,6 +99,9 @@ class TickStarted(Record):
     at_once: Annotated[bool, {"description": "It was run for what was asked, and not by the clock."}] = False
     chosen: Annotated[list[AgentName], {"description": "The agents that somebody named for it."}] = []  # noqa: RUF012
     left_out: Annotated[list[AgentName], {"description": "Due by the clock, and not named for it."}] = []  # noqa: RUF012
+    settings: Annotated[
+        dict[str, str], {"description": "SHA-256 of each settings file that said something, by its path."}
+    ] = {}  # noqa: RUF012
 
     @property
     def servers(self) -> dict[str, Json]:

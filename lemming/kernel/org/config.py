@@ -1,7 +1,8 @@
 """The organisation's settings: `config/org.json`, `config/models.json`, `config/credits.json`.
 
-A missing file means the defaults below. A file with a wrong value, or a key that is none, is a `ConfigError`
-that stops the engine, because it concerns every agent. Formats: docs/formats.md.
+A file that never was means the defaults below; one that is gone is unreadable (`org.missing_settings`).
+A file with a wrong value, or a key that is none, is a `ConfigError` that stops the engine, because it
+concerns every agent. Formats: docs/formats.md.
 """
 
 from __future__ import annotations
@@ -9,26 +10,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from hashlib import sha256
 from operator import is_
 from typing import Any, ClassVar, Literal
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem, UnknownModel
-from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
+from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, nearest, parse
 from lemming.kernel.base.redaction.secrets import name_variables
 from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files.documents import NOT_JSON, Document, read_text, unreadable, value_of
 from lemming.kernel.files.fitting import INSIDE, about
-from lemming.kernel.files.unknown import UNKNOWN_KEY
 from lemming.kernel.org.blocks import AgentDefaults, FindingSettings, Quota
-from lemming.kernel.org.models import DEFAULT_MODELS, ModelEntry
+from lemming.kernel.org.missing_settings import missing_file, recorded_settings
+from lemming.kernel.org.models import DEFAULT_MODELS, ModelEntry, with_place_of_option
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent, AgentCredits, Allocation
 from lemming.kernel.plugins.capabilities import missing_for_executor, org_keys
 from lemming.kernel.plugins.shipped import EXECUTORS
-from lemming.kernel.providers import is_channel, option_names
+from lemming.kernel.providers import is_channel
 
 ORG_FILE = paths.ORG_FILE
 MODELS_FILE = "config/models.json"
@@ -205,6 +207,7 @@ class Config:
     models: dict[str, ModelEntry]
     allocations: dict[str, Allocation]
     warnings: tuple[Problem, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256, by file: those that say something
 
     @cached_property
     def has_channels(self) -> bool:
@@ -240,15 +243,34 @@ KINDS: dict[str, Any] = {
 def load_config(base_path: str | os.PathLike[str]) -> Config:
     """Return the organisation's settings; raise `ConfigError` with every problem of all three files.
 
-    When no file of an `Organisation` says anything new, the result is the same value as before.
+    When no file of an `Organisation` says anything new, the result is the same value as before. While an
+    engine runs with it, what cannot be read changes nothing: `hold_settings`.
     """
     org = Organisation.at(base_path)
-    found = [_read(org, file) for file in KINDS]
     latest = org.own(_Latest)
+    try:
+        return read_config(org)
+    except ConfigError:
+        if latest.config is None or not latest.is_held:
+            raise
+        return latest.config
+
+
+def read_config(org: Organisation) -> Config:
+    """Return the settings as `load_config` does. Raises `ConfigError` also while an engine holds others."""
+    found, latest = [_read(org, file) for file in KINDS], org.own(_Latest)
     # by identity: a file that has not changed gives the same value, and comparing takes longer
     if latest.config is None or not all(map(is_, latest.found, found)):
         latest.config, latest.found = _config_of(found), found
     return latest.config
+
+
+def hold_settings(org: Organisation, *, is_held: bool) -> None:
+    """Have `load_config` return the last settings that could be read, whatever becomes of the files.
+
+    An engine that runs says what is wrong with a file, once; nobody who works for it may stumble over that.
+    """
+    org.own(_Latest).is_held = is_held
 
 
 def config_with(base_path: str | os.PathLike[str], file: str, raw: bytes) -> Config:
@@ -270,9 +292,19 @@ def _typed(file: str, raw: bytes) -> _Found:
 class _Latest:
     """The settings of an organisation as they were last, and what the files said."""
 
-    def __init__(self, _: Organisation) -> None:
+    def __init__(self, org: Organisation) -> None:
         self.config: Config | None = None
         self.found: list[_Found] = []
+        self.is_held = False
+        self._org = org
+
+    def has_run_with(self, file: str) -> bool:
+        """Return True if this process has read a settings file before, or the last tick ran with it."""
+        return file in (self._recorded if self.config is None else self.config.digests)
+
+    @cached_property
+    def _recorded(self) -> frozenset[str]:
+        return recorded_settings(self._org)
 
 
 _Found = Document[Any] | ConfigError | None
@@ -283,7 +315,7 @@ def _read(org: Organisation, file: str) -> _Found:
     try:
         reading = org.files.reading(file, partial(_decode, file), limit_bytes=DEFAULT_LIMIT_BYTES)
     except FileNotFoundError:
-        return None
+        return missing_file(file) if org.own(_Latest).has_run_with(file) else None
     except OSError as error:
         return unreadable(file, error)
     return reading.outcome
@@ -296,24 +328,8 @@ def _decode(file: str, raw: bytes) -> Document[Any]:
         if file != MODELS_FILE or error.problems[0].code == NOT_JSON:  # then there are no lines to look at
             raise
         lines = parse(raw, allow_bom=True)
-        problems = tuple(_with_place_of_option(problem, lines) for problem in error.problems)
+        problems = tuple(with_place_of_option(problem, lines) for problem in error.problems)
         raise ConfigError(str(problems[0]), problems=problems) from error
-
-
-def _with_place_of_option(problem: Problem, lines: Any) -> Problem:
-    """Return a problem of `models.json` with a better hint, where a key belongs into `options`."""
-    line, _, key = problem.pointer[1:].partition("/")
-    entry = lines.get(line) if isinstance(lines, dict) else None
-    provider = entry.get("provider") if isinstance(entry, dict) else None
-    if problem.code != UNKNOWN_KEY or not isinstance(provider, str) or "/" in key:
-        return problem
-    try:
-        options = option_names(provider)
-    except UnknownModel:  # it may be a plugin's
-        return problem
-    option = key if key in options else meant(key, options)
-    hint = f'options.{option} is its place: "options": {{"{option}": ...}}'
-    return replace(problem, hint=hint) if option else problem
 
 
 def _config_of(found: Sequence[_Found]) -> Config:
@@ -333,7 +349,12 @@ def _config_of(found: Sequence[_Found]) -> Config:
     for entry in (models or {}).values():
         name_variables(entry.options, MODELS_FILE)
     warnings = tuple(warning for document in documents for warning in document.warnings)
-    return Config(org, {**DEFAULT_MODELS, **(models or {})}, allocations or {}, warnings)
+    digests = {
+        file: sha256(each.raw).hexdigest()
+        for file, each in zip(KINDS, found, strict=True)
+        if isinstance(each, Document) and each.value not in (Org(), {})
+    }
+    return Config(org, {**DEFAULT_MODELS, **(models or {})}, allocations or {}, warnings, digests)
 
 
 def _problems_of_cluster(settings: Org) -> Iterator[Problem]:

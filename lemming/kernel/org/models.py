@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from lemming.kernel.base.errors import Problem, UnknownModel
+from lemming.kernel.base.jsontext import meant
 from lemming.kernel.files.fitting import LARGEST_AMOUNT, about
+from lemming.kernel.files.unknown import UNKNOWN_KEY
 from lemming.kernel.plugins.shipped import NO_MODELS
+from lemming.kernel.providers import option_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,3 +104,19 @@ DEFAULT_MODELS = {
     "plan": ModelEntry(provider="plan", **FREE),
     "clock": ModelEntry(provider="clock", prompt="values", per_call=0.0),
 }
+
+
+def with_place_of_option(problem: Problem, lines: Any) -> Problem:
+    """Return a problem of `config/models.json` with a better hint, where a key belongs into `options`."""
+    line, _, key = problem.pointer[1:].partition("/")
+    entry = lines.get(line) if isinstance(lines, dict) else None
+    provider = entry.get("provider") if isinstance(entry, dict) else None
+    if problem.code != UNKNOWN_KEY or not isinstance(provider, str) or "/" in key:
+        return problem
+    try:
+        options = option_names(provider)
+    except UnknownModel:  # it may be a plugin's
+        return problem
+    option = key if key in options else meant(key, options)
+    hint = f'options.{option} is its place: "options": {{"{option}": ...}}'
+    return replace(problem, hint=hint) if option else problem

@@ -10,7 +10,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +28,9 @@ from lemming.kernel.journal.events import Event, ModelWrote, Observer, ProblemFo
 from lemming.kernel.journal.lost_calls import Lost
 from lemming.kernel.journal.prompts import PromptWriter
 from lemming.kernel.logging_config import EngineLog
-from lemming.kernel.org.config import Config, Org, load_config
+from lemming.kernel.org.config import Config, Org, hold_settings, read_config
 from lemming.kernel.org.format import require_known_format
+from lemming.kernel.org.missing_settings import recorded_settings
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capabilities import capability
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 KEPT_TOOLS = "the tools from before hold until it is mended"
 KEPT_SETTINGS = "the settings from before hold until it is mended"
+_MENDED = Problem("the settings can be read again, and hold from now on", severity="note")
 
 
 def nobody(_: Runtime, __: Config) -> list[Observer]:
@@ -96,11 +98,14 @@ class Runtime:
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     ran: int = -1  # the tick that it ran last
     monotonic: MonotonicClock = time.monotonic
+    # The settings files that the newest journal names, once looked at.
+    journaled_settings: Set[str] | None = None
     before_again: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
     _joined: tuple[Observer, ...] = ()
     _config: Config | None = None
     _config_problem: str = ""
+    _config_file: str = ""
     _told: set[Problem] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -158,21 +163,35 @@ class Runtime:
 
     def _readable_config(self) -> Config:
         try:
-            config = once_saved(self.base, lambda: load_config(self.org), lambda _: ())
+            config = once_saved(self.base, lambda: read_config(self.org), lambda _: ())
         except ConfigError as error:
             if self._config is None:
                 raise
             if str(error) != self._config_problem:
                 self._config_problem = str(error)
                 problems = [problem for problem in error.problems if problem.severity == "error"]
+                self._config_file = problems[0].file
                 for problem in problems:
                     self._say(replace(problem, hint=f"{problem.hint}; {KEPT_SETTINGS}".removeprefix("; ")))
             return self._config
+        if self._config_problem:
+            self._say(replace(_MENDED, file=self._config_file))
         self._config, self._config_problem = config, ""
         return config
 
+    def may_be_quiet(self, config: Config, ticks: list[int]) -> bool:
+        """Return False if the newest journal lacks a settings file: a tick without turns then has one too.
+
+        A pause that only quiet ticks have seen must hold in the next process, whatever becomes of its file.
+        `ticks` have a journal; before the first one there is nothing to lose.
+        """
+        if ticks and config.digests and self.journaled_settings is None:
+            self.journaled_settings = recorded_settings(self.org)
+        return not ticks or not config.digests.keys() - (self.journaled_settings or set())
+
     def close(self) -> None:
         """Leave the cluster, if there is one, and end what is kept running for the organisation."""
+        hold_settings(self.org, is_held=False)
         self.backends.close()
         self.org.close()
 
@@ -335,6 +354,7 @@ def open_org(
         opened = Runtime(
             org, clock, observers, stop or threading.Event(), epoch, gathered_by, observers_of=observers_of
         )
+        hold_settings(org, is_held=True)
         with contextlib.closing(opened) as runtime:
             yield runtime
     finally:

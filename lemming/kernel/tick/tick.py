@@ -82,6 +82,7 @@ class Tick:
             of_before = {"after": after, "since": since} if since else {"after": after}
             further: dict[str, Any] = {name: found for name, found in snapshot.servers.items() if found}
             further |= {key: value for key in _WHY_RUN if (value := getattr(plan, key))}
+            further |= {"settings": {**found}} if (found := snapshot.config.digests) else {}
             journal.append(TickStarted(at=plan.at, boot=boot, **of_before, **plan.as_json(), **further))
         mail = snapshot.open_mail()
         return cls(runtime, journal, snapshot, Commits(runtime, journal, mail, snapshot.config.org))

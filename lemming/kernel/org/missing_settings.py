@@ -1,0 +1,63 @@
+"""Settings files that are gone although the organisation ran with them: absent never means default.
+
+Every tick's first record names the settings files that said something. A file that the newest record names
+and that is not there any more is unreadable, as a damaged one is: `git checkout` and many editors remove a
+file before they write it again, and defaults know no gates and no limits.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES, open_regular
+from lemming.kernel.files.documents import GONE
+from lemming.kernel.files.refusals import require_about_one_file
+
+_JOURNALS_LOOKED_INTO = 3  # a kill leaves one that is empty or torn in its first line
+
+
+def missing_file(file: str) -> ConfigError:
+    """Return the error of a settings file that is gone."""
+    problem = Problem(
+        "the file is gone, and the last tick ran with it; its limits, gates and grants are not known",
+        file,
+        hint="put it back, as from git or a backup; if nothing that it said is to hold, write {} into it",
+        code=GONE,
+    )
+    return ConfigError(str(problem), problems=(problem,))
+
+
+def recorded_settings(base: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the settings files that the newest tick with a journal ran with.
+
+    Journals of versions that recorded none, and damaged ones, name none. Raises `DiskError` when the disk
+    does not say.
+    """
+    folder = f"{os.fspath(base)}/{paths.JOURNALS}"
+    try:
+        names = sorted(filter(paths.JOURNAL_FILE.match, fs.list_names(folder)), key=_tick_in, reverse=True)
+        for name in islice(names, _JOURNALS_LOOKED_INTO):
+            with open_regular(f"{folder}/{name}") as journal:
+                line = journal.readline(LONGEST_LINE_BYTES)
+            if line.endswith(b"\n"):
+                return _settings_in(line)
+    except JsonProblem:
+        pass
+    except OSError as error:
+        require_about_one_file(folder, error)
+    return frozenset()
+
+
+def _tick_in(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _settings_in(line: bytes) -> frozenset[str]:
+    record = parse(line, limit_bytes=LONGEST_LINE_BYTES)
+    settings = record.get("settings") if isinstance(record, dict) else None
+    return frozenset(settings if isinstance(settings, dict) else ())
