@@ -315,7 +315,6 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if not is_begun and tick != runtime.ran + 1:  # else this engine has written the ledgers
         require_ledgers_before(runtime.org, tick, snapshot.plan.order)
     snapshot = with_servers(snapshot, started, runtime.look_at_servers)
-    runtime.journaled_settings = {*(started.settings if started else config.digests)}
     from lemming.kernel.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(

@@ -190,7 +190,7 @@ def _silenced() -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:  # a pipe that nobody reads, or a terminal that was closed
             os.dup2(nowhere, stream.fileno())
     return BROKEN_PIPE
 

@@ -165,9 +165,9 @@ def run_forever(
 ) -> None:
     """Run tick after tick.
 
-    Ctrl-C or SIGTERM ends it after the turns under way (in a pause: at once) with exit status 0; a second one
-    ends it on the spot. It can be killed at any time: the next run continues where the journal ends.
-    With --max-ticks, exit status 1 says that some turn failed.
+    Ctrl-C, SIGTERM, SIGQUIT or SIGHUP ends it after the turns under way (in a pause: at once) with exit
+    status 0; a second one but SIGHUP ends it on the spot. It can be killed at any time: the next run
+    continues where the journal ends. With --max-ticks, exit status 1 says that some turn failed.
 
     With --wake-on-change the engine sleeps until somebody is due who may take a turn, or until a resume, a
     memory, an outbox, a context file or a setting changes. Ticks it slept through are counted when it wakes.

@@ -8,6 +8,7 @@ terminal or hide in it, and secrets.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -217,7 +218,9 @@ def _write(text: str, stream: TextIO) -> None:
     try:
         stream.write(text)
         stream.flush()
-    except BrokenPipeError as error:
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):  # EIO: the terminal was closed
+            raise
         raise ReaderGone from error
 
 

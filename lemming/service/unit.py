@@ -16,7 +16,8 @@ from lemming.kernel.base.version import __version__
 Form = Literal["systemd", "launchd", "compose"]
 
 WATCHDOG_S, RESTART_S, STOP_S = 90, 10, 180
-NO_RESTART = "2 3 7"  # a wrong command line or folder, wrong settings, damaged files: for a person
+NO_RESTART = "2 7"  # a wrong command line or folder, damaged files: for a person
+# Not 3: settings that cannot be read may be half saved, or gone for the length of a `git checkout`.
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 

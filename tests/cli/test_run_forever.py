@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from lemming.testing import make_org, resume, say
 STOP_SIGNALS = [
     pytest.param(signal.SIGINT, 130, id="ctrl-c"),
     pytest.param(signal.SIGTERM, 143, id="sigterm"),
+    pytest.param(signal.SIGQUIT, 131, id="ctrl-backslash"),
+    pytest.param(signal.SIGHUP, 129, id="sighup"),
 ]
 
 
@@ -58,7 +61,48 @@ def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, sta
     assert load_tick(base) == 1
 
 
-@pytest.mark.parametrize(("number", "status"), STOP_SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_while_it_starts_ends_it_with_0(base: Path, number: int) -> None:
+    make_org(base, resume("ada"))
+    words = [sys.executable, "-X", "importtime", "-m", "lemming", "-C", str(base), "run-forever"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        read_until(process.stderr, "lemming.commands.stopping")
+        read_until(process.stderr, "lemming.cli")
+        process.send_signal(number)
+        assert process.stderr is not None
+        process.stderr.read()
+        assert process.wait(20) == 0
+
+
+def test_a_closing_terminal_may_send_its_signal_twice(base: Path) -> None:
+    answer = _org_that_waits_for_an_answer(base)
+    with start("-C", str(base), "run-once", "--trust") as process:
+        with answer.open("w") as model:
+            for _ in range(2):
+                process.send_signal(signal.SIGHUP)
+            read_until(process.stderr, "stopping after the turns under way")
+            model.write(json.dumps(say("done in time")))
+        assert "done in time" in read_until(process.stderr, "is unfinished")
+        assert process.wait(20) == 129
+
+
+def test_who_asked_that_hanging_up_be_ignored_is_not_stopped_by_it(base: Path) -> None:
+    make_org(base, resume("ada"))
+    words = ("-C", str(base), "run-forever", "--interval", "3600")
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does: children inherit it
+    try:
+        process = start(*words)
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
+    with process:
+        read_until(process.stderr, "next is tick 2")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        assert "stopped" in read_until(process.stderr, "stopped")
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(("number", "status"), STOP_SIGNALS[:-1])
 def test_the_second_signal_ends_it_at_once(base: Path, number: int, status: int) -> None:
     answer = _org_that_waits_for_an_answer(base)
     with start("-C", str(base), "run-once", "--trust") as process, answer.open("w"):

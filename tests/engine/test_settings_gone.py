@@ -22,6 +22,14 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 
 ORG, MODELS, CREDITS = "config/org.json", "config/models.json", "config/credits.json"
+FUNCTION = """from lemming.tools import tool
+
+
+@tool
+def add(one: int, other: int) -> int:
+    \"\"\"Return a sum.\"\"\"
+    return one + other
+"""
 BLOCKED = [{"at": "call", "class": "write", "then": "block"}]
 
 
@@ -66,6 +74,22 @@ def test_settings_that_vanish_hold_while_the_engine_runs_and_it_says_so_once(
     (base / file).write_bytes(said)
     assert next(running).by_status("waiting")
     assert problems_in(heard) == [(file, "error"), (file, "note")]
+    assert not forbidden(base)
+
+
+@pytest.mark.parametrize("half", [b"", b'{"gates": [', None])
+def test_a_half_saved_file_does_not_end_an_engine_whose_agents_have_functions(
+    base: Path, half: bytes | None
+) -> None:
+    (base / "tools").mkdir(parents=True)
+    (base / "tools/own.py").write_text(FUNCTION)
+    writer_in(base, tool_files=["tools/*.py"])
+    heard: list[Event] = []
+    running = ticks(base, interval_s=0, max_ticks=3, clock=FrozenClock(), notify=heard.append)
+    next(running)
+    (base / ORG).unlink() if half is None else (base / ORG).write_bytes(half)
+    assert [len(next(running).by_status("waiting")) for _ in range(2)] == [1, 1]
+    assert problems_in(heard) == [(ORG, "error")]
     assert not forbidden(base)
 
 

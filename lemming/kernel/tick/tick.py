@@ -84,6 +84,7 @@ class Tick:
             further |= {key: value for key in _WHY_RUN if (value := getattr(plan, key))}
             further |= {"settings": {**found}} if (found := snapshot.config.digests) else {}
             journal.append(TickStarted(at=plan.at, boot=boot, **of_before, **plan.as_json(), **further))
+            runtime.journaled_settings = found.keys()
         mail = snapshot.open_mail()
         return cls(runtime, journal, snapshot, Commits(runtime, journal, mail, snapshot.config.org))
 
