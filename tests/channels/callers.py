@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from http.client import HTTPConnection
@@ -78,8 +78,8 @@ class Receiver(NamedTuple):
 
 
 @contextmanager
-def receiver(*answers: int) -> Iterator[Receiver]:
-    """Listen for entries; `answers` are the statuses of the first, then 204."""
+def receiver(*answers: int, heard: Callable[[], object] = bool) -> Iterator[Receiver]:
+    """Listen for entries; `answers` are the statuses of the first, then 204. `heard` is called at each."""
     came: list[tuple[dict[str, str], Any]] = []
     left = list(answers)
 
@@ -90,6 +90,7 @@ def receiver(*answers: int) -> Iterator[Receiver]:
             self.send_response(left.pop(0) if left else 204)
             self.send_header("Content-Length", "0")
             self.end_headers()
+            heard()
 
         def log_message(self, *_: object) -> None:
             pass

@@ -24,6 +24,12 @@ BuiltinHash.__init__.__kwdefaults__["rounds"] = 1  # each login is a tenth of a 
 main()
 """
 TRIES = 200
+UNREADABLE = (
+    b"From: eve@far.example\r\nMessage-ID: <e-1@far.example>\r\nMIME-Version: 1.0\r\n"
+    b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n"
+    b"Content-Disposition: attachmentttachment; filename*\r\n\r\nfile\r\n--x--\r\n"
+)
+"""A mail that Python's parser breaks over."""
 
 
 class Imap(NamedTuple):
@@ -48,6 +54,13 @@ class Imap(NamedTuple):
         """Return how many mails are not marked as seen."""
         with self.opened() as imap:
             return len(imap.uid("SEARCH", "UNSEEN")[1][0].split())
+
+    def empty(self) -> None:
+        """Take all mails away."""
+        with self.opened() as imap:
+            for number in imap.uid("SEARCH", "ALL")[1][0].decode().split():
+                imap.uid("STORE", number, "+FLAGS", "(\\Deleted)")
+            imap.expunge()
 
     def unmark(self) -> None:
         """Take the marks off all mails, as if nothing had been read."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from doorway import answer_to, arrived, noted, with_channel
-from mail_servers import BOX, PASSWORD, USER, Imap, imap_server, mail, smtp_server
+from mail_servers import BOX, PASSWORD, UNREADABLE, USER, Imap, imap_server, mail, smtp_server
 
 from lemming.capabilities.channels.email_text import mail_in, message_id_of, text_of_html
 from lemming.capabilities.serving.serve import look
@@ -19,12 +19,6 @@ from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.messages import send
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, FrozenClock, crash_at
-
-UNREADABLE = (
-    b"From: eve@far.example\r\nMessage-ID: <e-1@far.example>\r\nMIME-Version: 1.0\r\n"
-    b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n"
-    b"Content-Disposition: attachmentttachment; filename*\r\n\r\nfile\r\n--x--\r\n"
-)
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +31,7 @@ def server() -> Iterator[Imap]:
 def post(server: Imap, monkeypatch: pytest.MonkeyPatch) -> Imap:
     """The mailbox, empty."""
     monkeypatch.setenv("POST_PASSWORD", PASSWORD)
-    with server.opened() as imap:
-        for number in imap.uid("SEARCH", "ALL")[1][0].decode().split():
-            imap.uid("STORE", number, "+FLAGS", "(\\Deleted)")
-        imap.expunge()
+    server.empty()
     return server
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +35,8 @@ class Channels:
         self.again_s: float | None = None
         """After how many seconds another look is worth it; None: when something arrives."""
         self.has_taken_in = False
+        self.stop: threading.Event | None = None
+        """Set when the process is to end: what is under way with a server is then broken off."""
 
     def take_in(
         self, config: Config, survey: Survey, tick: int, now: Callable[[], datetime], tell: Tell
@@ -44,10 +47,10 @@ class Channels:
             return
         self._agents = [one for one in self.of(config, survey, tell) if not one[0].paused]
         for agent, channel in self._agents:
-            context = self._context(agent, config, lambda: tick, now)
-            with _alone(agent, tell):
+            context = self.context(agent, config, lambda: tick, now)
+            with alone(agent, tell):
                 before = context.log.traffic.counts["received"]
-                self._collect(channel, context, tell)
+                self.collect(channel, context, tell)
                 self.has_taken_in |= context.log.traffic.counts["received"] > before
 
     def hand_out(
@@ -56,10 +59,10 @@ class Channels:
         """Send out what is addressed to channels, written before `tick`."""
         for agent, channel in self.of(config, survey, tell):
             if channel.sends and not (config.org.paused or agent.paused):
-                context = self._context(agent, config, lambda: tick, now)
-                with _alone(agent, tell):
+                context = self.context(agent, config, lambda: tick, now)
+                with alone(agent, tell):
                     pending = self._org.own(Addressed).pending(agent, survey, tick)
-                    self._note_wait(deliver_due(channel, context, pending) if pending else None)
+                    self._note_wait(deliver_due(channel, context, pending, tell) if pending else None)
 
     def waiting(self, config: Config, survey: Survey, tick: int) -> frozenset[str]:
         """Return the identities of entries that are still to go out, of ticks before `tick`."""
@@ -98,7 +101,7 @@ class Channels:
                 continue
             yield agent, channel
 
-    def _collect(self, channel: Channel, context: ChannelContext, tell: Tell) -> None:
+    def collect(self, channel: Channel, context: ChannelContext, tell: Tell) -> None:
         """Look at a channel, unless it was out of reach a moment ago."""
         traffic, now = context.log.traffic, context.now()
         if traffic.retry_at and now < traffic.retry_at:
@@ -109,6 +112,8 @@ class Channels:
                 soon = channel.collect(context)
                 left = frozenset(channel.arrived(self._org.base))
         except ProviderError as error:
+            if context.is_stopping:
+                return
             context.log.note("down", context.now(), why=str(error))
             tell(_out_of_reach(context.agent, error))
             if (retry_at := context.log.traffic.retry_at) is not None:
@@ -124,11 +129,13 @@ class Channels:
         if seconds is not None:
             self.again_s = seconds if self.again_s is None else min(seconds, self.again_s)
 
-    def _context(
+    def context(
         self, agent: Agent, config: Config, tick: Callable[[], int], now: Callable[[], datetime]
     ) -> ChannelContext:
+        """Return the place of an agent's channel in the organisation."""
         provider = config.models[agent.model.key].provider
-        return ChannelContext(self._org, agent, provider, tick, now, syncs=config.org.durability != "off")
+        syncs = config.org.durability != "off"
+        return ChannelContext(self._org, agent, provider, tick, now, syncs=syncs, stop=self.stop)
 
 
 def make_channel(provider: str, options: dict[str, Any], base: Path, config: Config) -> Channel:
@@ -139,7 +146,7 @@ def make_channel(provider: str, options: dict[str, Any], base: Path, config: Con
 
 
 @contextlib.contextmanager
-def _alone(agent: Agent, tell: Tell) -> Iterator[None]:
+def alone(agent: Agent, tell: Tell) -> Iterator[None]:
     """Tell of what goes wrong around one channel, such as in its log; the others go on."""
     try:
         with edge():
@@ -153,6 +160,11 @@ def _unusable(agent: Agent, error: LemmingError) -> Problem:
     return Problem(message, MODELS_FILE, pointer=f"/{agent.model.key}", hint=error.hint, severity="warning")
 
 
+def _not_sent(agent: Agent, error: LemmingError) -> Problem:
+    message = f"what is to go out by the channel of {agent.name} does not: {error.message}"
+    return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")
+
+
 def _out_of_reach(agent: Agent, error: LemmingError) -> Problem:
     message = f"the channel of {agent.name} is out of reach: {error.message}"
     return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")
@@ -161,7 +173,9 @@ def _out_of_reach(agent: Agent, error: LemmingError) -> Problem:
 MOST_AT_ONCE = 200
 
 
-def deliver_due(channel: Channel, context: ChannelContext, pending: Sequence[Outgoing]) -> float | None:
+def deliver_due(
+    channel: Channel, context: ChannelContext, pending: Sequence[Outgoing], tell: Tell
+) -> float | None:
     """Send out what is due now; return after how many seconds the next one is, None when nothing is left.
 
     A failure that may pass ends it for now; what has failed least often goes first the next time.
@@ -170,7 +184,9 @@ def deliver_due(channel: Channel, context: ChannelContext, pending: Sequence[Out
     for outgoing in sorted(pending, key=lambda each: _attempts(log, each))[:MOST_AT_ONCE]:
         if _wait_s(log, outgoing, context.now()) > 0:
             break
-        _deliver(channel, context, outgoing)
+        if context.is_stopping:
+            break
+        _deliver(channel, context, outgoing, tell)
     left = [each for each in pending if each.key not in log.traffic.settled]
     return min((_wait_s(log, each, context.now()) for each in left), default=None)
 
@@ -187,13 +203,16 @@ def _wait_s(log: ChannelLog, outgoing: Outgoing, now: datetime) -> float:
     return max([0.0, *((moment - now).total_seconds() for moment in moments)])
 
 
-def _deliver(channel: Channel, context: ChannelContext, outgoing: Outgoing) -> None:
-    """Try one entry and note what came of it."""
+def _deliver(channel: Channel, context: ChannelContext, outgoing: Outgoing, tell: Tell) -> None:
+    """Try one entry and note what came of it; a stop that broke it off is no failure."""
     try:
         with edge():
             channel.deliver(context, outgoing)
     except ProviderError as error:
+        if context.is_stopping:
+            return
         did: Did = "failed" if error.is_retryable else "gave_up"
+        tell(_not_sent(context.agent, error))
         context.log.note(did, context.now(), entry=outgoing.key, why=str(error))
     else:
         about = {"answers": outgoing.asked} if outgoing.asked else {}

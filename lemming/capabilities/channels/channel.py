@@ -7,6 +7,7 @@ of the engine is seen to between ticks, one of `lemming serve` by that.
 from __future__ import annotations
 
 import contextlib
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from lemming.capabilities.channels.log import ChannelLog, ChannelLogs, ChannelWriter
+from lemming.capabilities.channels.log import ChannelLog, ChannelLogs, Traffic
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
@@ -138,6 +139,11 @@ class Channel(LLMProvider):
         Raises a `ProviderError`; one that is not retryable gives the entry up.
         """
 
+    @property
+    def takes_in(self) -> bool:
+        """Whether there is something to `collect` at all."""
+        return type(self).collect is not Channel.collect
+
     def arrived(self, base: Path) -> list[str]:
         """Return the names of what is there to be taken in, as far as one look tells."""
         return []
@@ -191,7 +197,10 @@ class Receipt(NamedTuple):
 
 @dataclass(frozen=True)
 class ChannelContext:
-    """One channel's place in an organisation. `tick` and `now` tell the next tick and the time."""
+    """One channel's place in an organisation. `tick` and `now` tell the next tick and the time.
+
+    `stop` is set when the process is to end: what is under way with a server is then broken off.
+    """
 
     org: Organisation
     agent: Agent
@@ -199,6 +208,12 @@ class ChannelContext:
     tick: Callable[[], int]
     now: Callable[[], datetime]
     syncs: bool = True
+    stop: threading.Event | None = None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the process is to end, so that what fails now says nothing about the other end."""
+        return self.stop is not None and self.stop.is_set()
 
     @property
     def log(self) -> ChannelLog:
@@ -236,16 +251,17 @@ class ChannelContext:
             if known := writer.traffic.messages.get(message.id):
                 return Receipt(known, is_new=False)
             if most_an_hour is not None:
-                self._require_few(writer, message.sender, most_an_hour)
+                self.require_few(writer.traffic, message.sender, most_an_hour)
             name, is_new = self._write(message, self.payload(message))
             writer.note(
                 "received", self.now(), message=message.id, entry=name.identity, **{"from": message.sender}
             )
             return Receipt(name.identity, is_new)
 
-    def _require_few(self, writer: ChannelWriter, sender: str, most: int) -> None:
+    def require_few(self, traffic: Traffic, sender: str, most: int) -> None:
+        """Raise `RateLimited` where a sender has written `most` messages in the last hour."""
         since = self.now() - _HOUR
-        moments = [at for at, who in writer.traffic.senders if who == sender and at >= since]
+        moments = [at for at, who in traffic.senders if who == sender and at >= since]
         if len(moments) >= most:
             wait_s = (moments[0] - since).total_seconds() + 1
             raise RateLimited(f"more than {most} messages of {sender} in an hour", retry_after_s=wait_s)

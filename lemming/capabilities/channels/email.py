@@ -11,7 +11,6 @@ import imaplib
 import re
 import smtplib
 import ssl
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.headerregistry import Address
@@ -19,7 +18,8 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
 from hashlib import sha256
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from lemming.capabilities.channels.channel import (
     Channel,
@@ -32,7 +32,6 @@ from lemming.capabilities.channels.channel import (
     require_name,
 )
 from lemming.capabilities.channels.email_text import (
-    Attachment,
     attachments_of,
     mail_in,
     message_id_of,
@@ -41,16 +40,22 @@ from lemming.capabilities.channels.email_text import (
     text_of_mail,
     why_refused,
 )
+from lemming.capabilities.channels.exchange import Exchange, exchange_with
 from lemming.capabilities.channels.http import value_of
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.base.redaction.secrets import redact_content
 from lemming.kernel.files import fs
+from lemming.kernel.files.quota import FolderSize, measure
+from lemming.kernel.org.config import load_config
 
 Encryption = Literal["ssl", "starttls", "none"]
 MOST_AT_ONCE = 50
+SLOWEST_BYTES_PER_S = 1 << 16
+"""A large mail has a second more for so many bytes."""
 _SIZE = re.compile(rb"RFC822\.SIZE (\d{1,18})")
 
 
@@ -108,8 +113,8 @@ class MailChannel(Channel):
         self._poll_s, self._timeout_s, self._max_bytes = poll_s, timeout_s, max_bytes
         self._max_text_chars, self._max_attachment_bytes = max_text_chars, max_attachment_bytes
         self._most_an_hour = per_sender_an_hour
-        self._next_look: dict[str, float] = {}
-        self._put_off: dict[str, dict[str, float]] = {}
+        self._next_look: dict[str, Deadline] = {}
+        self._put_off: dict[str, dict[str, Deadline]] = {}
         self.sends = bool(smtp_host)
         self.variables = [password_env] if password_env else []
 
@@ -120,21 +125,27 @@ class MailChannel(Channel):
 
     def collect(self, context: ChannelContext) -> Soon:
         """Take in unseen mail, the oldest first, some at a time."""
-        if not self._imap.host or time.monotonic() < self._next_look.get(context.agent.name, 0.0):
+        next_look = self._next_look.get(context.agent.name)
+        if not self._imap.host or (next_look and not next_look.has_passed):
             return Soon()
-        self._next_look[context.agent.name] = time.monotonic() + self._poll_s
-        with self._mailbox_open() as imap:
+        self._next_look[context.agent.name] = Deadline(self._poll_s)
+        deadline = Deadline(self._timeout_s)
+        with (
+            exchange_with(self._imap.host, deadline, context.stop) as exchange,
+            self._mailbox_open(exchange) as imap,
+        ):
             unseen = self._due(context, self._search(imap))
             for number in unseen[:MOST_AT_ONCE]:
-                self._take(context, imap, number)
+                deadline.restart()  # so much for each mail
+                self._take(context, imap, number, deadline)
         if len(unseen) > MOST_AT_ONCE:
-            self._next_look[context.agent.name] = 0.0
+            del self._next_look[context.agent.name]
         return Soon(max(0, len(unseen) - MOST_AT_ONCE))
 
     def _due(self, context: ChannelContext, unseen: list[str]) -> list[str]:
         """Return the mails that are to be looked at, without those of senders who have to wait."""
-        put_off, now = self._put_off.get(context.agent.name, {}), time.monotonic()
-        left = {number: put_off[number] for number in unseen if put_off.get(number, 0.0) > now}
+        put_off = self._put_off.get(context.agent.name, {})
+        left = {it: put_off[it] for it in unseen if it in put_off and not put_off[it].has_passed}
         self._put_off[context.agent.name] = left
         return [number for number in unseen if number not in left]
 
@@ -142,21 +153,21 @@ class MailChannel(Channel):
         _, found = imap.uid("SEARCH", "UNSEEN")
         return (found[0] or b"").decode().split() if found else []
 
-    def _take(self, context: ChannelContext, imap: imaplib.IMAP4, number: str) -> None:
+    def _take(self, context: ChannelContext, imap: imaplib.IMAP4, number: str, deadline: Deadline) -> None:
         """Make an entry of one mail and mark it as seen; one of a sender who writes too much is left.
 
         One that cannot be read is kept as a file beside the attachments, and the log says why.
         """
         raw = b""
         try:
-            raw = self._fetch(imap, number)
+            raw = self._fetch(imap, number, deadline)
             with edge():
                 mail = mail_in(raw)
                 ident = message_id_of(mail, raw)
                 if ident not in context.log.traffic.messages:
                     self._receive(context, mail, ident)
         except RateLimited as error:
-            again = time.monotonic() + (error.retry_after_s or self._poll_s)
+            again = Deadline(error.retry_after_s or self._poll_s)
             self._put_off.setdefault(context.agent.name, {})[number] = again
             return
         except RequestRejected as error:
@@ -170,18 +181,17 @@ class MailChannel(Channel):
         imap.uid("STORE", number, "+FLAGS", "(\\Seen)")
 
     def _kept_copy(self, context: ChannelContext, raw: bytes) -> str:
-        """Keep a mail as it came, for a person to look at; return its path."""
-        name = f"{sha256(raw).hexdigest()[:32]}.eml"
-        path = f"{paths.workspace_folder(context.agent.name)}/mail/refused/{name}"
-        fs.publish(context.org.base, path, redact_content(raw), sync=context.syncs)
-        return path
+        """Keep a mail as it came, for a person to look at; return its path, empty where there is no room."""
+        path, content = f"mail/refused/{sha256(raw).hexdigest()[:32]}.eml", redact_content(raw)
+        return "" if _beyond_quota(context, path, len(content)) else self._saved(context, path, content)
 
-    def _fetch(self, imap: imaplib.IMAP4, number: str) -> bytes:
+    def _fetch(self, imap: imaplib.IMAP4, number: str, deadline: Deadline) -> bytes:
         # Asked first, so that a mail that is too large is never fetched.
         _, sizes = imap.uid("FETCH", number, "(RFC822.SIZE)")
         size = _size_in(sizes)
         if size > self._max_bytes:
             raise RequestRejected(f"{size:,} bytes are more than {self._max_bytes:,} (max_bytes)")
+        deadline.extend(size / SLOWEST_BYTES_PER_S)
         # PEEK, as a mail that is only read must stay unseen.
         _, parts = imap.uid("FETCH", number, "(BODY.PEEK[])")
         raw = next((part[1] for part in parts if isinstance(part, tuple)), None)
@@ -196,6 +206,8 @@ class MailChannel(Channel):
         text = text_of_mail(mail)
         if len(text) > self._max_text_chars:
             text = f"{text[: self._max_text_chars]}\n[cut: {len(text):,} characters in all]"
+        if self._most_an_hour is not None:  # before anything is written
+            context.require_few(context.log.traffic, sender, self._most_an_hour)
         kept, left_out = self._save(context, mail, ident)
         more: dict[str, object] = {"subject": str(mail.get("Subject", ""))[:500]}
         if references := references_of(mail):
@@ -212,24 +224,34 @@ class MailChannel(Channel):
         """Save attachments into the agent's workspace; return their paths, and what was too large."""
         kept, left_out, room = [], [], self._max_attachment_bytes
         for attachment in attachments_of(mail, ident):
-            if len(attachment.content) > room:
-                left_out.append(f"{attachment.name} ({len(attachment.content):,} bytes)")
-                continue
-            room -= len(attachment.content)
-            kept.append(self._saved(context, attachment))
+            name, content = attachment.name, redact_content(attachment.content)
+            path = f"mail/{attachment.folder}/{name}"
+            if len(content) > room:
+                left_out.append(f"{name} ({len(content):,} bytes)")
+            elif why := _beyond_quota(context, path, len(content)):
+                left_out.append(f"{name} ({len(content):,} bytes: {why})")
+            else:
+                room -= len(content)
+                kept.append(self._saved(context, path, content))
         return kept, left_out
 
-    def _saved(self, context: ChannelContext, attachment: Attachment) -> str:
-        path = f"{paths.workspace_folder(context.agent.name)}/mail/{attachment.folder}/{attachment.name}"
-        fs.publish(context.org.base, path, redact_content(attachment.content), sync=context.syncs)
-        return path
+    def _saved(self, context: ChannelContext, path: str, content: bytes) -> str:
+        """Write a file into the agent's workspace; return its path in the organisation."""
+        whole = f"{paths.workspace_folder(context.agent.name)}/{path}"
+        fs.publish(context.org.base, whole, content, sync=context.syncs)
+        return whole
 
     def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
         """Send an entry as a mail: an answer to who wrote, anything else to `payload.to` if it is allowed."""
-        mail = self._mail_of(outgoing)
+        mail, deadline = self._mail_of(outgoing), Deadline(self._timeout_s)
         try:
-            with self._smtp_open() as smtp:
+            with (
+                exchange_with(self._smtp.host, deadline, context.stop) as exchange,
+                self._smtp_open(exchange) as smtp,
+            ):
                 smtp.send_message(mail)
+                with contextlib.suppress(OSError, smtplib.SMTPException):
+                    smtp.quit()  # the mail was taken, whatever becomes of the goodbye
         except smtplib.SMTPRecipientsRefused as error:
             code, why = next(iter(error.recipients.values()))
             raise _refusal(code, why) from error
@@ -274,10 +296,10 @@ class MailChannel(Channel):
         return wanted
 
     @contextlib.contextmanager
-    def _mailbox_open(self) -> Iterator[imaplib.IMAP4]:
+    def _mailbox_open(self, exchange: Exchange) -> Iterator[imaplib.IMAP4]:
         """Give the mailbox; whatever goes wrong with the server is `Unavailable`."""
         try:
-            with self._imap_connected() as imap:
+            with self._imap_connected(exchange) as imap:
                 imap.login(self._user, value_of(self._password_env))
                 status, said = imap.select(self._mailbox)
                 if status != "OK":
@@ -286,28 +308,56 @@ class MailChannel(Channel):
         except (OSError, imaplib.IMAP4.error) as error:
             raise Unavailable(f"{self._imap.host}: {error}") from error
 
-    def _imap_connected(self) -> imaplib.IMAP4:
+    def _imap_connected(self, exchange: Exchange) -> imaplib.IMAP4:
+        class Watched(imaplib.IMAP4):
+            def open(self, *args: Any, **more: Any) -> None:
+                exchange.watch(lambda: getattr(self, "sock", None))  # the greeting may drip as well
+                super().open(*args, **more)
+
+        class WatchedSsl(Watched, imaplib.IMAP4_SSL):
+            pass
+
         at, context = self._imap, ssl.create_default_context()
         if at.encryption == "ssl":
-            return imaplib.IMAP4_SSL(at.host, at.port, ssl_context=context, timeout=self._timeout_s)
-        imap = imaplib.IMAP4(at.host, at.port, timeout=self._timeout_s)
+            return WatchedSsl(at.host, at.port, ssl_context=context, timeout=self._timeout_s)
+        imap = Watched(at.host, at.port, timeout=self._timeout_s)
         if at.encryption == "starttls":
             imap.starttls(context)
         return imap
 
     @contextlib.contextmanager
-    def _smtp_open(self) -> Iterator[smtplib.SMTP]:
+    def _smtp_open(self, exchange: Exchange) -> Iterator[smtplib.SMTP]:
+        class Watched(smtplib.SMTP):
+            def connect(self, *args: Any, **more: Any) -> tuple[int, bytes]:
+                exchange.watch(lambda: self.sock)
+                return super().connect(*args, **more)
+
+        class WatchedSsl(Watched, smtplib.SMTP_SSL):
+            pass
+
         at, context = self._smtp, ssl.create_default_context()
         if at.encryption == "ssl":
-            smtp: smtplib.SMTP = smtplib.SMTP_SSL(at.host, at.port, timeout=self._timeout_s, context=context)
+            smtp: smtplib.SMTP = WatchedSsl(at.host, at.port, timeout=self._timeout_s, context=context)
         else:
-            smtp = smtplib.SMTP(at.host, at.port, timeout=self._timeout_s)
+            smtp = Watched(at.host, at.port, timeout=self._timeout_s)
         with smtp:
             if at.encryption == "starttls":
                 smtp.starttls(context=context)
             if password := value_of(self._password_env):
                 smtp.login(self._user, password)
             yield smtp
+
+
+def _beyond_quota(context: ChannelContext, path: str, size_bytes: int) -> str:
+    """Return the limit of `quota` that a file more in the agent's workspace exceeds; empty when none is."""
+    allowed = load_config(context.org).org.quota
+    folder = context.org.base / paths.workspace_folder(context.agent.name)
+    if (folder / path).exists():  # written before a kill, and held already
+        return ""
+    new_folders = sum(not (folder / parent).exists() for parent in Path(path).parents)
+    held = measure(str(folder))
+    after = FolderSize(held.size_bytes + size_bytes, held.files + new_folders + 1)
+    return after.beyond(FolderSize(allowed.max_bytes, allowed.max_files))
 
 
 def matches(address: str, allowed: str) -> bool:

@@ -88,20 +88,20 @@ def references_of(mail: EmailMessage) -> list[str]:
 
 
 def sender_of(mail: EmailMessage) -> str:
-    """Return the address that answers go to, in lower case; empty when there is none."""
-    for name in ("Reply-To", "From"):
-        address = parseaddr(_header(mail, name))[1].strip().lower()
-        if re.fullmatch(r"[^@\s,<>]+@[^@\s,<>]+", address):
-            return address
-    return ""
+    """Return the address that a mail is from, in lower case; empty when there is none.
+
+    One address is allowed, counted and answered. A Reply-To is not: whoever may write could have answers
+    sent to others, and count as another each time.
+    """
+    address = parseaddr(_header(mail, "From"))[1].strip().lower()
+    return address if re.fullmatch(r"[^@\s,<>]+@[^@\s,<>]+", address) else ""
 
 
 def why_refused(mail: EmailMessage, sender: str, own: str, allowed: Sequence[str]) -> str:
     """Return why a mail is not taken: a machine sent it, we did, or a stranger; empty when it is."""
     if not sender:
         return "it has no sender"
-    writer = parseaddr(_header(mail, "From"))[1].strip().lower()
-    if own.lower() in (sender, writer):
+    if own.lower() == sender:
         return "it comes from the channel's own address"
     if _header(mail, "Auto-Submitted").partition(";")[0].strip().lower() not in ("", "no"):
         return "a program has sent it (Auto-Submitted)"
@@ -109,7 +109,7 @@ def why_refused(mail: EmailMessage, sender: str, own: str, allowed: Sequence[str
         return "it comes from a list"
     if _header(mail, "Return-Path").strip() == "<>" or mail.get_content_type() == "multipart/report":
         return "it is a report of a mail server"
-    if allowed and not any(_is_allowed(writer, one) for one in allowed):
+    if allowed and not any(_is_allowed(sender, one) for one in allowed):
         return 'its sender is not in "allow_from"'
     return ""
 

@@ -24,8 +24,10 @@ from lemming.capabilities.channels.channel import (
     require_kind,
     require_name,
 )
+from lemming.capabilities.channels.exchange import Exchange, exchange_with
 from lemming.capabilities.channels.signatures import signature, signing_key, verified_id
 from lemming.kernel.base.contract import MAX_REPLY_DEPTH
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.json_schema.violations import flaw_of
@@ -148,17 +150,21 @@ class HttpChannel(Channel):
         if secret := value_of(self._deliver_secret_env):
             headers["webhook-signature"] = f"v1,{signature(signing_key(secret), outgoing.key, at, body)}"
         request = urllib.request.Request(self._deliver_to, body, headers, method="POST")  # noqa: S310 - http
+        peer, deadline = urlsplit(self._deliver_to).hostname or "the target", Deadline(self._timeout_s)
         try:
-            with _OPENER.open(request, timeout=self._timeout_s) as answer:
-                answer.read(1)
+            with (
+                exchange_with(peer, deadline, context.stop) as exchange,
+                _opener(exchange).open(request, timeout=self._timeout_s),
+            ):
+                exchange.require_whole()  # of its body nothing counts
         except urllib.error.HTTPError as error:
             error.close()
-            why = f"{urlsplit(self._deliver_to).hostname} answered {error.code} {error.reason}"
+            why = f"{peer} answered {error.code} {error.reason}"
             raise (
                 Unavailable(why) if error.code >= 500 or error.code in _PASSING else RequestRejected(why)
             ) from error
         except TimeoutError as error:
-            raise TimedOut(f"no answer within {self._timeout_s:g} s") from error
+            raise TimedOut(f"{peer}: no answer within {self._timeout_s:g} s") from error
         except (OSError, ValueError, http.client.HTTPException) as error:  # a broken status line, say
             raise Unavailable(str(getattr(error, "reason", error)) or type(error).__name__) from error
 
@@ -170,7 +176,37 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Return nothing, so that the redirect is an error."""
 
 
-_OPENER = urllib.request.build_opener(_NoRedirect)
+class _WatchedHttp(urllib.request.HTTPHandler):
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__()
+        self._exchange = exchange
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_watched(http.client.HTTPConnection, self._exchange), request)
+
+
+class _WatchedHttps(urllib.request.HTTPSHandler):
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__()
+        self._exchange = exchange
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_watched(http.client.HTTPSConnection, self._exchange), request)
+
+
+def _watched(kind: type[http.client.HTTPConnection], exchange: Exchange) -> Any:
+    """Return what makes connections of a kind that the exchange can cut."""
+
+    def make(host: str, **options: Any) -> http.client.HTTPConnection:
+        connection = kind(host, **options)
+        exchange.watch(lambda: connection.sock)
+        return connection
+
+    return make
+
+
+def _opener(exchange: Exchange) -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_NoRedirect, _WatchedHttp(exchange), _WatchedHttps(exchange))
 
 
 def value_of(variable: str) -> str:

@@ -29,7 +29,7 @@ from lemming.kernel.org.organisation import Organisation
 Did = Literal["received", "refused", "delivered", "failed", "gave_up", "down", "up"]
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 3600.0
 SENDERS_KEPT_S = 3600.0
-_LIMIT_BYTES = 1 << 30
+_LIMIT_BYTES, _PIECE_BYTES = 1 << 30, 1 << 16
 
 
 @dataclass
@@ -125,18 +125,42 @@ class ChannelLog:
         self._base, self.file = org.base, paths.channel_log(agent)
         self._lock = threading.RLock()
         self._read: tuple[int, int, int] | None = None
+        self._place = _Place()
         self._is_mended = False
         self.syncs = True
         self._traffic = Traffic()
 
     @property
     def traffic(self) -> Traffic:
-        """What the log says now. It is read again only when somebody else has written to it."""
+        """What the log says now. Of what was read, only what others have added since is read.
+
+        It is read whole again where what was read last no longer stands in its place.
+        """
         with self._lock:
             stamp = self._stamp()
             if stamp != self._read:
-                self._read, self._traffic = stamp, _traffic_in(self._whole())
+                self._take_in(stamp)
+                self._read = stamp
             return self._traffic
+
+    def _take_in(self, stamp: tuple[int, int, int] | None) -> None:
+        """Read the lines that are not read yet."""
+        inode, raw = stamp[0] if stamp else 0, self._since(self._place.start)
+        if inode != self._place.inode or not raw.startswith(self._place.last):
+            self._traffic, self._place = Traffic(), _Place(inode)
+            raw = self._since(0)
+        whole = raw[: raw.rfind(b"\n") + 1]  # the rest is being written, or torn
+        for line in whole[len(self._place.last) :].split(b"\n"):
+            with contextlib.suppress(JsonProblem):
+                if line and isinstance(plain := parse(line), dict):
+                    self._traffic.add(plain)
+        self._place.go_to(self._place.start + len(whole), whole)
+
+    def _since(self, start: int) -> bytes:
+        try:
+            return fs.read_with_status(self._base / self.file, _LIMIT_BYTES, start=start)[0]
+        except FileNotFoundError:
+            return b""
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[ChannelWriter]:
@@ -148,7 +172,7 @@ class ChannelLog:
                 if not (self._is_mended and (file.size == 0 or _ends_a_line(file))):
                     _cut_torn(file)
                     self._is_mended = True
-                yield ChannelWriter(file, self.traffic, syncs=self.syncs)
+                yield ChannelWriter(file, self.traffic, self._place, syncs=self.syncs)
                 self._read = self._stamp()
             finally:  # closing alone would leave it locked as long as a copy of the descriptor is open
                 fcntl.flock(file.fileno(), fcntl.LOCK_UN)
@@ -165,28 +189,43 @@ class ChannelLog:
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns
 
-    def _whole(self) -> bytes:
-        try:
-            return fs.read_bytes(self._base / self.file, _LIMIT_BYTES)
-        except FileNotFoundError:
-            return b""
+
+@dataclass
+class _Place:
+    """How far a log is read: `last`, the last line that was, begins at `start`.
+
+    A line has its moment, so another file, or one that was cut and written again, does not have it there.
+    """
+
+    inode: int = 0
+    start: int = 0
+    last: bytes = b""
+
+    def go_to(self, end: int, whole: bytes) -> None:
+        """Note that all is read up to `end`, before which these lines stand."""
+        if whole:
+            self.last = whole[whole.rfind(b"\n", 0, -1) + 1 :]
+            self.start = end - len(self.last)
 
 
 class ChannelWriter:
     """The log, held: what it says, and a place for more."""
 
-    def __init__(self, file: fs.AppendFile, traffic: Traffic, *, syncs: bool) -> None:
-        self._file, self.traffic, self._syncs = file, traffic, syncs
+    def __init__(self, file: fs.AppendFile, traffic: Traffic, place: _Place, *, syncs: bool) -> None:
+        self._file, self.traffic, self._place, self._syncs = file, traffic, place, syncs
 
     def note(self, did: Did, now: datetime, **facts: str) -> None:
         """Write one line; with `syncs` it survives power loss."""
         line = redact_json({"at": timestamp(now), "did": did, **facts})
         if isinstance(line.get("why"), str):
             line["why"] = excerpt(line["why"], 400)
-        self._file.append(compact(line) + b"\n")
+        raw = compact(line) + b"\n"
+        self._file.append(raw)
+        self.traffic.add(line)
+        self._place.inode = os.fstat(self._file.fileno()).st_ino
+        self._place.go_to(self._file.size, raw)
         if self._syncs:
             self._file.sync()
-        self.traffic.add(line)
 
 
 @looking
@@ -196,7 +235,8 @@ def _status(path: Path) -> os.stat_result:
 
 def _cut_torn(file: fs.AppendFile) -> None:
     """Take off a last line that was torn, or of which power loss left a part."""
-    raw = file.read()
+    raw = file.read_tail(_PIECE_BYTES, 2)
+    start = file.size - len(raw)
     whole = raw[: raw.rfind(b"\n") + 1]
     last = whole[whole.rfind(b"\n", 0, -1) + 1 :]
     # A power cut may leave a whole line with a hole in it.
@@ -204,21 +244,11 @@ def _cut_torn(file: fs.AppendFile) -> None:
         parse(last)
         last = b""
     if (size := len(whole) - len(last)) < len(raw):
-        file.truncate(size)
+        file.truncate(start + size)
 
 
 def _ends_a_line(file: fs.AppendFile) -> bool:
     return os.pread(file.fileno(), 1, file.size - 1) == b"\n"
-
-
-def _traffic_in(raw: bytes) -> Traffic:
-    """Return what the lines say; one that was torn, or is none of ours, says nothing."""
-    traffic = Traffic()
-    for line in raw.split(b"\n"):
-        with contextlib.suppress(JsonProblem):
-            if line and isinstance(plain := parse(line), dict):
-                traffic.add(plain)
-    return traffic
 
 
 def _moment(text: object) -> datetime:

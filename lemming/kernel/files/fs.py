@@ -342,12 +342,15 @@ def holds(path: str | os.PathLike[str], content: bytes) -> bool:
 
 
 @looking
-def read_with_status(path: str | os.PathLike[str], limit_bytes: int) -> tuple[bytes, os.stat_result]:
-    """Return a file's bytes as `read_bytes` does, and its status just before they were read."""
+def read_with_status(
+    path: str | os.PathLike[str], limit_bytes: int, *, start: int = 0
+) -> tuple[bytes, os.stat_result]:
+    """Return a file's bytes from `start` on as `read_bytes` does, and its status just before that."""
     descriptor = os.open(path, _READ)
     try:
         status = require_regular(descriptor, os.fspath(path))
-        return read_up_to(descriptor, limit_bytes + 1, status.st_size), status
+        os.lseek(descriptor, start, os.SEEK_SET)
+        return read_up_to(descriptor, limit_bytes + 1, max(0, status.st_size - start)), status
     finally:
         os.close(descriptor)
 

@@ -1,0 +1,132 @@
+"""A server that says a letter now and then, or nothing: it is given up in time, named, and stops no other."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from callers import receiver
+from doorway import noted
+
+from lemming.capabilities.serving.serve import look, serving
+from lemming.facts.checklist.check import CheckScope
+from lemming.facts.checklist.standing import troubles_of
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.messages import send
+from lemming.kernel.org.organisation import Organisation
+from lemming.testing import make_org, resume
+
+
+@contextmanager
+def dripping(letter: bytes, every_s: float = 0.02) -> Iterator[int]:
+    """Run a server that sends each caller a letter now and then, and never comes to an end; give its port."""
+    over, callers = threading.Event(), list[threading.Thread]()
+
+    def drip(caller: socket.socket) -> None:
+        with caller:
+            try:
+                while not over.wait(every_s):
+                    caller.sendall(letter)
+            except OSError:
+                return
+
+    def accept() -> None:
+        while True:
+            try:
+                caller, _ = listening.accept()
+            except OSError:
+                return
+            callers.append(threading.Thread(target=drip, args=(caller,), daemon=True))
+            callers[-1].start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            over.set()
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join(20)
+            for each in callers:
+                each.join(20)
+
+
+def with_channels(base: Path, **models: dict[str, Any]) -> Path:
+    """Make an organisation in which `ada` has written an entry for the agent of each of these channels."""
+    ada = resume("ada", model={"key": "human"})
+    reads = {"read_outboxes": ["ada"], "tools": []}
+    agents = [resume(name, model={"key": name}, permissions=reads) for name in models]
+    make_org(base, ada, *agents, models={"human": {"provider": "human"}, **models})
+    for name in models:
+        payload = {"text": "hello", "target": name, "to": "bob@far.example"}
+        send(base, "ada", tick=1, kind="message", payload=payload, tags=[], created_at="")
+    (base / "tick.json").write_text('{"current_tick": 2}')
+    return base
+
+
+def http_to(port: int, **more: Any) -> dict[str, Any]:
+    return {"provider": "http", "options": {"deliver_to": f"http://127.0.0.1:{port}/x", **more}}
+
+
+def mail_at(**options: Any) -> dict[str, Any]:
+    plain = {"address": "desk@example.org", "allow_to": ["@far.example"], "timeout_s": 0.3}
+    return {"provider": "mail", "options": {**plain, **options}}
+
+
+def look_at(base: Path) -> list[str]:
+    """Look once, and return what is told."""
+    told: list[str] = []
+    look(Organisation(base), SystemClock().now, lambda problem: told.append(str(problem)))
+    return told
+
+
+def troubles_in(base: Path) -> str:
+    return " ".join(str(trouble.message) for trouble in troubles_of(CheckScope(Organisation(base))))
+
+
+@pytest.mark.parametrize("letter", [b"x", b"HTTP/1.1 200 OK\r\nX: "], ids=["status", "headers"])
+def test_a_target_that_drips_its_answer_is_given_up_in_time_and_named(base: Path, letter: bytes) -> None:
+    with dripping(letter) as port:
+        with_channels(base, door=http_to(port, timeout_s=0.3))
+        (told,) = look_at(base)
+    assert "what is to go out by the channel of door does not" in told
+    assert "127.0.0.1" in told
+    assert [line["did"] for line in noted(base)] == ["failed"]
+    assert "1 to go out" in troubles_in(base)
+    assert "127.0.0.1" in troubles_in(base)
+
+
+def test_a_mail_server_that_drips_its_greeting_is_given_up_in_time_and_named(base: Path) -> None:
+    with dripping(b"x") as port:
+        reads = {"imap_host": "127.0.0.1", "imap_port": port, "imap_encryption": "none"}
+        with_channels(base, door=mail_at(**reads))
+        (told,) = look_at(base)
+    assert "the channel of door is out of reach: 127.0.0.1 gave no whole answer within 0.3 s" in told
+    assert [line["did"] for line in noted(base)] == ["down"]
+    assert "127.0.0.1 gave no whole answer" in troubles_in(base)
+
+
+def test_a_mail_server_that_drips_when_mail_is_sent_is_given_up_in_time_and_named(base: Path) -> None:
+    with dripping(b"2") as port:
+        sends = {"smtp_host": "127.0.0.1", "smtp_port": port, "smtp_encryption": "none"}
+        with_channels(base, door=mail_at(**sends))
+        (told,) = look_at(base)
+    assert "127.0.0.1 gave no whole answer within 0.3 s" in told
+    assert [line["did"] for line in noted(base)] == ["failed"]
+
+
+def test_a_peer_that_hangs_keeps_no_other_waiting_and_a_stop_breaks_it_off(base: Path) -> None:
+    arrived = threading.Event()
+    with ExitStack() as stack:
+        hangs = stack.enter_context(dripping(b""))
+        good = stack.enter_context(receiver(202, heard=arrived.set))
+        with_channels(base, door=http_to(hangs, timeout_s=600.0), other=http_to(good.port))
+        stack.enter_context(serving(base, port=0, stop=threading.Event(), tell=lambda _: None))
+        assert arrived.wait(60)
+    assert noted(base) == []  # a stop is no failure of the other end
