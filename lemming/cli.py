@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -16,8 +16,12 @@ from lemming.commands.failures import guarded
 from lemming.commands.meant import MEANT, OF_THE_PAGE, words_behind
 from lemming.commands.screen import show, show_text
 from lemming.commands.session import CommandSession
+from lemming.kernel.access.trust import code_guarded
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.version import __version__
+
+if TYPE_CHECKING:
+    from lemming.kernel.org.organisation import Organisation
 
 SECTIONS = {
     "Begin": {
@@ -329,7 +333,14 @@ def run(args: list[str]) -> int:
         )
         return status if isinstance(status, int) else 0
 
-    return guarded(work, session, as_json="--json" in args)
+    with code_guarded(_require_code_agreed):
+        return guarded(work, session, as_json="--json" in args)
+
+
+def _require_code_agreed(org: Organisation) -> None:
+    from lemming.commands.trust import require_code_agreed  # where there is code
+
+    require_code_agreed(org)
 
 
 def _root_and_rest(args: list[str]) -> tuple[str | None, list[str]]:

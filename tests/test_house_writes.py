@@ -27,6 +27,10 @@ OF_THE_PROCESS = {
     ): "a secret is kept out of every file, whoever named it",
     ("kernel/base/redaction/secrets.py", "_named"): "as _known",
     (
+        "kernel/access/trust.py",
+        "_guards",
+    ): "a command loads no code that nobody agreed to, of whatever folder",
+    (
         "capabilities/toolbox/functions/workers.py",
         "_LOADED",
     ): "to load files of tools takes half a second, for each tick",

@@ -85,10 +85,10 @@ class Watcher:
             tell(text, style="yellow")
 
 
-def agree_to_run(base: OrgPath, *, can_ask: bool) -> None:
+def agree_to_run(base: OrgPath, *, trusts: bool, can_ask: bool) -> None:
     """Ask for what running reaches outside, unless another engine does the running."""
-    if running_engine(base) is None:
-        require_agreement(base, can_ask=can_ask)
+    if trusts or running_engine(base) is None:
+        require_agreement(base, trusts=trusts, can_ask=can_ask)
 
 
 def put(base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any) -> tuple[AskOutcome[Any], int]:
@@ -193,8 +193,7 @@ def ask(
     said = " ".join(text)
     options: dict[str, Any] = {"schema": _schema_in(schema)} if schema else {}
     options["budget"] = _amount(budget)
-    if not trust:
-        agree_to_run(base, can_ask=not here.as_json and said != "-")
+    agree_to_run(base, trusts=trust, can_ask=not here.as_json and said != "-")
     outcome, status = put(
         base,
         agent,
@@ -278,8 +277,7 @@ def chat(
     now = requests_now(base)
     person = person_for(now, person)
     require_reach(now, person, agent)
-    if not trust:
-        agree_to_run(base, can_ask=not here.as_json and sys.stdin.isatty())
+    agree_to_run(base, trusts=trust, can_ask=not here.as_json and sys.stdin.isatty())
     name = conversation or SystemClock().now().strftime("chat-%Y%m%d-%H%M%S")
     if not quiet:
         tell(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")

@@ -24,7 +24,7 @@ from lemming.commands.trust import require_agreement_to_copy
 from lemming.commands.why import lines_of
 from lemming.facts.cases import Case, case_file, case_names, chosen
 from lemming.kernel.access import bound
-from lemming.kernel.access.trust import Reach
+from lemming.kernel.access.trust import Reach, allow_code
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.files import fs
@@ -101,14 +101,14 @@ def eval(
             "copies cannot be kept inside the organisation", where=str(keep), hint="name a folder elsewhere"
         )
     spending = Spending(budget)
-    agree = partial(_agree, base, asks=record, can_ask=not here.as_json)
+    agree = partial(_agree, base, trusts=trust, asks=record, can_ask=not here.as_json)
     manner = Manner(
         spending=spending,
         records=record,
         makes_calls=tools,
         repeat=repeat,
         keep=keep.expanduser().resolve() if keep else None,
-        agree=(lambda *_: None) if trust else agree,
+        agree=agree,
     )
     arms = arms_of(arm or [], model or [], settings or [])
     results: list[Result] = []
@@ -141,8 +141,13 @@ def _written_to(*places: Path | None) -> list[Path | None]:
     return found
 
 
-def _agree(base: OrgPath, copy: Path, name: str, case: Case, *, asks: bool, can_ask: bool) -> None:
+def _agree(
+    base: OrgPath, copy: Path, name: str, case: Case, *, trusts: bool, asks: bool, can_ask: bool
+) -> None:
     """Ask a person, as for any run, about what a case runs outside of its copy."""
+    if trusts:
+        allow_code(copy)
+        return
     commands = [wanted.command.run for wanted in case.expect if wanted.command]
     further = [
         Reach(
@@ -156,6 +161,7 @@ def _agree(base: OrgPath, copy: Path, name: str, case: Case, *, asks: bool, can_
     require_agreement_to_copy(
         base, Organisation.at(copy), further=further, asks_models=asks_models, can_ask=can_ask
     )
+    allow_code(copy)
 
 
 # --- what is shown ----------------------------------------------------------------------------

@@ -81,8 +81,7 @@ def try_servers(
     if tool is not None and name is None:
         raise UsageError("--call needs the name of a server", hint="lemming mcp test SERVER --call TOOL")
     arguments = object_typed(args, "--args", '{"path": "a.txt"}')
-    if not trust:
-        require_agreement(base, servers=chosen)
+    require_agreement(base, trusts=trust, servers=chosen)
     require_sdk()
     is_well = True
     with closing(base):
@@ -116,8 +115,7 @@ def accept(
 
     base = here.org
     chosen = _chosen(_config(base), name)
-    if not trust:
-        require_agreement(base, servers=chosen)
+    require_agreement(base, trusts=trust, servers=chosen)
     require_sdk()
     with closing(base):
         found = base.own(McpServers).list(chosen)

@@ -122,8 +122,7 @@ def try_model(
     from lemming.service.model_trial import try_out
 
     base = here.org
-    if not trust:
-        require_agreement(base, can_ask=not here.as_json)
+    require_agreement(base, trusts=trust, can_ask=not here.as_json)
     config = load_settings(base)
     entry = config.model(key)
     found = try_out(Path(base), entry, config.org, SystemClock(), threading.Event())

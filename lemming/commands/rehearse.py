@@ -19,6 +19,7 @@ from lemming.evals.rehearsal.compare import Comparison, ValueDifference
 from lemming.evals.rehearsal.compare import compare as compare_orgs
 from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
 from lemming.evals.rehearsal.rehearse import rehearse as run_rehearsal
+from lemming.kernel.access.trust import allow_code
 from lemming.kernel.base.errors import NotAnOrg, UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.format import require_known_format
@@ -164,10 +165,10 @@ def rehearse(
     )
     if keep is not None and dry_run:
         raise UsageError("--dry-run keeps nothing", hint="leave out one of --keep and --dry-run")
-    if not trust:
-        require_agreement(base, can_ask=not here.as_json)
+    require_agreement(base, trusts=trust, can_ask=not here.as_json)
     with tempfile.TemporaryDirectory(prefix="lemming-rehearsal-") as scratch, stop_on_signals() as switch:
         folder = Path(scratch, "fork") if keep is None else keep.expanduser().resolve()
+        allow_code(folder)  # as to the original
         found = run_rehearsal(base, folder, wanted, stop=switch.stop)
     _show(found, wanted, as_json=here.as_json)
     if keep is not None and not here.as_json:

@@ -67,8 +67,7 @@ def repair(
     with open_org(base, command="repair") as runtime:
         if call is not None:
             if retry:
-                if not trust:
-                    require_agreement(base, can_ask=not here.as_json)
+                require_agreement(base, trusts=trust, can_ask=not here.as_json)
                 _retry(runtime, call, yes=yes, as_json=here.as_json)
             else:
                 _mark(runtime, call, happened=mark == "done", as_json=here.as_json)

@@ -70,8 +70,7 @@ def run_once(
 
         show_next_tick(base, agents, as_json=here.as_json)
         return
-    if not trust:
-        require_agreement(base, can_ask=not here.as_json)
+    require_agreement(base, trusts=trust, can_ask=not here.as_json)
     from lemming import engine
     from lemming.commands.stopping import stop_on_signals
 
@@ -183,8 +182,7 @@ def run_forever(
       lemming run-forever --health 8642
     """
     base = here.org
-    if not trust:
-        require_agreement(base, can_ask=not here.as_json)
+    require_agreement(base, trusts=trust, can_ask=not here.as_json)
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop, as_json=here.as_json, quiet=quiet)

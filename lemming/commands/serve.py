@@ -46,8 +46,7 @@ def serve(
       curl -H "Authorization: Bearer $TOKEN" -d '{"text": "How is it going?"}' http://127.0.0.1:8420/ask
     """
     base = here.org
-    if not trust:
-        require_agreement(base, can_ask=sys.stdin.isatty())
+    require_agreement(base, trusts=trust, can_ask=sys.stdin.isatty())
     shown = _metrics(host) if metrics else None
     with stop_on_signals(quiet=quiet) as switch:
         with served(

@@ -179,8 +179,7 @@ def call(
       lemming tools call forecast --agent planner --args '{"city": "Oslo"}' --yes
     """
     base = here.org
-    if not trust:
-        require_agreement(base)
+    require_agreement(base, trusts=trust)
     arguments = arguments_from(given or [], args)
     if yes:
         with open_org(base, command="tools call") as runtime:

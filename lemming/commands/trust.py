@@ -15,7 +15,7 @@ import typer
 from lemming.commands.options import Here, option
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.facts.reach import reaches
-from lemming.kernel.access.trust import Consent, Reach
+from lemming.kernel.access.trust import Consent, Reach, allow_code
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import DiskError, NotTrusted
 from lemming.kernel.files.documents import once_saved
@@ -69,13 +69,19 @@ def trust(here: Here, yes: Annotated[bool, option("--yes -y", "Agree to all of i
         tell("`lemming trust --yes` agrees to it")
 
 
-def require_agreement(base: OrgPath, *, can_ask: bool = True, servers: Collection[str] = ()) -> None:
+def require_agreement(
+    base: OrgPath, *, trusts: bool = False, can_ask: bool = True, servers: Collection[str] = ()
+) -> None:
     """Say what running the organisation does outside its folder, the first time that it does that.
 
     On a terminal a person is asked and may refuse. A service or a script is told and goes on, unless code
     would run or files elsewhere be written: that waits until somebody has agreed, also in the ticks to come,
-    which look again at what is to run. `servers`: MCP servers that a person asks for. Raises `NotTrusted`.
+    which look again at what is to run. `servers`: MCP servers that a person asks for. `trusts`: this one said
+    `--trust` and is asked nothing in this run. Raises `NotTrusted`.
     """
+    if trusts:
+        allow_code(base)
+        return
     agreement, found = Agreement(Path(base)), _reaches(base, servers)
     if missing := agreement.lacks(found):
         _agree(base, agreement, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
@@ -151,6 +157,11 @@ class _Again:
         files = {file: digest for reach in found for file, digest in reach.bound_to.items()}
         self._org.own(Consent).files = None if agreement.is_ours else files
         self._looked_at, self._reaches = now, found
+
+
+def require_code_agreed(org: Organisation) -> None:
+    """Raise `NotTrusted` where code of the organisation's own would be loaded that nobody has agreed to."""
+    _Again(org)(load_config(org), None)
 
 
 def is_agreed(base: OrgPath) -> bool:

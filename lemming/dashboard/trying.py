@@ -18,6 +18,7 @@ from lemming.facts.reach import reaches
 from lemming.facts.typed_text import SETTINGS, editable, problems_of_text
 from lemming.facts.views.past import require_past_at_hand
 from lemming.facts.views.sentences import payload_text, text_said
+from lemming.kernel.access.trust import allow_code
 from lemming.kernel.agents import decode_resume, survey_agents
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.org.config import config_with, load_config
@@ -48,6 +49,7 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s
     first = max(span.start, span.stop - TICKS)
     wanted = Wanted(first=first, last=span.stop - 1, files={file: raw}, is_dry=is_dry)
     with tempfile.TemporaryDirectory(prefix="lemming-try-") as scratch, _stopping_after(longest_s) as stop:
+        allow_code(scratch)  # as to the original
         found = rehearse(org, Path(scratch, "fork"), wanted, stop=stop)
     if found.last < wanted.last and not found.stopped_by:
         why = f"{longest_s:g} seconds were over; `lemming rehearse` goes on as long as it takes"

@@ -13,12 +13,14 @@ import pytest
 import typer
 from terminal import Lemming
 
+from lemming.capabilities.requests.now import requests_now
 from lemming.cli import make_app
 from lemming.engine import run_once
 from lemming.facts.views.dispatch import VIEWS, view
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
+from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import FrozenClock, make_org, resume, say
 
 LOOKS = [
@@ -59,6 +61,21 @@ CHANGES = [
     "backup ../backup.tar.gz", "cancel abc", "answer abc x", "approve abc", "deny abc",
     "skills export ../skills", "report --html ../report",
 ]  # fmt: skip
+
+
+APPROVING = ["approve ID", "approve", "deny ID", "answer ID x", "requests ID", "waiting ID", "cancel ID"]
+
+
+class Trap(Tool):
+    """A tool like the one that a file of tools brings later."""
+
+    name = "trap"
+    description = "Writes."
+    tool_class = "write"
+
+    def execute(self, agent_name: str, base_path: Path, path: str) -> ToolResult:
+        """Do nothing: a person is asked first."""
+        return ToolResult(True)
 
 
 def all_commands() -> Iterator[str]:
@@ -103,14 +120,22 @@ def trapped(base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         skills=["*"],
     )
     bob = resume("bob", model={"key": "program"})
-    make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("fine")}], org={"history": "git"})
+    asks = [{"at": "call", "class": "write", "then": "ask"}]
+    waits = say("wait", tool_calls=[{"tool": "trap", "args": {"path": "x"}}])
+    before = resume("ada", permissions={"tools": ["trap"], "read_outboxes": ["*"]})
+    human = resume("human", model={"key": "human"})
+    make_org(base, before, resume("bob"), human, models={"human": {"provider": "human"}},
+             script=[{"agent": "ada", "tick": 1, "reply": waits}, {"reply": say("fine")}],
+             org={"history": "git", "gates": asks})  # fmt: skip
+    ToolRegistry.register(Trap())
     for _ in range(2):
         run_once(base, clock=FrozenClock())
+    ToolRegistry.unregister("trap")
     others = [resume("desk", model={"key": "channel"}), resume("human", model={"key": "human"})]
     make_org(base, ada, bob, *others, models=models, org={
         "history": "git", "plugins": ["trap_plugin"], "tool_files": ["tools/*.py", "agents/*/tools/*.py"],
         "on_failure": command("on_failure"), "on_waiting": command("on_waiting"),
-        "gates": [{"at": "in", "check": "trap_check", "then": "block"}],
+        "gates": [*asks, {"at": "in", "check": "trap_check", "then": "block"}],
     })  # fmt: skip
     fs.publish(base, "agents/ada/skills/pdf/SKILL.md", b"---\nname: pdf\ndescription: x\n---\n")
     fs.publish(base, "agents/ada/skills/pdf/run.py", code("skill"))
@@ -182,6 +207,44 @@ def test_nor_does_changing_files(trapped: Path, lemming: Lemming, monkeypatch: p
     for words in CHANGES:
         lemming(*words.split())
         assert (words, sprung(trapped)) == (words, [])
+
+
+def every_option(words: str) -> Iterator[list[str]]:
+    """Yield the words of a command with each of its options in turn."""
+    command = command_of(words)
+    for option in command.params:
+        if option.param_type_name == "option" and option.name not in ("help", "as_json"):
+            yield [*words.split(), option.opts[-1], *values_for(option)]
+
+
+def command_of(words: str) -> Any:
+    """Return the command that these words begin with."""
+    app: Any = make_app()
+    command = app if isinstance(app, click.Command) else typer.main.get_command(app)
+    for word in words.split():
+        if not hasattr(command, "list_commands"):
+            break
+        command = command.get_command(click.Context(command), word)
+    return command
+
+
+def values_for(option: Any) -> list[str]:
+    """Return what may be typed behind an option."""
+    if option.is_flag:
+        return []
+    by_name = {"edit": ["path=z"], "ahead": ["ada", "trap", "{}"], "for_": ["tool"], "agent": ["ada"]}
+    return by_name.get(option.name, ["1"])
+
+
+@pytest.mark.parametrize("words", APPROVING)
+def test_no_option_of_a_command_that_decides_springs_one(
+    trapped: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.chdir(trapped)
+    (request,) = requests_now(trapped).requests.open
+    for typed in every_option(words):
+        lemming(*(request.id if word == "ID" else word for word in typed))
+        assert (typed, sprung(trapped)) == (typed, [])
 
 
 def test_looking_at_a_history_that_is_not_ours_starts_no_git(trapped: Path, lemming: Lemming) -> None:

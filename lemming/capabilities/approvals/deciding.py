@@ -23,7 +23,7 @@ from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capabilities import made_by
-from lemming.kernel.tools import toolset_of
+from lemming.kernel.tools import Tool, toolset_of
 
 Json = dict[str, Any]
 _CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")
@@ -99,17 +99,22 @@ def _call_decision(request: RequestView, call: Json, word: Word, text: str, edit
 
 def _binds_now(base: OrgPath, agent: str, call: Json, args: Json) -> Json | None:
     """Return what the files hold now that edited arguments name; None for what is no call of a tool here."""
-    settings, org = load_config(base).org, Organisation.at(base)
-    tool = toolset_of(settings, org).of(agent).get(call["tool"])
+    org, tool = Organisation.at(base), _tool_of(base, agent, call)
     if tool is None:
         return None
     return binds_of(load_agent(org, agent), Path(org.base), tool.tool_class, args, {}).files
 
 
+def _tool_of(base: OrgPath, agent: str, call: Json) -> Tool | None:
+    """Return the tool that a call is of; raise `NotTrusted` where only code tells that nobody agreed to."""
+    settings, name = load_config(base).org, call["tool"]
+    for_all = toolset_of(settings).get(name)  # no file of the organisation's has a tool of such a name
+    return for_all or toolset_of(settings, Organisation.at(base)).of(agent).get(name)
+
+
 def _require_reach(base: OrgPath, agent: str, call: Json, args: Json) -> None:
     """Raise `UsageError` for a path that was put into a call, and that its agent may not reach."""
-    settings, org = load_config(base).org, Organisation.at(base)
-    tool = toolset_of(settings, org).of(agent).get(call["tool"])
+    org, tool = Organisation.at(base), _tool_of(base, agent, call)
     if tool is None or tool.tool_class not in ("read", "write"):
         return
     access: Access = "write" if tool.tool_class == "write" else "read"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from lemming.kernel.base.errors import NotTrusted
-from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.org.resume import Agent
+
+if TYPE_CHECKING:  # every command begins with a guard, and most load nothing else of the engine
+    from lemming.kernel.org.config import Config
+    from lemming.kernel.org.organisation import Organisation
+    from lemming.kernel.org.resume import Agent
 
 
 @dataclass(frozen=True)
@@ -25,20 +30,63 @@ class Reach:
     needs_agreement: bool = False
 
 
+@dataclass
+class CodeGuard:
+    """What stands before the code of organisations' own in this process, for a block.
+
+    `require` raises `NotTrusted` for an organisation whose code nobody has agreed to. What is in or below the
+    `allowed` folders is not asked about: a person has agreed to it for this run.
+    """
+
+    require: Callable[[Organisation], None]
+    allowed: list[str] = field(default_factory=list)
+
+    def look_at(self, org: Organisation) -> None:
+        """Raise `NotTrusted` unless the organisation's code may be loaded."""
+        base = os.path.realpath(org.base)
+        if not any(base == folder or base.startswith(f"{folder}/") for folder in self.allowed):
+            self.require(org)
+
+
+_guards: list[CodeGuard] = []
+
+
+@contextmanager
+def code_guarded(require: Callable[[Organisation], None]) -> Iterator[None]:
+    """Have `require` asked, while the block runs, before code of an organisation's own is loaded.
+
+    A program that embeds the engine decides for itself what it runs: without such a block nobody is asked.
+    """
+    _guards.append(CodeGuard(require))
+    try:
+        yield
+    finally:
+        _guards.pop()
+
+
+def allow_code(folder: str | os.PathLike[str]) -> None:
+    """Ask no more, in this block, about the code of organisations in or below a folder."""
+    if _guards:
+        _guards[-1].allowed.append(os.path.realpath(folder))
+
+
 class Consent:
     """What is asked before the settings of a tick, and what they name, are used; by default nothing.
 
-    A program that embeds the engine decides for itself what it runs.
+    Files of tools are loaded behind this one door: `require_sources` is called before any of them is.
     """
 
-    def __init__(self, _: Organisation) -> None:
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
         self.require: Callable[[Config, Mapping[str, Agent] | None], None] = lambda _, __: None
         """Raises `NotTrusted`; is given the agents too once they have been read."""
         self.files: Mapping[str, str] | None = None
         """The SHA-256 of each file whose code may run, in hex; None: whatever it says."""
 
     def require_sources(self, sources: Mapping[str, bytes]) -> None:
-        """Raise `NotTrusted` for code, by file, that is other than what was agreed to a moment ago."""
+        """Raise `NotTrusted` for code, by file, that nobody agreed to, or that has changed since."""
+        if self.files is None and _guards:
+            _guards[-1].look_at(self._org)
         if self.files is None:
             return
         for file, source in sources.items():

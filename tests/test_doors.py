@@ -1,0 +1,39 @@
+"""One door each: what has to be looked at before it happens goes through one function, listed here."""
+
+from __future__ import annotations
+
+import ast
+
+from package import TREES, calls, nodes
+
+FUNCTIONS = "lemming.capabilities.toolbox.functions"
+TOOL_FILES = "capabilities/toolbox/functions/tool_files.py"
+LOADS_FILES_OF_TOOLS = {
+    "load": {TOOL_FILES, "capabilities/toolbox/functions/worker.py"},  # the worker is given their bytes
+    "load_file": {TOOL_FILES},
+    "load_all": {TOOL_FILES},
+    "try_out": {TOOL_FILES},
+}
+
+
+def imported_from(name: str, package: str) -> set[str]:
+    """Return the names that a module takes from a package."""
+    return {
+        alias.name
+        for node in nodes(name)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package)
+        for alias in node.names
+    }
+
+
+def test_files_of_tools_are_loaded_by_nobody_else() -> None:
+    for name in TREES:
+        for word in LOADS_FILES_OF_TOOLS.keys() & imported_from(name, FUNCTIONS):
+            assert name in LOADS_FILES_OF_TOOLS[word], f"{name} loads files of tools beside the door"
+
+
+def test_the_agreement_is_asked_for_before_a_file_of_tools_is_loaded() -> None:
+    refresh = next(it for it in nodes(TOOL_FILES) if isinstance(it, ast.FunctionDef) and it.name == "refresh")
+    line = {ast.unparse(it.func): it.lineno for it in ast.walk(refresh) if isinstance(it, ast.Call)}
+    assert line["self._org.own(Consent).require_sources"] < line["self._load"]
+    assert [text for text, _ in calls(TOOL_FILES)].count("self._load") == 1
