@@ -15,8 +15,8 @@ from lemming.engine import load_tick, run_forever, run_once
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.files import fs
 from lemming.kernel.journal.events import Event, Sleeping, Woken
-from lemming.kernel.messages import entry_id
-from lemming.testing import Crash, FrozenClock, crash_at, say, tree, write_script
+from lemming.kernel.messages import entry_id, send
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 MANY = 10_000 if EVERYTHING else 1_000
@@ -272,3 +272,29 @@ def test_what_arrives_wakes_an_engine_that_sleeps(base: Path) -> None:
     run_forever(base, interval_s=3600, max_ticks=2, wake_on_change=True, notify=hear)
     assert [it.changed for it in heard if isinstance(it, Woken)][:1] == [["shared/drop"]]
     assert [entry.payload["text"] for entry in arrived(base)] == ["What is new?\n"]
+
+
+def test_what_could_not_go_out_is_kept_for_ten_times_as_long_as_entries_are(base: Path) -> None:
+    door = resume("door", model={"key": "door"}, permissions={"read_outboxes": ["bob"], "tools": []})
+    bob, ada = resume("bob", model={"key": "human"}), resume("ada", permissions={})
+    models = {"door": {"provider": "folder", "options": DROP}, "human": {"provider": "human"}}
+    make_org(base, ada, bob, door, models=models, org={"retention_ticks": 1})
+    fs.publish(base, "shared/drop", b"no folder")
+    there: dict[str, list[int]] = {"door": [], "ada": []}
+    entries = {
+        name: send(
+            base,
+            "bob",
+            tick=1,
+            kind="message",
+            payload={"text": "Hello?", "target": name},
+            tags=[],
+            created_at="",
+        )
+        for name in there
+    }
+    for number in range(1, 14):
+        tick(base)
+        for name, entry in entries.items():
+            there[name] += [number] if (base / entry.file).exists() else []
+    assert there == {"ada": [1, 2], "door": [*range(1, 12)]}

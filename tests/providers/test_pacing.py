@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.kernel.base.errors import Unavailable
+from lemming.kernel.base.errors import ProviderError, Unavailable
 from lemming.kernel.llm.rate_limit import Limits, Pace
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.organisation import Organisation
@@ -245,3 +245,27 @@ def test_a_backend_that_works_on_one_call_at_a_time_makes_nobody_miss_the_deadli
         replies = list(pool.map(lambda _: runtime.complete(entry, question), range(20)))
     assert (len(replies), made[0].most) == (20, 1)
     runtime.complete(dataclasses.replace(entry, max_concurrency=2), question)
+
+
+def test_a_reply_tells_how_long_all_its_attempts_waited_for_room(question: Request) -> None:
+    class Shaky(Plain):
+        failures = 2
+
+        def complete(self, request: Request) -> Reply:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise Unavailable("down", retry_after_s=0)
+            return super().complete(request)
+
+    time = Time()
+    paced = RetryingLLMProvider(
+        Shaky(), attempts=3, pace=time.pace(), limits=Limits(requests_per_minute=1), clock=time.clock,
+        sleep=lambda _: None,
+    )  # fmt: skip
+    assert paced.complete(question).waited_s == 120
+
+
+def test_a_call_whose_time_is_over_before_it_is_sent_is_not_paid(question: Request) -> None:
+    with pytest.raises(ProviderError) as failed:
+        RetryingLLMProvider(Plain(), attempts=1).complete(question._replace(deadline_s=0))
+    assert failed.value.may_be_paid is False

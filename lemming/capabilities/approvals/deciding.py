@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.approvals.binding import FILE_ARGUMENTS, binds_of
-from lemming.capabilities.approvals.waiting import Word
+from lemming.capabilities.approvals.waiting import SPEND, Word, is_amount
 from lemming.capabilities.approvals.waiting_calls import waiting_calls
 from lemming.capabilities.requests.entries import answerer, require_open, write_payload
 from lemming.capabilities.requests.fields import properties_of, schema_for
@@ -71,6 +71,7 @@ def decide(
         else _other_decision(request, word, text)
     )
     if call and "args" in decision:
+        _require_amounts(call, decision["args"])
         _require_reach(base, request.asker, call, decision["args"])
         binds = _binds_now(base, request.asker, call, decision["args"])
         decision |= {} if binds is None else {"binds": binds}
@@ -124,6 +125,14 @@ def _require_reach(base: OrgPath, agent: str, call: Json, args: Json) -> None:
                 resolve(load_agent(org, agent), Path(org.base), args[key], access, caller=call["tool"])
             except ToolError as error:
                 raise UsageError(f"{key}: {error.message}", hint=error.hint) from error
+
+
+def _require_amounts(call: Json, args: Json) -> None:
+    """Raise `UsageError` where a limit is to be raised by what is no amount."""
+    if call["tool"] == SPEND:
+        for key in args.keys() - {"of"}:
+            if not is_amount(args[key]):
+                raise UsageError(f"{key} must be more than 0, got {args[key]!r}", hint=f"--edit {key}=5")
 
 
 def _other_decision(request: RequestView, word: Word, text: str) -> Json:

@@ -11,13 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, Decision, decision_in
+from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, Decision, decision_in, is_amount
 from lemming.capabilities.requests.deadlines import is_in_time, is_past, patient
 from lemming.capabilities.requests.payloads import cancels, order_of_decision, refers_to
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.same_json import is_same
 from lemming.kernel.files.fields import Json
-from lemming.kernel.files.fitting import LARGEST_AMOUNT
 from lemming.kernel.journal.begun import Asked, Begun, end_text
 from lemming.kernel.mail.holds import Ends, EntriesOf
 from lemming.kernel.mail.task import Ended, Task
@@ -100,12 +99,11 @@ def _edited(asked: Asked, amounts: Mapping[str, Any]) -> Asked:
 
 
 def _amounts_in(mail: Mail, identity: str) -> dict[str, float]:
-    """Return the amounts that a decision names."""
+    """Return the amounts that a decision names; of one that is none, nothing is spent."""
     entry = entry_at(mail, identity)
     decision = decision_in(entry.payload) if entry else None
     args = decision.args if decision and decision.args else {}
-    numbers = {key: it for key, it in args.items() if type(it) in (int, float)}
-    return {key: float(it) for key, it in numbers.items() if 0 < it <= LARGEST_AMOUNT}
+    return {key: float(it) if is_amount(it) else 0.0 for key, it in args.items()}
 
 
 def _reason(mail: Mail, end: tuple[str, str]) -> str:

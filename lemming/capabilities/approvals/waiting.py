@@ -15,6 +15,7 @@ from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.jsontext import compact, to_line
 from lemming.kernel.base.times.spoken import Expires, until_in
 from lemming.kernel.base.unseen import notes_on
+from lemming.kernel.files.fitting import LARGEST_AMOUNT
 
 Json = dict[str, Any]
 NAME = "approvals"
@@ -147,6 +148,15 @@ def require_waiting(plain: Mapping[str, Any]) -> None:
     amounts = [value for key, value in args.items() if key != "of"]
     if plain["tool"] == SPEND and not ("of" in args and all(type(it) in (int, float) for it in amounts)):
         raise ValueError("approvals: what waits to be spent names no amount")
+
+
+def is_amount(value: object) -> bool:
+    """Return True for a number by which a limit may be raised.
+
+    >>> is_amount(2), is_amount(0.5), is_amount(0), is_amount(-3), is_amount(True), is_amount("3")
+    (True, True, False, False, False, False)
+    """
+    return isinstance(value, int | float) and value is not True and 0 < value <= LARGEST_AMOUNT
 
 
 def too_many(most: int) -> str:

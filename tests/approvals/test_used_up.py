@@ -1,0 +1,115 @@
+"""What a "yes" is for: one call, made once, however its turn ends; and nothing that it does not name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from approvals_org import ASK, Ring, edit, finished, kept_calls, lemming, make, requests, ring, tick
+
+from lemming.capabilities.approvals.always import let_pass, require_asking
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import parse
+from lemming.testing import say
+
+WRITE = {"tool": "file_write", "args": {"path": "note.txt", "content": "x\n"}}
+NOTE = "agents/ada/workspace/note.txt"
+
+
+def without_entries(*calls: dict[str, Any]) -> dict[str, Any]:
+    return {"outbox_entries": [], "tool_calls": [*calls], "memory_updates": []}
+
+
+def test_a_yes_in_advance_is_used_up_by_a_call_outside_though_its_turn_fails(tmp_path: Path) -> None:
+    script = [
+        {"step": 0, "reply": without_entries(ring())},
+        {"tick": 1, "reply": "no JSON"},
+        {"reply": say("seen")},
+    ]
+    often = {"run_every_n_ticks": 1}
+    base = make(tmp_path, script=script, schedule=often, turn={"max_steps": 2, "repairs": 0})
+    lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}')
+    turn = tick(base)
+    assert turn
+    assert turn.status == "failed"
+    assert Ring.rung == ["once"]
+    tick(base)
+    assert Ring.rung == ["once"]
+    assert finished(base, 2)[0][0] == "pending"
+
+
+def test_a_yes_in_advance_for_files_of_a_turn_that_fails_holds_for_the_next_one(tmp_path: Path) -> None:
+    script = [
+        {"step": 0, "reply": without_entries(WRITE)},
+        {"tick": 1, "reply": "no JSON"},
+        {"reply": say("seen")},
+    ]
+    often = {"run_every_n_ticks": 1}
+    base = make(tmp_path, script=script, schedule=often, turn={"max_steps": 2, "repairs": 0})
+    lemming(base, "approve", "--ahead", "ada", "file_write", '{"path": "note.txt", "content": "x\\n"}')
+    turn = tick(base)
+    assert turn
+    assert turn.status == "failed"
+    assert not (base / NOTE).exists()
+    tick(base)
+    assert (base / NOTE).read_text() == "x\n"
+    assert requests(base) == []
+
+
+def test_a_yes_in_advance_is_used_up_by_a_file_that_is_written(tmp_path: Path) -> None:
+    script = [{"step": 0, "reply": without_entries(WRITE)}, {"reply": say("seen")}]
+    base = make(tmp_path, script=script, schedule={"run_every_n_ticks": 1}, turn={"max_steps": 2})
+    lemming(base, "approve", "--ahead", "ada", "file_write", '{"path": "note.txt", "content": "x\\n"}')
+    tick(base)
+    (base / NOTE).unlink()
+    tick(base)
+    assert not (base / NOTE).exists()
+    assert [outcome for outcome, _ in finished(base, 2)] == ["pending"]
+
+
+def test_what_was_approved_is_made_by_the_next_turn_where_it_went_with_one_that_failed(
+    tmp_path: Path,
+) -> None:
+    script = [
+        {"tick": 1, "reply": without_entries(WRITE)},
+        {"tick": 2, "reply": "no JSON"},
+        {"reply": say("seen")},
+    ]
+    base = make(tmp_path, script=script, turn={"repairs": 0})
+    tick(base)
+    lemming(base, "approve", "1/ada/0")
+    turn = tick(base)
+    assert turn
+    assert turn.status == "failed"
+    assert not (base / NOTE).exists()
+    tick(base)
+    assert (base / NOTE).read_text() == "x\n"
+    assert kept_calls(base) == []
+
+
+@pytest.mark.parametrize(
+    ("tools", "is_named"),
+    [([], True), (["ring"], True), (["ri*"], True), (["shell"], False), ("!ring", False)],
+)
+def test_always_is_for_a_tool_that_the_gate_names(tmp_path: Path, tools: Any, is_named: bool) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    (call,) = kept_calls(base)
+    gate = {key: value for key, value in ASK.items() if key != "tool"}
+    edit(base, "config/org.json", gates=[{**gate, **({"tool": tools} if tools else {})}])
+    if is_named:
+        require_asking(base, call, "ada")
+        return
+    with pytest.raises(UsageError, match="no gate that asks about ring"):
+        require_asking(base, call, "ada")
+
+
+def test_always_twice_is_written_once(tmp_path: Path) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    (call,) = kept_calls(base)
+    let_pass(base, call, "ada")
+    let_pass(base, call, "ada")
+    (gate,) = parse((base / "config/org.json").read_bytes())["gates"]
+    assert gate["approved"] == {"ada": ["ring"]}

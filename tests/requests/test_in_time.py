@@ -1,0 +1,42 @@
+"""When an answer is in time: by its tick, and by the moment at which it was made."""
+
+from __future__ import annotations
+
+import pytest
+
+from lemming.capabilities.requests.deadlines import is_in_time
+from lemming.kernel.messages import OutboxEntry
+
+NINE, TEN, ELEVEN = (f"2026-01-01T{hour:02}:00:00.000Z" for hour in (9, 10, 11))
+
+
+@pytest.mark.parametrize(
+    ("made", "now", "counts"),
+    [
+        (NINE, ELEVEN, True),
+        (TEN, ELEVEN, True),
+        (ELEVEN, ELEVEN, False),
+        (ELEVEN, NINE, False),
+        # One that does not say when was made now.
+        ("", NINE, True),
+        ("", TEN, True),
+        ("", ELEVEN, False),
+        ("yesterday", ELEVEN, False),
+    ],
+)
+def test_an_answer_counts_that_was_made_at_the_last_moment_or_before(
+    made: str, now: str, counts: bool
+) -> None:
+    answer = OutboxEntry("yes", 3, "human", "response", {}, created_at=made)
+    assert is_in_time(answer, None, TEN, now) is counts
+
+
+@pytest.mark.parametrize(("until", "counts"), [(None, True), (4, True), (3, True), (2, False)])
+def test_an_answer_counts_of_the_last_tick_or_an_earlier_one(until: int | None, counts: bool) -> None:
+    answer = OutboxEntry("yes", 3, "human", "response", {}, created_at=ELEVEN)
+    assert is_in_time(answer, until, "", ELEVEN) is counts
+
+
+def test_an_answer_in_the_last_tick_is_late_after_the_last_moment() -> None:
+    answer = OutboxEntry("yes", 3, "human", "response", {}, created_at=ELEVEN)
+    assert not is_in_time(answer, 3, TEN, ELEVEN)
