@@ -13,7 +13,7 @@ from lemming.kernel.providers import Backend, Reply, Request, register_provider
 
 
 class FatalProvider(Backend):
-    """Writes the process id of each call into the pipe `told`; the first call waits for the pipe `go`."""
+    """Notes each call in `asked`, writes its process id into the pipe `told`; the first waits for `go`."""
 
     keeps_deadline = True
 
@@ -27,11 +27,9 @@ class FatalProvider(Backend):
         return Reply(text=(self._base / "go").read_text() if is_first else str(os.getpid()))
 
     def _is_first(self) -> bool:
-        try:
-            (self._base / "asked").touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
+        with (self._base / "asked").open("a") as asked:
+            asked.write(f"{os.getpid()}\n")
+            return asked.tell() == len(f"{os.getpid()}\n")
 
 
 class Unpicklable(Backend):

@@ -82,7 +82,7 @@ def question(deadline_s: float = 30.0, **fields: Any) -> Request:
 
 def make_pipes(base: Path) -> None:
     """Make what the provider `fatal` talks through."""
-    base.mkdir()
+    base.mkdir(exist_ok=True)
     os.mkfifo(base / "told")
     os.mkfifo(base / "go")
 
@@ -166,16 +166,42 @@ def test_both_workers_make_calls_and_many_at_once(calls: DaskCalls, base: Path) 
     assert sorted(calls.workers().values()) == [8, 8]
 
 
-def test_the_call_of_a_worker_that_was_killed_is_made_by_another(calls: DaskCalls, base: Path) -> None:
+def test_the_call_of_a_worker_that_was_killed_is_made_by_no_other(calls: DaskCalls, base: Path) -> None:
     make_pipes(base)
     asked = provider(calls, base, "fatal")
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(asked.complete, question())
-        first = int((base / "told").read_text())
-        os.kill(first, signal.SIGKILL)
-        second = int((base / "told").read_text())
-        assert reply.result().text == str(second)
-    assert second != first
+        os.kill(int((base / "told").read_text()), signal.SIGKILL)
+        with pytest.raises(Unavailable, match="the worker that made the call died") as raised:
+            reply.result()
+    assert (raised.value.may_be_paid, raised.value.is_of_backend) == (True, False)
+    assert len((base / "asked").read_text().splitlines()) == 1
+
+
+def test_a_limit_counts_the_call_of_a_worker_that_was_killed(cluster: LocalCluster, base: Path) -> None:
+    """The dead worker's call may be paid, so a limit of two calls leaves one more, and the books say so."""
+    make_pipes(base)
+    limits = [{"at": "spend", "calls": 2, "per": "organisation", "then": "block"}]
+    settings = {
+        "executor": "dask",
+        "executor_address": cluster.scheduler_address,
+        "plugins": ["cluster_plugin"],
+    }
+    make_org(
+        base,
+        resume("ada", model={"key": "fatal"}),
+        resume("bob", model={"key": "fatal"}),
+        models={"fatal": {"provider": "fatal", "attempts": 1, "max_output_tokens": 10}},
+        org={**settings, "gates": limits, "max_parallel": 1},
+    )
+    with ThreadPoolExecutor(1) as pool:
+        ticks = pool.submit(lambda: [run_once(base), run_once(base)])
+        os.kill(int((base / "told").read_text()), signal.SIGKILL)
+        (base / "told").read_text()  # of the second turn
+        first, second = ticks.result()
+    assert "the worker that made the call died" in first.turns[0].reason
+    assert [turn.error for turn in second.turns] == ["LimitReached", "LimitReached"]
+    assert len((base / "asked").read_text().splitlines()) == 2
 
 
 def test_without_a_cluster_the_error_names_the_address(base: Path) -> None:
@@ -189,8 +215,9 @@ def test_without_a_cluster_the_error_names_the_address(base: Path) -> None:
 def test_a_cluster_without_workers_is_told_from_a_slow_model(tmp_path: Path, base: Path) -> None:
     with new_cluster(tmp_path, workers=0) as cluster:
         calls = DaskCalls(cluster.scheduler_address)
-        with pytest.raises(Unavailable, match="no workers"):
+        with pytest.raises(Unavailable, match="no workers") as raised:
             provider(calls, base, "scripted", script(base, {"reply": "x"})).complete(question(deadline_s=0.3))
+        assert (raised.value.may_be_paid, raised.value.is_of_backend) == (False, False)
         calls.close()
 
 

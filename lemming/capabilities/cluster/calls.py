@@ -2,8 +2,8 @@
 
 Only the call travels: the engine takes the turns, and reads and writes every file itself. An answer comes
 back to the engine as if it had called, so journal, recovery and replay know nothing of the cluster. A worker
-that dies takes its call with it; the scheduler gives that call to another one.
-docs/decisions/0005-executors.md says why, and why Dask.
+that dies takes its call with it. The scheduler gives that call to another worker, which does not make it: the
+engine alone decides whether to pay for an attempt. docs/decisions/0005-executors.md says why, and why Dask.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import LemmingError, ProviderError, Unavailable, Unusable
 from lemming.kernel.base.extras import install_line
 from lemming.kernel.base.jsontext import compact, parse
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 
 ANSWER_S = 1.0
+WORKERS_SEEN_S = 2.0
+"""For so long the cluster is taken to have the workers that it had."""
 
 
 @dataclass(frozen=True)
@@ -51,29 +54,58 @@ class Line:
     version: str = __version__
 
 
-def answer(package: bytes) -> bytes:
+def answer(package: bytes, attempt: str) -> bytes:
     """Ask a model, on a worker: from a pickled `Line` and `Request` to a pickled `Reply` or `ProviderError`.
 
-    The error is returned: one that is raised ends up in the worker's log, and with it the prompt.
+    `attempt` names the call: where another worker has begun it, it is not made again. The error is returned:
+    one that is raised ends up in the worker's log, and with it the prompt.
     """
     line, request = pickle.loads(package)  # noqa: S301 - whoever may send a cluster work may run code on it
     try:
+        _begin(attempt)
         return pickle.dumps(ask(_provider_on_worker(line), request))
     except ProviderError as error:
         return pickle.dumps(error)
 
 
-def _errand() -> Callable[[bytes], bytes]:
+def _begin(attempt: str) -> None:
+    """Announce a call to the scheduler before it is made. Raises `Unavailable` for one that was begun before.
+
+    The scheduler hands a dead worker's calls to others, up to three times and whatever `retries` says. Only
+    it outlives the workers, so the announcement is a flag there.
+    """
+    from distributed import get_worker
+    from distributed.utils import sync
+
+    worker = get_worker()
+    try:
+        is_begun = sync(worker.loop, worker.scheduler.event_is_set, name=attempt)
+        if not is_begun:
+            sync(worker.loop, worker.scheduler.event_set, name=attempt)
+    except OSError as error:
+        raise _cluster_error(f"the worker cannot reach its scheduler: {error}", may_be_paid=False) from error
+    if is_begun:
+        raise _cluster_error("the worker that made the call died: it may have been answered, and paid for")
+
+
+def _cluster_error(message: str, *, where: str = "", hint: str = "", may_be_paid: bool = True) -> Unavailable:
+    """Return an error of the cluster: it says nothing about the model's server."""
+    error = Unavailable(message, where=where, hint=hint)
+    error.may_be_paid, error.is_of_backend = may_be_paid, False
+    return error
+
+
+def _errand() -> Callable[[bytes, str], bytes]:
     """Return `answer` in a form that travels as code.
 
     Scheduler and workers unpack a message before they run anything. One that refers to a module they do not
     have ends the connection, and the worker; code that cannot import it is an error like any other.
     """
 
-    def answer(package: bytes) -> bytes:
+    def answer(package: bytes, attempt: str) -> bytes:
         from lemming.capabilities.cluster import calls
 
-        return calls.answer(package)
+        return calls.answer(package, attempt)
 
     return answer
 
@@ -107,6 +139,7 @@ class DaskCalls:
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _connection: Future[Client] | None = None
+    _has_workers: Deadline = field(default_factory=lambda: Deadline.after(0))
 
     def provider(
         self, inner: LLMProvider, name: str, options: dict[str, Any], *, base: Path, plugins: list[str]
@@ -120,22 +153,41 @@ class DaskCalls:
 
         A call that nobody waits for any more is taken back: at its deadline, or when Ctrl-C ends the wait.
         """
+        deadline, attempt = Deadline.after(request.deadline_s), uuid.uuid4().hex
         client = self._client(request.deadline_s)
+        self._require_workers(client, deadline)
         # Not pure: the scheduler would give a question that is asked again its earlier answer.
-        future = client.submit(_errand(), pickle.dumps((line, request)), pure=False)
+        future = client.submit(_errand(), pickle.dumps((line, request)), attempt, pure=False)
         try:
-            outcome = pickle.loads(future.result(request.deadline_s))  # noqa: S301 - see `answer`
+            outcome = pickle.loads(future.result(deadline.remaining()))  # noqa: S301 - see `answer`
         except TimeoutError:
-            raise self._late(request) from None
+            raise timed_out(request.deadline_s) from None
         except (CancelledError, OSError) as error:
-            raise self._unavailable("the connection to the cluster was lost") from error
+            raise self._unavailable("the connection to the cluster was lost", may_be_paid=True) from error
         except ImportError as error:
             raise self._unlike(error) from error
+        else:
+            # No worker will be given it any more, so the scheduler need not remember it.
+            client.loop.add_callback(_forget, client, attempt)
         finally:
             future.release()  # sends a note; `cancel` would wait for a scheduler that may be gone
         if isinstance(outcome, ProviderError):
             raise outcome
         return cast(Reply, outcome)
+
+    def _require_workers(self, client: Client, deadline: Deadline) -> None:
+        """Wait for the first worker, for `connect_s` at most. Raises `Unavailable` where none comes."""
+        if not self._has_workers.has_passed:
+            return
+        try:
+            client.wait_for_workers(1, timeout=min(deadline.remaining(), self.connect_s))
+        except TimeoutError:
+            hint = f"start some: dask worker {self.address} --nthreads 64"
+            no_workers = "the cluster has no workers"
+            raise _cluster_error(no_workers, where=self.address, hint=hint, may_be_paid=False) from None
+        except OSError as error:
+            raise self._unavailable("the scheduler does not answer") from error
+        self._has_workers = Deadline.after(WORKERS_SEEN_S)
 
     def workers(self) -> dict[str, int]:
         """Return how many calls each worker makes at once, by the worker's address.
@@ -184,19 +236,13 @@ class DaskCalls:
             connection.set_exception(error)
             raise
 
-    def _late(self, request: Request) -> ProviderError:
-        if self.workers():
-            return timed_out(request.deadline_s)
-        hint = f"start some: dask worker {self.address} --nthreads 64"
-        return Unavailable("the cluster has no workers", where=self.address, hint=hint)
-
     def _unlike(self, error: ImportError) -> Unusable:
         hint = f"install lemming-engine {__version__} on every worker"
         return Unusable(f"a worker cannot run the call: {error}", where=self.address, hint=hint)
 
-    def _unavailable(self, what: str) -> Unavailable:
+    def _unavailable(self, what: str, *, may_be_paid: bool = False) -> Unavailable:
         hint = 'start it (dask scheduler), or correct "executor_address" in config/org.json'
-        return Unavailable(what, where=self.address, hint=hint)
+        return _cluster_error(what, where=self.address, hint=hint, may_be_paid=may_be_paid)
 
 
 class _DaskProvider(Backend):
@@ -213,6 +259,11 @@ class _DaskProvider(Backend):
     def complete(self, request: Request) -> Reply:
         """Return the answer that a worker got."""
         return self._calls.ask(self._line, request)
+
+
+async def _forget(client: Client, attempt: str) -> None:
+    with suppress(OSError):  # a scheduler that is gone has forgotten it
+        await client.scheduler.event_clear(name=attempt)
 
 
 def _new_client(address: str, within_s: float) -> Client:

@@ -252,10 +252,11 @@ class ProviderError(LemmingError):
     """A model backend did not answer. `is_retryable`: asking again may help; `may_be_paid`: it may be billed.
 
     `is_for_good`: it will say the same until a person changes something. `retry_after_s`: the wait asked for.
+    `is_of_backend`: False where the way to the backend failed, which says nothing about it.
     """
 
     code = "LMG-500"
-    is_retryable, is_for_good, may_be_paid = False, False, True
+    is_retryable, is_for_good, may_be_paid, is_of_backend = False, False, True, True
 
     def __init__(
         self, message: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None

@@ -137,18 +137,18 @@ class Circuit:
     def guard(self) -> Iterator[None]:
         """Run one call in the block; raise `CircuitOpen` instead when the backend is to be left alone.
 
-        `Unavailable` and `TimedOut` count as failures. Other errors say nothing about the backend's health.
+        `Unavailable` and `TimedOut` count as failures of the backend, unless they are not its own
+        (`is_of_backend`). Other errors say nothing about its health.
         """
         before = self._circuits.update(self._name, self._let_in)
         is_probe = before.open_until != ""
         try:
             yield
-        except (Unavailable, TimedOut) as error:
-            failure = error
-            self._circuits.update(self._name, lambda now_is, now: _failed(now_is, now, failure, is_probe))
-            raise
-        except BaseException:
-            if is_probe:  # it has shown nothing: the next call is the probe
+        except BaseException as error:
+            if isinstance(error, (Unavailable, TimedOut)) and error.is_of_backend:
+                failure = error
+                self._circuits.update(self._name, lambda now_is, now: _failed(now_is, now, failure, is_probe))
+            elif is_probe:  # it has shown nothing: the next call is the probe
                 self._circuits.update(self._name, lambda *_: before)
             raise
         self._circuits.update(self._name, lambda *_: _CLOSED)
