@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import ConfigError, CorruptState
 from lemming.kernel.files import fs
 from lemming.kernel.journal.events import Sleeping, Woken
@@ -35,18 +36,23 @@ LONGEST_SLEEP_S = 3600.0
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.5, 3.0, 1.25
 LOOKING_SHARE = 0.01
 SETTLED_S, SETTLING_LOOKS = 0.1, 20
+WALL_LOOK_S = 30.0
+"""So late may it be noticed that the wall clock has reached a moment: a monotonic clock stands still while
+the machine is suspended, and does not follow when the clock is set."""
 
 
 @dataclass(frozen=True)
 class Night:
     """How long to sleep: until tick `tick` (None: no tick has a time), that is until `ends` at the latest.
 
-    `due` are those who fire then; nobody when the sleep only ends to look after things.
+    `due` are those who fire then; nobody when the sleep only ends to look after things. `moment`: that of the
+    wall clock at which something is due.
     """
 
     tick: int | None
-    ends: float
+    ends: Deadline
     due: list[str]
+    moment: datetime | None = None
 
 
 @dataclass
@@ -57,7 +63,7 @@ class Sleeper(Timer):
     _ours: set[str] = field(default_factory=set)
     _resting: set[str] = field(default_factory=set)
     _was_hurried: bool = False
-    _unchanged_at: float = 0.0
+    _unchanged_for_s: float = 0.0  # from the tick's beginning
 
     def __post_init__(self) -> None:
         self._watch = Watch(self.runtime.base)
@@ -80,7 +86,7 @@ class Sleeper(Timer):
         """Sleep as `Timer.sleep` does, for longer while nobody is due and for less when something changes."""
         if not report.is_complete:
             return 0
-        self._unchanged_at = self.monotonic()
+        self._unchanged_for_s = self._since_tick.elapsed()
         changed = self._watch.changes(self._ours | _written_outside(report))
         self._rest(report, changed)
         if changed and not self._was_hurried and not self._used_foreign_tools(report):
@@ -89,10 +95,10 @@ class Sleeper(Timer):
             return 0
         self._was_hurried = False
         night = self._until_a_moment(self._night(report.tick, interval_s, most))
-        if self.runtime.stop.is_set() or night.ends <= self.monotonic():
+        if self.runtime.stop.is_set() or night.ends.has_passed:
             return self._slept_through(night, report.tick, interval_s)
         self._log_sleep(report.tick + 1, night)
-        changed = self._wait(night.ends)
+        changed = self._wait(night)
         if changed:
             self._resting.clear()
         passed = self._slept_through(night, report.tick, interval_s)
@@ -130,10 +136,13 @@ class Sleeper(Timer):
         if self.runtime.carriers and (again_s := self.runtime.carriers.again_s) is not None:
             until = min(until, tick + max(1, math.ceil(again_s / interval_s) if interval_s > 0 else 1))
         if math.isinf(until):
-            return Night(None, self._began + longest, [])
+            return Night(None, self._after_tick(longest), [])
         until = int(until)
         due = sorted(name for name, when in schedules.items() if when == until)
-        return Night(until, self._began + (until - tick) * interval_s, due)
+        return Night(until, self._after_tick((until - tick) * interval_s), due)
+
+    def _after_tick(self, seconds: float) -> Deadline:
+        return Deadline(seconds - self._since_tick.elapsed(), clock=self.monotonic)
 
     def _until_a_moment(self, night: Night) -> Night:
         """Return a night that ends when somebody is due by the clock, or an entry need wait no longer."""
@@ -142,9 +151,11 @@ class Sleeper(Timer):
         if not moments:
             return night
         first = min(moments.values())
-        ends = self.monotonic() + (first - now).total_seconds()
+        ends = Deadline((first - now).total_seconds(), clock=self.monotonic)
+        if ends.remaining() > night.ends.remaining():
+            return replace(night, moment=first)
         due = sorted(name for name, moment in moments.items() if name and moment == first)
-        return night if ends > night.ends else replace(night, ends=ends, due=due)
+        return replace(night, ends=ends, due=due, moment=first)
 
     def _moments(self, now: datetime) -> dict[str, datetime]:
         """Return when agents are due next by the clock, by name; under "" the first entry that waits."""
@@ -185,26 +196,38 @@ class Sleeper(Timer):
         """
         if night.tick is None:
             return 0
-        had_time = (self._unchanged_at - self._began) / interval_s if interval_s > 0 else math.inf
+        had_time = self._unchanged_for_s / interval_s if interval_s > 0 else math.inf
         return int(min(had_time, night.tick - tick - 1))
 
-    def _wait(self, ends: float) -> list[str]:
-        """Wait until a moment, the engine's end or a change; return what changed.
+    def _wait(self, night: Night) -> list[str]:
+        """Wait until the night is over, the engine's end or a change; return what changed.
 
         The longer nothing happens the more seldom it looks. Looking takes a hundredth of the time at most.
         """
         pause = FIRST_LOOK_S
-        while (left := ends - self.monotonic()) > 0:
-            if self.runtime.stop.wait(min(pause, left)):
+        while not self._is_over(night):
+            if self._pause(pause, night):
                 return []
-            looked = self.monotonic()
+            looked = self._since_tick.elapsed()
             if self.runtime.carriers and (arrived := self.runtime.carriers.has_arrived()):
                 return [arrived, *self._settle()]
             if changed := self._watch.changes():
                 return sorted({*changed, *self._settle()})
-            self._unchanged_at, took = looked, self.monotonic() - looked
+            self._unchanged_for_s, took = looked, self._since_tick.elapsed() - looked
             pause = max(min(pause * LOOKS_GROW, LONGEST_LOOK_S), took / LOOKING_SHARE)
         return []
+
+    def _pause(self, seconds: float, night: Night) -> bool:
+        """Wait so long, or until the night is over; return whether the engine is to end."""
+        pause = night.ends.within(seconds)
+        while not (pause.has_passed or self._is_over(night)):
+            if self.runtime.stop.wait(min(pause.remaining(), WALL_LOOK_S)):
+                return True
+        return self.runtime.stop.is_set()
+
+    def _is_over(self, night: Night) -> bool:
+        is_due = night.moment is not None and self.runtime.clock.now() >= night.moment
+        return is_due or night.ends.has_passed
 
     def _settle(self) -> set[str]:
         """Wait until nobody is writing any more, lest half a file be read; return what changed meanwhile."""
@@ -216,7 +239,7 @@ class Sleeper(Timer):
         return changed
 
     def _log_sleep(self, tick: int, night: Night) -> None:
-        seconds = night.ends - self.monotonic()
+        seconds = night.ends.remaining()
         self.runtime.notify(
             Sleeping(
                 next_tick=tick,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from lemming.kernel.base.deadlines import Deadline, MonotonicClock
 from lemming.kernel.journal.report import TickReport
 from lemming.kernel.tick.runtime import Runtime
 
@@ -17,13 +18,13 @@ class Timer:
     """Sleeps from the start of one tick to the start of the next."""
 
     runtime: Runtime
-    monotonic: Callable[[], float] = time.monotonic
-    _began: float = 0.0
+    monotonic: MonotonicClock = time.monotonic
+    _since_tick: Deadline = field(default_factory=Deadline)  # how long ago the tick began
 
     @contextmanager
     def tick(self) -> Iterator[None]:
         """Surround a tick."""
-        self._began = self.monotonic()
+        self._since_tick = Deadline(clock=self.monotonic)
         yield
 
     def sleep(self, report: TickReport, interval_s: float, most: float) -> int:
@@ -32,7 +33,7 @@ class Timer:
         Returns how many ticks were slept through. At most `most` more ticks may be counted, the one that is
         run after the sleep among them.
         """
-        self.runtime.stop.wait(max(0.0, self._began + interval_s - self.monotonic()))
+        self.runtime.stop.wait(max(0.0, interval_s - self._since_tick.elapsed()))
         return 0
 
 

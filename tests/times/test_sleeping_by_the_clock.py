@@ -29,10 +29,10 @@ class AlarmClock(FrozenClock):
 
     def __init__(self, alarm: Alarm) -> None:
         super().__init__(START)
-        self.alarm = alarm
+        self.alarm, self.ahead = alarm, timedelta()
 
     def now(self) -> datetime:
-        return START + timedelta(seconds=self.alarm.now)
+        return START + self.ahead + timedelta(seconds=self.alarm.now)
 
 
 @contextmanager
@@ -92,3 +92,42 @@ def test_who_is_paused_wakes_nobody(base: Path) -> None:
         for _ in range(7):
             night.tick()
         assert all("ada" not in sleeping.due for sleeping in night.told(Sleeping))
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=58), timedelta(hours=9)], ids=["set", "suspended"])
+def test_a_moment_that_came_while_the_monotonic_clock_stood_still_is_noticed_within_a_minute(
+    base: Path, ahead: timedelta
+) -> None:
+    """As after a suspend, or when somebody sets the clock: the alarm goes on where it was."""
+    make_org(base, resume("ada", schedule=NINE))
+    with asleep(base) as night:
+        clock = night.sleeper.runtime.clock
+        assert isinstance(clock, AlarmClock)
+        leap = 90.0
+
+        def move_on() -> None:
+            clock.ahead = ahead
+
+        night.alarm.planned.append((leap, move_on))
+        assert night.tick().is_quiet
+        moment = datetime(2026, 11, 23, 8, tzinfo=UTC)
+        due_at = max(leap, (moment - START - ahead).total_seconds())
+        assert due_at <= night.alarm.now <= due_at + MINUTE
+        assert [turn.agent for turn in night.tick().turns if turn.status == "done"] == ["ada"]
+
+
+def test_a_clock_that_is_put_back_while_it_sleeps_wakes_it_no_later(base: Path) -> None:
+    make_org(base, resume("ada", schedule=NINE))
+    with asleep(base) as night:
+        clock = night.sleeper.runtime.clock
+        assert isinstance(clock, AlarmClock)
+
+        def put_back() -> None:
+            clock.ahead = -timedelta(minutes=10)
+
+        night.alarm.planned.append((90.0, put_back))
+        assert night.tick().is_quiet
+        assert night.tick().is_quiet  # it woke at the moment as it was, and goes on waiting
+        late = clock.now() - datetime(2026, 11, 23, 8, tzinfo=UTC)
+        assert timedelta() <= late <= timedelta(minutes=1)
+        assert [turn.agent for turn in night.tick().turns if turn.status == "done"] == ["ada"]
