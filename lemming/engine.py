@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from lemming.kernel.base import paths
@@ -289,14 +290,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         runtime.carriers.take_in(config, tick, runtime.clock.now, runtime.tell)
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     started = plan_in(records)
-    snapshot = take_snapshot(
-        runtime.org,
-        config,
-        tick,
-        Plan.of(started) if started else None,
-        at=runtime.now(),
-        since=lambda: runtime.previous_reading(tick, ticks),
-    )
+    plan, since = Plan.of(started) if started else None, partial(runtime.previous_reading, tick, ticks)
+    snapshot = take_snapshot(runtime.org, config, tick, plan, at=runtime.now(), since=since)
     if runtime.hurries and not started:
         from lemming.kernel.tick.addressed import hurried  # a tick by the clock does not look
 
@@ -305,6 +300,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         from lemming.kernel.tick.chosen import choose_for
 
         snapshot = choose_for(runtime, snapshot, is_begun=started is not None)
+    if not started and runtime.is_live:
+        snapshot.note_schedules()
     # Again, as the agents are known now, whose programs and servers need a word as well.
     runtime.require_agreed(config, snapshot.survey.agents)
     if problem := set_back_text(snapshot.plan.at, snapshot.plan.since):

@@ -110,7 +110,7 @@ def test_the_plan_of_any_other_tick_has_none_of_these_keys(base: Path) -> None:
 
 def test_a_tick_that_was_interrupted_is_finished_first(base: Path) -> None:
     office(base)
-    with pytest.raises(Crash), crash_at(14):
+    with pytest.raises(Crash), crash_at(18):
         run_once(base, clock=clock())
     assert journal_lines(base, 1)[-1]["type"] != "tick_committed"
     assert statuses(run_once(base, agents=["rare"], clock=clock())) == {"rare": "done"}

@@ -301,3 +301,13 @@ def test_however_many_turns_run_at_once_the_files_are_the_same(
         trees.append(tree(place, without=("config", ".lemming", "logs")))
     assert len(trees[0]) > 60
     assert trees[0] == trees[1]
+
+
+def test_a_job_that_is_new_or_was_moved_is_not_due_for_a_moment_before_it_was_seen(base: Path) -> None:
+    org = Watched(base, page=NINE, other={**NINE, "cron": "0 12 * * *"})
+    half_past_eight = {**NINE, "cron": "30 8 * * *"}
+    org.keep({"jobs": {"page": NINE, "new": half_past_eight, "other": half_past_eight}})
+    org.tick(minutes=45)
+    assert org.asked == []
+    org.tick(minutes=30)
+    assert [entry.payload["job"] for entry in org.asked] == ["page"]

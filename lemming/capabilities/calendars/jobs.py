@@ -24,6 +24,7 @@ from lemming.kernel.memory import read_memories
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import people_in
+from lemming.kernel.tick.first_readings import since_for
 from lemming.kernel.tick.seams import TickLook
 
 TOOL, MEMORY = "keep_job", "calendar"
@@ -125,7 +126,7 @@ class Jobs:
     def _due(self, name: str, job: Job) -> JobDue | None:
         if job.paused or not (job.agent in self._survey.agents or job.agent in self._survey.broken):
             return None
-        moments = self.moments(job, self._since, self._at) if self._since else None
+        moments = self.moments(job, self.since_for(name, job), self._at) if self._since else None
         if job.cron is not None and moments is None and job.overlap != "queue":
             return None
         past = self.past_of(name) if job.overlap != "allow" or job.after is not None else Past()
@@ -140,6 +141,11 @@ class Jobs:
         if moments is not None:
             return JobDue(name, job, timestamp(moments.last), moments.times)
         return JobDue(name, job, self._at) if job.cron is None else None
+
+    def since_for(self, name: str, job: Job) -> str:
+        """Return the reading of the clock after which the moments of a job count."""
+        text = schedule_text(job, self._config.org.timezone)
+        return since_for(self._org, schedule_name(name), text, self._since, self._at)
 
     def moments(self, job: Job, since: str, until: str) -> Due | None:
         """Return the moments of a job in an interval, without holidays; None: there is none."""
@@ -213,6 +219,16 @@ class Jobs:
             tick=self._tick,
             broken=survey.broken,
         )
+
+
+def schedule_name(job_name: str) -> str:
+    """Return the name of a job's schedule, which no agent has."""
+    return f"job {job_name}"
+
+
+def schedule_text(job: Job, org_zone: str | None) -> str:
+    """Return what makes a job's schedule another one when it changes: its expression and its time zone."""
+    return f"{job.cron} {job.timezone or org_zone}"
 
 
 def _past(requests: list[RequestView]) -> Past:

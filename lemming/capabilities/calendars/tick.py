@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from lemming.capabilities.calendars.calendar import Job
-from lemming.capabilities.calendars.jobs import Jobs, jobs_due, jobs_in
+from lemming.capabilities.calendars.jobs import Jobs, jobs_due, jobs_in, schedule_name, schedule_text
+from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.tick.seams import Coming, TickLook, TickPart
 
 
@@ -14,6 +15,11 @@ class CalendarInTicks(TickPart):
     """Its agents are those whose brain is the clock; the first by name asks for what is due."""
 
     by_clock = True
+
+    def schedules(self, look: TickLook) -> Mapping[str, str]:
+        """Return the schedule of each job; raise `ConfigError` for a calendar that is none."""
+        jobs, zone_name = jobs_in(look).jobs, look.config.org.timezone
+        return {schedule_name(name): schedule_text(job, zone_name) for name, job in jobs.items() if job.cron}
 
     def rests(self, look: TickLook) -> Mapping[str, str]:
         """Return those that have nothing to ask; raise `ConfigError` for a calendar that is none."""
@@ -29,5 +35,6 @@ class CalendarInTicks(TickPart):
 
 
 def _moments(jobs: Jobs, name: str, job: Job, after: datetime) -> Iterator[Coming]:
-    for at in jobs.occurrences(job, after):
+    since = jobs.since_for(name, job)
+    for at in jobs.occurrences(job, max(after, parse_timestamp(since)) if since else after):
         yield Coming(at, job.agent, f"job {name}: {job.text}")

@@ -8,6 +8,7 @@ from lemming.capabilities.cron.expressions import MOST_COUNTED, Due, due_between
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.times.words import moment_in_words
 from lemming.kernel.org.schedule import AgentSchedule
+from lemming.kernel.tick.first_readings import since_for
 from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing
 
@@ -28,7 +29,10 @@ class CronPreparation(Preparation):
     def annotates(self, seen: Seen, shown: Showing) -> None:
         """Have the prompt say which moments are due."""
         now = self.moment.now
-        if due := due_by_clock(self.moment.agent.schedule, now.config.org.timezone, now.since, now.at):
+        agent, zone_name = self.moment.agent, now.config.org.timezone
+        text = schedule_text(agent.schedule, zone_name)
+        since = since_for(now.org, agent.name, text, now.since, now.at)
+        if due := due_by_clock(agent.schedule, zone_name, since, now.at):
             seen.time = [*seen.time, due_text(due)]
 
 
@@ -43,6 +47,11 @@ def due_by_clock(schedule: AgentSchedule, org_zone: str | None, since: str, at: 
         return None
     grace = timedelta(minutes=schedule.grace_minutes) if schedule.missed == "skip" else None
     return due_between(schedule.cron, zone_name, parse_timestamp(since), parse_timestamp(at), grace=grace)
+
+
+def schedule_text(schedule: AgentSchedule, org_zone: str | None) -> str:
+    """Return what makes a schedule another one when it changes: its expression and its time zone."""
+    return f"{schedule.cron} {schedule.timezone or org_zone}"
 
 
 def due_text(due: Due) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import tee
 
-from lemming.capabilities.cron.capability import due_by_clock
+from lemming.capabilities.cron.capability import due_by_clock, schedule_text
 from lemming.capabilities.cron.expressions import occurrences
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.org.schedule import AgentSchedule
+from lemming.kernel.tick.first_readings import since_for
 from lemming.kernel.tick.seams import Coming, TickLook, TickPart
 
 NO_ZONE = (
@@ -23,6 +24,14 @@ class CronInTicks(TickPart):
 
     by_clock = True
 
+    def schedules(self, look: TickLook) -> Mapping[str, str]:
+        """Return the schedule of each agent, under its name."""
+        return {
+            name: schedule_text(schedule, look.config.org.timezone)
+            for schedule, names in self._by_schedule(look).items()
+            for name in names
+        }
+
     def rests(self, look: TickLook) -> Mapping[str, str]:
         """Return those of whose schedule no moment lies after the reading before, up to that of the tick."""
         resting: dict[str, str] = {}
@@ -30,8 +39,10 @@ class CronInTicks(TickPart):
         for schedule, names in self._by_schedule(look).items():
             if schedule.timezone is None and zone_name is None:
                 resting |= dict.fromkeys(names, NO_ZONE)
-            elif not due_by_clock(schedule, zone_name, look.since, look.at):
-                resting |= dict.fromkeys(names, "")
+                continue
+            for since, those in self._by_first_reading(look, schedule, names).items():
+                if not due_by_clock(schedule, zone_name, since, look.at):
+                    resting |= dict.fromkeys(those, "")
         return resting
 
     def comes(self, look: TickLook, after: datetime) -> Iterator[Iterator[Coming]]:
@@ -40,8 +51,20 @@ class CronInTicks(TickPart):
             zone_name = schedule.timezone or look.config.org.timezone
             if schedule.cron and zone_name:
                 first = max(after, _not_before(schedule, look.at)) if schedule.missed == "skip" else after
-                moments = tee(occurrences(schedule.cron, zone_name, first), len(names))
-                yield from (_turns(name, schedule, each) for name, each in zip(names, moments, strict=True))
+                for since, those in self._by_first_reading(look, schedule, names).items():
+                    begin = max(first, parse_timestamp(since)) if since else first
+                    moments = tee(occurrences(schedule.cron, zone_name, begin), len(those))
+                    yield from (_turns(it, schedule, each) for it, each in zip(those, moments, strict=True))
+
+    def _by_first_reading(
+        self, look: TickLook, schedule: AgentSchedule, names: list[str]
+    ) -> dict[str, list[str]]:
+        """Return the agents of one schedule by the reading after which its moments count for them."""
+        text, found = schedule_text(schedule, look.config.org.timezone), dict[str, list[str]]()
+        for name in names:
+            since = since_for(look.org, name, text, look.since, look.at)
+            found.setdefault(since, []).append(name)
+        return found
 
     def _by_schedule(self, look: TickLook) -> dict[AgentSchedule, list[str]]:
         """Return its agents, those with the same schedule together: it is worked out once for all of them."""

@@ -61,6 +61,14 @@ class TickPart:
     def __init__(self, agents: Collection[str]) -> None:
         self.agents = agents
 
+    def schedules(self, look: TickLook) -> Mapping[str, str]:
+        """Return the schedules of its agents that go by the clock, in words, each under a name of its own.
+
+        One that is new, or reads otherwise, makes up for nothing: `first_readings.since_for` tells from which
+        reading it counts. Asked before each tick.
+        """
+        return {}
+
     def rests(self, look: TickLook) -> Mapping[str, str]:
         """Return which of its agents have no turn in this tick, each with what is wrong; empty: nothing is.
 
@@ -136,6 +144,17 @@ def next_moment(parts: Iterable[TickPart], look: TickLook, after: datetime) -> d
 def goes_by_the_clock(parts: Iterable[TickPart]) -> bool:
     """Return whether anybody's turns depend on the wall clock, so that each tick's reading must be kept."""
     return any(part.by_clock for part in parts)
+
+
+def schedules_of(parts: Iterable[TickPart], look: TickLook) -> dict[str, str] | None:
+    """Return all schedules that go by the clock; None where those of a part cannot be read now."""
+    found: dict[str, str] = {}
+    for part in parts:
+        schedules = tried(partial(part.schedules, look))
+        if isinstance(schedules, Exception):
+            return None
+        found |= schedules
+    return found
 
 
 def who_rests(parts: Iterable[TickPart], look: TickLook) -> dict[str, str]:
