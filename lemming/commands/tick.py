@@ -87,7 +87,7 @@ def _show_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None
     status = painted(turn.status, _STYLES.get(turn.status, "green"))
     why = f"  {one_line(report.reason, 600)}" if report and report.reason else ""
     show()
-    show(f"{painted(turn.agent, 'bold')}  {status}{why}")
+    show(f"{painted(turn.key, 'bold')}  {status}{why}")
     if turn.attempts > 1 or turn.stops:
         stops = f", stopped {turn.stops} times" if turn.stops else ""
         _line("attempts", f"begun {turn.attempts} times{stops}")

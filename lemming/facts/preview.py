@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -138,10 +139,15 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> P
     if agents and not started:
         snapshot = choose(snapshot, agents)
     # what turns of this tick have written by now: those after them read it
-    ended = {record.about: record for record in records if isinstance(record, TurnEnded)}
-    for name, record in ended.items():
+    ends, count = [record for record in records if isinstance(record, TurnEnded)], Counter[str]()
+    for record in ends:
+        count[record.about] += len(record.report.entries)
+    for record in ends:
         written = {entry["id"] for entry in record.report.entries}
-        mine = read_outbox_entries(base, name, len(written) * 2) if written else []
-        snapshot.mail.add(name, [entry for entry in mine if entry.id in written])
+        mine = read_outbox_entries(base, record.about, 2 * count[record.about]) if written else []
+        snapshot.mail.add(record.about, [it for it in mine if it.id in written], record.turn)
     begun = {record.agent: record for record in records if isinstance(record, TurnStarted)}
+    over = {record.turn_key for record in ends}
+    # an agent is done once the last of its turns that began is
+    ended = {it.about: it for it in ends if it.about not in begun or begun[it.about].turn_key in over}
     return Preview(snapshot, begun, ended)

@@ -7,15 +7,34 @@ that claims another is ignored, with a reason. `id`, `tick`, `agent` and `create
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import agent_folders
 from lemming.kernel.base import paths
+from lemming.kernel.base.entry_ids import (
+    BY_HAND,
+    numbers_of,
+    turns_of,
+)
+from lemming.kernel.base.entry_ids import (
+    DECISIONS_FROM as DECISIONS_FROM,
+)
+from lemming.kernel.base.entry_ids import (
+    ENTRIES_PER_TURN as ENTRIES_PER_TURN,
+)
+from lemming.kernel.base.entry_ids import (
+    REMINDERS_FROM as REMINDERS_FROM,
+)
+from lemming.kernel.base.entry_ids import (
+    WAITING_FROM as WAITING_FROM,
+)
+from lemming.kernel.base.entry_ids import (
+    entry_id as entry_id,
+)
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import compact, pretty, to_line
 from lemming.kernel.base.kinds import MessageKind
@@ -33,8 +52,6 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import AgentPermissions
 
 ENTRY_LIMIT_BYTES = 256 << 10
-ENTRIES_PER_TURN = 64
-WAITING_FROM, REMINDERS_FROM, DECISIONS_FROM = 64, 128, 256  # apart: the same number is the same id
 DECISIONS_PER_TICK = 10_000
 LINE_CHARS = 70_000
 EVERYBODY = frozenset({"*", "all"})
@@ -125,8 +142,9 @@ class OutboxEntry:
 class EntryName(NamedTuple):
     """What a file's name alone says about an entry. Sorts by (tick, number, id).
 
-    `number` is the entry's place among those its author wrote in that tick, from 0; entries whose id does not
-    follow from it were put there by hand (`is_derived` is false) and come last.
+    `number` is the entry's place among those its author wrote in that tick, from 0; those of its turn k
+    in it are numbered from 64 k. Entries whose id does not follow from it were put there by hand
+    (`is_derived` is false) and come last.
     """
 
     tick: int
@@ -137,7 +155,7 @@ class EntryName(NamedTuple):
     @property
     def is_derived(self) -> bool:
         """Whether the engine or `lemming send` gave the entry its id."""
-        return self.number < ENTRIES_PER_TURN
+        return self.number < BY_HAND
 
     @property
     def identity(self) -> str:
@@ -171,28 +189,19 @@ def text_of_payload(payload: dict[str, Any]) -> str:
     return text if isinstance(text, str) else compact(payload).decode()
 
 
-def entry_id(tick: int, agent: str, index: int) -> str:
-    """Return the id of the entry that `agent` writes as number `index` (from 0) in `tick`.
-
-    12 hex digits of BLAKE2b over the three. Nothing random: writing the same entry twice is one file. Those
-    that wait for a moment are numbered from `WAITING_FROM`: they come late, as those by hand may.
-
-    >>> entry_id(42, "planner", 0)
-    'a6049e5decfa'
-    """
-    return blake2b(f"{tick}/{agent}/{index}".encode(), digest_size=6).hexdigest()
-
-
 def may_be_of_a_turn(name: EntryName) -> bool:
     """Return whether an entry has an id that the engine gives to what turns write, for now or for later."""
     later = range(WAITING_FROM, REMINDERS_FROM + ENTRIES_PER_TURN)
-    return name.is_derived or any(name.id == entry_id(name.tick, name.author, it) for it in later)
+    return name.is_derived or any(
+        name.id == entry_id(name.tick, name.author, it, turn) for turn in turns_of(name.id) for it in later
+    )
 
 
-def name_of_entry(entry: OutboxEntry, number: int) -> EntryName:
+def name_of_entry(entry: OutboxEntry, number: int, turn: int = 0) -> EntryName:
     """Return the name of an entry that its author wrote as number `number` of a turn."""
-    is_derived = not entry.not_before or entry.id == entry_id(entry.tick, entry.agent, number)
-    return EntryName(entry.tick, number if is_derived else ENTRIES_PER_TURN, entry.id, entry.agent)
+    is_derived = not entry.not_before or entry.id == entry_id(entry.tick, entry.agent, number, turn)
+    number += turn * ENTRIES_PER_TURN
+    return EntryName(entry.tick, number if is_derived else BY_HAND, entry.id, entry.agent)
 
 
 def entry_effect(entry: OutboxEntry) -> FileEffect:
@@ -273,8 +282,8 @@ def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
     found = []
     for digits, ids in by_tick.items():
         tick = int(digits)
-        numbers = _numbers_of(tick, agent_name, ids)
-        found += [EntryName(tick, numbers.get(this, ENTRIES_PER_TURN), this, agent_name) for this in ids]
+        numbers = numbers_of(tick, agent_name, ids)
+        found += [EntryName(tick, numbers.get(this, BY_HAND), this, agent_name) for this in ids]
     found.sort()
     return found
 
@@ -381,18 +390,6 @@ def _readable(base: OrgPath, names: list[EntryName]) -> Iterator[OutboxEntry]:
             yield read_entry(base, name)
         except (ConfigError, FileNotFoundError):
             continue
-
-
-def _numbers_of(tick: int, agent: str, ids: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of the entries that have an id of the engine's among those of one tick."""
-    wanted = set(ids)
-    numbers: dict[str, int] = {}
-    for number in range(ENTRIES_PER_TURN):
-        if (derived := entry_id(tick, agent, number)) in wanted:
-            numbers[derived] = number
-            if len(numbers) == len(wanted):  # as nearly always: the numbers of a turn follow each other
-                break
-    return numbers
 
 
 def _unusable(file: str, message: str, hint: str, pointer: str) -> ConfigError:

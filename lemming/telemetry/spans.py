@@ -47,7 +47,7 @@ class Spans:
         for turn in tick.turns:
             if turn.status == "skipped":  # nobody was asked anything
                 continue
-            laps = laps_of(tick.records_of(turn.agent), began)
+            laps = laps_of(tick.records_of(turn.key), began)
             ended = max(ended, laps.turn.end_ms)
             spans += _Turn(self._sources, turn, tick, laps, trace, root, content=self._content).spans()
         attributes: Json = {
@@ -78,7 +78,7 @@ class _Turn:
     ) -> None:
         self._sources, self._turn, self._tick, self._laps = sources, turn, tick, laps
         self._trace, self._root, self._content = trace, root, content
-        self._id = span_id_of(trace, turn.agent)
+        self._id = span_id_of(trace, turn.key)
         self._model: Json = turn.started.model if turn.started else {}
         self._provider = str(self._model.get("provider") or names.OTHER)
 

@@ -84,7 +84,7 @@ def _take_note(told: FileChanges, tick: int, record: Record) -> None:
             for name in Plan.of(record).everyone:
                 told.named.setdefault(name, tick)
         case TurnStarted():
-            of_tick.states[record.agent] = record.state
+            of_tick.states.setdefault(record.agent, record.state)  # as its first turn in the tick found it
             # by its whole name where the mark tells it: an id that a person gave may come twice
             named = {it.partition("_")[2]: it for it in ReadMark.from_json(record.read).also if "/" in it}
             for identity in (*named.values(), *(it for it in record.entries if it not in named)):
@@ -94,7 +94,7 @@ def _take_note(told: FileChanges, tick: int, record: Record) -> None:
             if isinstance(record, TurnCommitted):
                 files = [*report.written_ahead, *(file["path"] for file in report.files)]
                 told.written.update(files)
-                of_tick.changes |= dict.fromkeys(files, report.agent)
+                of_tick.changes |= dict.fromkeys(files, report.turn_key)
                 of_tick.changes |= dict.fromkeys(report.removed)
         case EntriesExpired():
             told.expired.update(record.files)

@@ -32,10 +32,10 @@ KEPT_FOLDERS = ("agents", "config", "shared", paths.TRUST)
 
 
 class Version(NamedTuple):
-    """Which content of a file: what an agent's turn in a tick wrote; without an agent, what is there now."""
+    """Which content of a file: what the turn of a key wrote in a tick; without a key, what is there now."""
 
     tick: int = -1
-    agent: str = ""
+    turn: str = ""
 
 
 AS_NOW = Version()
@@ -78,9 +78,9 @@ class PastFiles:
                 at = self.before_all if tick <= self.first else self._step_of(tick)
                 steps[at] |= dict.fromkeys(files, AS_NOW)
         for tick in self.ticks:
-            for place, agent in self.told.ticks[tick].changes.items():
+            for place, turn in self.told.ticks[tick].changes.items():
                 if not place.startswith("/"):
-                    steps[tick][place] = Version(tick, agent) if agent else None
+                    steps[tick][place] = Version(tick, turn) if turn else None
         return steps
 
     @cached_property
@@ -102,11 +102,11 @@ class PastFiles:
 
     def content_of(self, place: str, version: Version) -> bytes | None:
         """Return the content of a file; None where there is none any more."""
-        if not version.agent:
+        if not version.turn:
             return self.arrivals.texts.get(place) or read_now(self.base, place)
         if self._latest.tick != version.tick:
             self._latest = read_tick(self.base, version.tick, self._prompts)
-        turn = self._latest.turn_of(version.agent)
+        turn = self._latest.turn_of(version.turn)
         effect = turn.writes.get(place) if turn else None
         return effect.content if effect else None
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.kernel.base.errors import OUTCOME_CODES, Outcome
+from lemming.kernel.base.turn_numbers import split_key, turn_key
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.file import JournalContents, reading_of
@@ -87,7 +88,9 @@ class ToolUse:
 
 @dataclass(frozen=True, kw_only=True)
 class TurnRecord:
-    """One turn. `report` is None when it has not ended; `started` when no model was about to be asked.
+    """One turn, number `turn` of the agent's in the tick, at a `place` among all turns of the tick.
+
+    `report` is None when it has not ended; `started` when no model was about to be asked.
 
     `attempts` counts how often it was begun, `stops` how often a person stopped it. `questions` are what its
     models were asked, by the number of the call. `writes` are the files
@@ -98,6 +101,7 @@ class TurnRecord:
     tick: int
     place: int
     agent: str
+    turn: int = 0
     report: TurnReport | None = None
     started: TurnStarted | None = None
     attempts: int = 0
@@ -109,6 +113,11 @@ class TurnRecord:
     memory: dict[str, Any] = field(default_factory=dict)
     writes: dict[str, FileEffect] = field(default_factory=dict)
     results_shown: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What tells it from the tick's other turns."""
+        return turn_key(self.agent, self.turn)
 
     def tools_shown(self, place: str) -> list[ToolUse]:
         """Return the calls whose results had been shown when the turn wrote what is at a place."""
@@ -154,16 +163,16 @@ class RecordedTick(TickRecords):
     @property
     def turns(self) -> list[TurnRecord]:
         """Its turns in their order."""
-        return [self._turn_of(name) for name in self.begin.order]
+        return [self._turn_of(key) for key in self.turn_keys]
 
-    def turn_of(self, agent: str) -> TurnRecord | None:
-        """Return an agent's turn; None when the plan has none for it."""
-        return self._turn_of(agent) if agent in self.begin.order else None
+    def turn_of(self, key: str) -> TurnRecord | None:
+        """Return the turn of a key: an agent's, its first in the tick; None when the plan has none for it."""
+        return self._turn_of(key) if key in self.turn_keys else None
 
-    def _turn_of(self, agent: str) -> TurnRecord:
-        if agent not in self._turns:
-            self._turns[agent] = _turn(self, agent)
-        return self._turns[agent]
+    def _turn_of(self, key: str) -> TurnRecord:
+        if key not in self._turns:
+            self._turns[key] = _turn(self, key)
+        return self._turns[key]
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -172,8 +181,8 @@ class RecordedTick(TickRecords):
         totals = TickReport(tick=self.tick, turns=(*reports, *self.plan.turns_not_taken())).totals
         answers = [
             answer
-            for (agent, _), answer in self.answers.items()
-            if isinstance(answer, ModelReplied) and agent not in self.ended
+            for answer in self.answers.values()
+            if isinstance(answer, ModelReplied) and answer.turn_key not in self.ended
         ]
         for key in ("credits", "input_tokens", "output_tokens"):
             totals[key] += sum(getattr(answer, key) for answer in answers)
@@ -208,17 +217,18 @@ def read_tick(base: OrgPath, tick: int, prompts: PromptReader | None = None) -> 
     return recorded_in(tick, reading)
 
 
-def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
-    records = recorded.records_of(agent)
-    started, ended = recorded.started.get(agent), recorded.ended.get(agent)
+def _turn(recorded: RecordedTick, key: str) -> TurnRecord:
+    (agent, turn), records = split_key(key), recorded.records_of(key)
+    started, ended = recorded.started.get(key), recorded.ended.get(key)
     report = ended.report if ended else None
     calls = [record for record in records if isinstance(record, (ModelReplied, ModelFailed))]
     retaken = _retaken(started, recorded) if started else None
     writes = retaken.writes(report) if retaken else {}
     return TurnRecord(
         tick=recorded.tick,
-        place=recorded.begin.order.index(agent),
+        place=recorded.turn_keys.index(key),
         agent=agent,
+        turn=turn,
         report=report,
         started=started,
         attempts=sum(isinstance(record, (TurnStarted, TurnResumed)) for record in records),
@@ -279,7 +289,7 @@ def _tools(records: list[Record], retaken: Retaken | None) -> list[ToolUse]:
                     duration_ms=record.duration_ms,
                     kept=record.kept,
                 )
-    first = max(uses, default=-1) + 1
+    first = max(uses, default=retaken.first - 1 if retaken else -1) + 1
     left = enumerate(retaken.not_begun if retaken else [], first)
     return [
         *(uses[index] for index in sorted(uses)),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError, ProviderError
+from lemming.kernel.base.turn_numbers import first_number
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.messages import entry_effect
@@ -32,46 +33,46 @@ class RecordEnds(Exception):
 class RecordedAnswers:
     """The answers of one turn, from its records and nowhere else."""
 
-    def __init__(self, recorded: TickRecords, agent: str) -> None:
-        self._recorded, self._agent = recorded, agent
+    def __init__(self, recorded: TickRecords, agent: str, turn: int = 0) -> None:
+        self._recorded, self._agent, self._first = recorded, agent, first_number(turn)
 
     def ask(
         self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
     ) -> Answer:
         """Return the model's answer number `call`; raise `RecordEnds` when there is none."""
-        record = self._recorded.answers.get((self._agent, call))
+        record = self._recorded.answers.get((self._agent, self._first + call))
         if record is None:
             raise RecordEnds(f"call {call} of its model")
         return recorded_answer(record)
 
     def knows(self, call: int) -> bool:
         """Return whether the model's answer number `call` is recorded."""
-        return (self._agent, call) in self._recorded.answers
+        return (self._agent, self._first + call) in self._recorded.answers
 
     def begin(self, *_: Any) -> None:
         """Begin nothing: what calls gave is recorded."""
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`; raise `RecordEnds` when there is none."""
-        record = self._recorded.tools.get((self._agent, index))
+        record = self._recorded.tools.get((self._agent, self._first + index))
         if record is None:
             raise RecordEnds(f"tool call {index}")
         return recorded_result(record)
 
     def has_call(self, index: int) -> bool:
         """Return whether tool call number `index` is recorded, or that it was announced."""
-        return (self._agent, index) in self._recorded.tools or self.reached_outside(index)
+        return (self._agent, self._first + index) in self._recorded.tools or self.reached_outside(index)
 
     def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
         """Return what a function said that was asked; raise `RecordEnds` when nothing is recorded."""
-        record = self._recorded.checked.get((self._agent, number))
+        record = self._recorded.checked.get((self._agent, self._first + number))
         if record is None:
             raise RecordEnds(f"what {name} said to a gate")
         return recorded_finding(record)
 
     def reached_outside(self, index: int) -> bool:
         """Return whether that call was announced."""
-        return (self._agent, index) in self._recorded.announced
+        return (self._agent, self._first + index) in self._recorded.announced
 
 
 class Question(NamedTuple):
@@ -88,13 +89,16 @@ class Question(NamedTuple):
 class Retaken(Draft):
     """A turn, taken again as far as its records go; `questions_asked` by the number of the call.
 
+    Calls are numbered as in the journal: the turn's own begin with `first`.
+
     `problems`: why answers were no replies, by the number of the call. `args`: those of the tool calls, by
     index; `not_begun`: the calls that the last reply asked for beyond those. `results_shown`: as in
     `TurnRecord`.
     """
 
     def __init__(self, inputs: TurnInputs, recorded: TickRecords) -> None:
-        super().__init__(inputs, RecordedAnswers(recorded, inputs.agent.name))
+        super().__init__(inputs, RecordedAnswers(recorded, inputs.agent.name, inputs.turn))
+        self.first = first_number(inputs.turn)
         self.questions_asked: dict[int, Question] = {}
         self.problems: dict[int, str] = {}
         self.args: dict[int, object] = {}
@@ -116,7 +120,7 @@ class Retaken(Draft):
         self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None, by: str = ""
     ) -> Answer:
         """Ask, and note what was asked."""
-        self.questions_asked[self.questions] = Question([*messages], model, schema)
+        self.questions_asked[self.first + self.questions] = Question([*messages], model, schema)
         return super().ask(messages, model, schema, by)
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
@@ -124,7 +128,7 @@ class Retaken(Draft):
         try:
             return super().read(answer, keep=keep)
         except (ContractError, ProviderError) as error:
-            self.problems.setdefault(len(self.answers) - 1, str(error))
+            self.problems.setdefault(self.first + len(self.answers) - 1, str(error))
             raise
 
     def act(self, reply: TurnReply, *, has_seen: bool = True) -> None:
@@ -144,12 +148,12 @@ class Retaken(Draft):
         try:
             super().use(call, at, number)
             if self.numbers.last != before:
-                self.args[self.numbers.last] = call.args
+                self.args[self.first + self.numbers.last] = call.args
         except RecordEnds:
             number = self.numbers.last
-            if not self.source.reached_outside(number) or number in self.args:
+            if not self.source.reached_outside(number) or self.first + number in self.args:
                 self.not_begun.append(call)
                 return
-            self.args[number] = call.args
+            self.args[self.first + number] = call.args
             self.settled.update(staged)  # the engine had written them before the call began
             self.staged.clear()

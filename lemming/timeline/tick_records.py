@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lemming.kernel.base.turn_numbers import keys_of
 from lemming.kernel.journal.lookup import plan_in
 from lemming.kernel.journal.records import (
     EntriesExpired,
@@ -22,6 +23,7 @@ from lemming.kernel.tick.firing_plan import FOR_OTHERS, Plan
 class TickRecords:
     """The records of one tick by what they tell. One without records has not begun.
 
+    `started` and `ended` are by the key of the turn: the agent's name, and `name#1` for its next in the tick.
     `engine_starts` counts the engines that worked on it: more than one means interruptions.
     """
 
@@ -42,12 +44,12 @@ class TickRecords:
             self._note(record)
 
     def _note(self, record: Record) -> None:
-        self._about.setdefault(record.about, []).append(record)
+        self._about.setdefault(record.turn_key, []).append(record)
         match record:
             case TurnStarted():
-                self.started[record.agent] = record
+                self.started[record.turn_key] = record
             case TurnEnded():
-                self.ended[record.about] = record
+                self.ended[record.turn_key] = record
             case ModelReplied() | ModelFailed():
                 self.answers[record.agent, record.call] = record
             case ToolStarted():
@@ -59,9 +61,14 @@ class TickRecords:
             case EntriesExpired():
                 self.expired, self.unread = record.files, record.unread
 
-    def records_of(self, agent: str) -> list[Record]:
-        """Return the records of one agent's turn."""
-        return self._about.get(agent, [])
+    def records_of(self, key: str) -> list[Record]:
+        """Return the records of one turn."""
+        return self._about.get(key, [])
+
+    @property
+    def turn_keys(self) -> list[str]:
+        """The keys of its turns in their order, those that have not begun among them."""
+        return [key for name in self.begin.order for key in keys_of(name, self._about) or [name]]
 
     @property
     def begin(self) -> TickStarted:

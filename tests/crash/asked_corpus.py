@@ -122,3 +122,35 @@ def refused(base: Path, org: dict[str, Any]) -> None:
     fs.publish(base, "config/models.json", pretty({**models, **further}))
     at = "2026-01-01T01:00:00.000Z"
     by_hand(base, "human", 0, "first", text="well?", target="desk", conversation="", budget=7, not_after=at)
+
+
+def several(base: Path, org: dict[str, Any]) -> None:
+    """Requests that one agent takes several of in a tick: answered, asked on, broken off, with files."""
+    to_bob = {"kind": "request", "payload": {"text": "how many?", "target": "bob"}, "tags": []}
+    asks = {"outbox_entries": [to_bob], "tool_calls": [], "memory_updates": [], "notes": ""}
+    writes = [call("file_write", path="notes.txt", content="written"), call("file_read", path="notes.txt")]
+    quiet = {"schedule": {"wake": "addressed"}}
+    make_org(
+        base,
+        resume(
+            "ada",
+            permissions={"read_outboxes": ["*"], "tools": ["file_write", "file_read"]},
+            turn={"take": "one", "requests": 3, "max_steps": 2, "repairs": 0},
+            **quiet,
+        ),
+        resume("bob", turn={"take": "one", "requests": 2}, **quiet),
+        resume("human", model={"key": "human"}),
+        org=org,
+        models={"human": {"provider": "human"}},
+        script=[
+            {"agent": "ada", "contains": "break", "reply": "no reply at all"},
+            {"agent": "ada", "contains": "seven", "reply": remembers("seven", kind="response")},
+            {"agent": "ada", "contains": "ask bob", "reply": asks},
+            {"agent": "ada", "contains": "written", "reply": remembers("noted", kind="response")},
+            {"agent": "ada", "contains": "note it", "reply": remembers("writing", tool_calls=writes)},
+            {"reply": remembers("seven", kind="response")},
+        ],
+    )
+    for number, text in enumerate(("ask bob", "ask bob too", "note it", "break", "note it again")):
+        payload = {"text": text, "target": "ada", "conversation": str(number)}
+        send(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")

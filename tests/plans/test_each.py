@@ -154,7 +154,8 @@ def test_what_is_done_for_each_is_told_to_people() -> None:
 
 
 def said(base: Path, agent: str = "desk") -> list[str]:
-    return [f"{it.pointer}: {it.message}" for it in problems_of_agents(base, load_config(base), agent)]
+    found = problems_of_agents(base, load_config(base), agent)
+    return [f"{it.pointer}: {it.message}" for it in found if it.severity == "error"]
 
 
 OF_AN_ITEM = {"field": "item", "op": "is", "value": 1}
@@ -292,3 +293,13 @@ def test_what_a_plan_is_given_is_checked_before_it_runs(base: Path, args: dict[s
 def test_an_input_that_is_no_schema_is_named(base: Path) -> None:
     two_plans(base, {"topic": "x"}, required="topic")
     assert any(line.startswith("/input") for line in said(base, "press"))
+
+
+def test_an_agent_that_takes_fewer_requests_in_a_tick_than_may_be_at_once_is_named(base: Path) -> None:
+    planned_org(base, {**LOOK, "at_once": 3})
+    found = problems_of_agents(base, load_config(base), "desk")
+    assert [(it.severity, it.pointer, it.message) for it in found] == [
+        ("warning", "/steps/0/at_once", "3 at once, while ada takes 1 request a tick")
+    ]
+    fs.publish(base, "agents/ada/resume.json", pretty(resume("ada", turn={"requests": 3})))
+    assert not [*problems_of_agents(base, load_config(base), "desk")]

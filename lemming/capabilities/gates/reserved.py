@@ -18,14 +18,16 @@ from lemming.kernel.files.fitting import LARGEST_AMOUNT
 from lemming.kernel.journal.file import Journal
 from lemming.kernel.journal.lost_calls import Lost, together, unsettled
 from lemming.kernel.journal.records import ModelReserved
+from lemming.kernel.turn.values import TurnInputs
 
 
 class Reserved:
     """The reservations of one turn that no answer has settled, by the number of the call."""
 
-    def __init__(self, journal: Journal, agent: str) -> None:
-        self._journal, self._agent = journal, agent
-        self._open = unsettled(journal.records_of(agent))
+    def __init__(self, journal: Journal, inputs: TurnInputs) -> None:
+        self._journal, self._agent = journal, inputs.agent.name
+        agent = self._agent
+        self._open = unsettled(journal.records_of(agent, inputs.turn))
         sent = {call for record in journal.records for name, call in record.sent_calls if name == agent}
         for call in sent & self._open.keys():
             self._open[call].pop()  # it is waited for, and not sent again

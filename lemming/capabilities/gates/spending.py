@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
 from lemming.capabilities.gates.checks import asking
@@ -45,7 +45,9 @@ from lemming.capabilities.gates.spent_before import (
 )
 from lemming.capabilities.money.prices import worst_of
 from lemming.kernel.agents import agent_folders
+from lemming.kernel.base.entry_ids import turn_of
 from lemming.kernel.base.errors import CorruptState, DiskError, LimitReached, RequestOverLimit
+from lemming.kernel.base.turn_numbers import keys_of, split_key, turn_key
 from lemming.kernel.journal.file import Journal, journal_ticks
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.lost_calls import Lost
@@ -99,14 +101,14 @@ class TickSpending:
             return None
         starts = (it for it in journal.records if isinstance(it, TurnStarted))
         # A turn under way counts from the ledger as it was when it began, which its record has.
-        begun = {it.agent: AgentState.from_json(it.state) for it in starts}
+        begun = {it.agent: AgentState.from_json(it.state) for it in starts if not it.turn}
         began = {name: begun.get(name) or _state_of(now, name) for name in agent_folders(now.org)}
         return cls(now, journal, order, reports, began)
 
     def of(self, inputs: TurnInputs) -> TurnSpending:
         """Return the limits of a turn that begins, or goes on."""
         rules = rules_at(rules_for(inputs.agent, self.now.config.org), "spend")
-        return TurnSpending(self, inputs, rules, Reserved(self.journal, inputs.agent.name))
+        return TurnSpending(self, inputs, rules, Reserved(self.journal, inputs))
 
     @cached_property
     def spent(self) -> SpentBefore:
@@ -135,7 +137,7 @@ class TickSpending:
             found = self.spent.within(window, tick, at)
         if scope == Scope():
             return total(it.total for it in found)
-        turns = ((name, turn) for it in found for name, turn in it.turns.items())
+        turns = ((split_key(key)[0], turn) for it in found for key, turn in it.turns.items())
         return total(turn.amount for name, turn in turns if self.is_within(scope, name, turn.request))
 
     def _in_ledger(self, name: str) -> Amount:
@@ -158,19 +160,20 @@ class TickSpending:
             author, tick = request.partition("/")[0], tick_of(request)
             turns: Mapping[str, object]
             turns = self.reports if tick == self.now.tick else self.spent.of(tick).turns
-            asked_for = getattr(turns.get(author), "request", "")
+            turn = turn_of(tick, author, request.rpartition("_")[2]) if turn_key(author, 1) in turns else 0
+            asked_for = getattr(turns.get(turn_key(author, turn)), "request", "")
             if not asked_for:
                 return request
             request = asked_for
         return request
 
-    def before_in_tick(self, name: str, scope: Scope) -> Amount:
-        """Return what turns before an agent's have spent in this tick."""
+    def before_in_tick(self, name: str, turn: int, scope: Scope) -> Amount:
+        """Return what turns before this one of an agent have spent in this tick."""
         # Those behind it may be over sooner, by chance: turns at once must come to what turns in a row would.
-        before = (self.reports.get(other) for other in takewhile(name.__ne__, self.order))
-        return total(
-            _amount_of_turn(it) for it in before if it and self.is_within(scope, it.agent, it.request)
-        )
+        others = (key for other in takewhile(name.__ne__, self.order) for key in keys_of(other, self.reports))
+        own = (turn_key(name, it) for it in range(turn))
+        before = (self.reports[key] for key in chain(others, own) if key in self.reports)
+        return total(_amount_of_turn(it) for it in before if self.is_within(scope, it.agent, it.request))
 
     def known_raises(self, name: str, line: str) -> dict[str, dict[str, Any]]:
         """Return by how much persons had raised a limit for an agent as the tick began, by the request."""
@@ -221,6 +224,7 @@ class TurnSpending:
     ) -> None:
         self._tick, self._rules, self._reserved = tick, rules, reserved
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
+        self._turn = inputs.turn
         self._settled = NOTHING
         self._given = inputs.given
 
@@ -349,7 +353,7 @@ class TurnSpending:
         if gate.per == "turn":
             return self._own
         before = self._tick.before(scope, window_of(gate.window), counts=counts)
-        return before.plus(self._tick.before_in_tick(self._name, scope)).plus(self._own)
+        return before.plus(self._tick.before_in_tick(self._name, self._turn, scope)).plus(self._own)
 
 
 class OverLimit(str):

@@ -91,7 +91,7 @@ def _since(window: Window | None, at: str) -> str:
 
 def _read(org: Organisation, tick: int) -> _Tick:
     found = SpentReader(org).read(tick)
-    turns = {name: _Turn(turn.request, _amount(turn)) for name, turn in found.turns.items()}
+    turns = {key: _Turn(turn.request, _amount(turn)) for key, turn in found.turns.items()}
     return _Tick(found.at, found.after, turns, total(it.amount for it in turns.values()))
 
 

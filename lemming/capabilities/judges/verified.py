@@ -222,7 +222,8 @@ class _Verified:
             own.flag(draft, UNVERIFIED)
         if own.has_withdrawn:
             tick, name = draft.inputs.tick, draft.inputs.agent.name
-            number_of = {entry_id(tick, name, number): number for number in range(REMINDERS_FROM)}
+            turn = draft.inputs.turn
+            number_of = {entry_id(tick, name, number, turn): number for number in range(REMINDERS_FROM)}
             draft.entries.sort(key=lambda entry: number_of[entry.id])
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, DiskError
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, keys_of, turn_key
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.kernel.files.fields import Json
@@ -210,7 +211,7 @@ def _from_json(plain: list[Any]) -> TickSpent:
         turn = TurnSpent(agent, LedgerSpent(*before), key, request, spent)
         if not all(map(_is_amount, (*turn.before, *(it for call in spent for it in call[1:])))):
             raise ValueError("no amounts")
-        found.turns[agent] = turn
+        found.turns[turn_key(agent, len(keys_of(agent, found.turns)))] = turn
     return found
 
 
@@ -237,7 +238,7 @@ class SpentReader:
 
     def pass_over(self, found: TickSpent) -> None:
         """Take note of what a tick that is known already says for later ones."""
-        self._keys.update((name, turn.key) for name, turn in found.turns.items() if turn.key)
+        self._keys.update((turn.agent, turn.key) for turn in found.turns.values() if turn.key)
 
     def _lines(self, tick: int) -> Iterator[dict[str, Any]]:
         *whole, _ = raw_journal(self._base, tick).split(b"\n")
@@ -258,18 +259,24 @@ class SpentReader:
                     self._keys[name] = opening["resume"]["model"]["key"]
                 request = (plain.get("task") or {}).get("request", "")
                 turn = TurnSpent(name, LedgerSpent.of(plain["state"]), self._keys.get(name, ""), request)
-                found.turns.setdefault(name, turn)
+                found.turns.setdefault(_key_of(plain), turn)
             case "model_reserved":
-                reserved = found.turns[plain["agent"]].reserved
+                reserved = found.turns[_key_of(plain)].reserved
                 reserved.setdefault(plain["call"], []).append(Lost.of(plain))
             case "model_failed":
-                found.turns[plain["agent"]].settle(plain)
+                found.turns[_key_of(plain)].settle(plain)
             case "model_replied":
-                found.turns[plain["agent"]].settle(plain)
+                found.turns[_key_of(plain)].settle(plain)
                 key = plain.get("key") or self._keys.get(plain["agent"]) or plain.get("model", "")
                 tokens = plain["input_tokens"], plain["output_tokens"], plain.get("cached_tokens", 0)
                 spent = CallSpent(key, plain["credits"], plain.get("cost_usd"), *tokens)
-                found.turns[plain["agent"]].calls.append(spent)
+                found.turns[_key_of(plain)].calls.append(spent)
+
+
+def _key_of(plain: dict[str, Any]) -> str:
+    """Return the key of the turn that a line is about."""
+    turn = plain["turn"] if "turn" in plain else plain.get("call", 0) // NUMBERS_PER_TURN
+    return turn_key(plain["agent"], turn)
 
 
 def _damaged(tick: int, why: str) -> CorruptState:

@@ -86,6 +86,10 @@ def permission_problems(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator
             message = f"{step.at_once} at once, while one reply may ask {agent.turn.max_entries}"
             hint = f'"at_once": {agent.turn.max_entries}, or raise turn.max_entries in the resume'
             yield Problem(message, pointer=f"{place}/at_once", hint=hint)
+        if member is step and (slow := _who_serves_fewer(step, staff)):
+            message = f"{step.at_once} at once, while {slow.name} takes {slow.turn.requests} request a tick"
+            hint = f'"turn": {{"requests": {step.at_once}}} in agents/{slow.name}/resume.json'
+            yield Problem(message, pointer=f"{place}/at_once", hint=hint, severity="warning")
         if member.plan and (plan_asked := staff.plan_of(member.plan)) and plan_asked.input:
             yield from _input_problems(member, plan_asked.input, place)
         if member.default is not None and member.asked in staff.people:
@@ -172,6 +176,14 @@ def _circle(name: str, back_to: str, staff: Staff, chain: tuple[str, ...]) -> tu
         if member.asked
     )
     return next(filter(None, further), ())
+
+
+def _who_serves_fewer(step: Step, staff: Staff) -> Agent | None:
+    """Return the agent that a step asks about several items at once and that takes fewer in one tick."""
+    agent = staff.agents.get(step.asked) if step.each else None
+    if agent is None or agent.name in staff.people or agent.turn.take == "all":
+        return None
+    return agent if agent.turn.requests < min(step.at_once, step.most) else None
 
 
 def _tool_problems(name: str, pointer: str, staff: Staff) -> Iterator[Problem]:

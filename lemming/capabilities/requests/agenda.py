@@ -7,7 +7,7 @@ it follows from the entries and from what the ledger holds of requests that were
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 
@@ -71,18 +71,18 @@ class RequestAgenda:
             return False
         return (begun.goes_on or self._holds.is_led(begun)) and not self._holds.rests(begun)
 
-    def next(self, last: str) -> Task | None:
+    def next(self, last: str, taken: Collection[str] = ()) -> Task | None:
         """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
 
         What goes on comes before what is new, what was asked first before the rest, and what stands still
         last. Requests do not keep an older entry from being shown for longer than one turn, and those that
-        stand still keep none.
+        stand still keep none. `taken`: what the agent's turns before in this tick were for.
         """
-        going = [it for it in self._answers.standing if self._goes_on(it)]
+        going = [it for it in self._answers.standing if it.request not in taken and self._goes_on(it)]
         if begun := next((it for it in going if not it.stands_still), None):
             return self._task(read_entry(self._mail, begun.request), begun)
         for name, request in self._requests():
-            if not self._is_over(request):
+            if name.identity not in taken and not self._is_over(request):
                 if last and self._has_older_news(name):
                     return None
                 return self._task(request, self._begun_before(name.identity))

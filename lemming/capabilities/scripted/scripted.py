@@ -19,6 +19,7 @@ from lemming.kernel.base import errors
 from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import ConfigError, Problem, RequestRejected
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN
 from lemming.kernel.files import fs
 from lemming.kernel.files.documents import read_text
 from lemming.kernel.files.fitting import about
@@ -69,7 +70,7 @@ class ScriptLine:
         return (
             self.agent in ("*", request.agent)
             and self.tick in (None, request.tick)
-            and self.step in (None, request.step)
+            and self.step in (None, request.step % NUMBERS_PER_TURN)
             and self.contains in asked
         )
 

@@ -91,7 +91,8 @@ class RemindMe(EngineTool):
 def _entry(context: ToolContext, text: str, moment: str) -> OutboxEntry:
     name, tick = context.agent.name, context.tick
     taken = {it.id for it in (*list_outbox(context.base, name), *_staged(context)) if it.tick == tick}
-    ids = (entry_id(tick, name, REMINDERS_FROM + number) for number in range(ENTRIES_PER_TURN))
+    turn = context.turn
+    ids = (entry_id(tick, name, REMINDERS_FROM + number, turn) for number in range(ENTRIES_PER_TURN))
     identity = next((it for it in ids if it not in taken), None)
     if identity is None:
         raise ToolError(f"remind_me: {ENTRIES_PER_TURN} reminders in one turn are enough")

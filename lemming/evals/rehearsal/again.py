@@ -16,6 +16,7 @@ from lemming.evals.rehearsal.budget import Spending
 from lemming.evals.rehearsal.questions import RecordedQuestions
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import LemmingError, OverBudget, RequestRejected, UsageError
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.records import ModelFailed, ModelReplied
 from lemming.kernel.org.models import ModelEntry
@@ -185,7 +186,8 @@ class Rehearsing(Runtime):
 
     def _recorded_call(self, index: int, call: ToolCall, agent: str) -> ToolResult | None:
         """Return the recorded result of the very same call in the same turn, best at the same place."""
-        turn = self.recorded.turn_of(agent) if self.recorded.records else None
+        key = turn_key(agent, index // NUMBERS_PER_TURN)
+        turn = self.recorded.turn_of(key) if self.recorded.records else None
         same = (it for it in turn.tools if (it.tool, it.args) == (call.tool, call.args)) if turn else ()
         for used in sorted(same, key=lambda it: it.index != index):
             if (finished := self.recorded.tools.get((agent, used.index))) is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, first_number, turn_key
 from lemming.kernel.journal.records import ModelFailed, ModelReplied
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.models import ModelEntry
@@ -44,16 +45,17 @@ class RecordedQuestions:
 
     def answer_to(self, entry: ModelEntry, request: Request) -> ModelReplied | ModelFailed | None:
         """Return what was answered to the very same question at the same place; None when it was another."""
+        key = turn_key(request.agent, request.step // NUMBERS_PER_TURN)
         with self._lock:
-            if request.agent not in self._asked:
-                self._asked[request.agent] = self._questions_of(request.agent)
-            asked = self._asked[request.agent].get(request.step)
+            if key not in self._asked:
+                self._asked[key] = self._questions_of(key)
+            asked = self._asked[key].get(request.step)
         is_same = asked is not None and asked == question_of(entry, request)
         return self.at(request.agent, request.step) if is_same else None
 
-    def _questions_of(self, agent: str) -> dict[int, str]:
+    def _questions_of(self, key: str) -> dict[int, str]:
         """Return what names each question of a recorded turn, by its number."""
-        started = self.recorded.started.get(agent)
+        started = self.recorded.started.get(key)
         if started is None:
             return {}
         inputs = from_record(started, self.recorded.tick)
@@ -67,7 +69,7 @@ class _Noting(RecordedAnswers):
     """The answers of one recorded turn, with a note of what was asked for each."""
 
     def __init__(self, recorded: RecordedTick, inputs: TurnInputs, base: OrgPath, config: Config) -> None:
-        super().__init__(recorded, inputs.agent.name)
+        super().__init__(recorded, inputs.agent.name, inputs.turn)
         self._inputs, self._base, self._config = inputs, Path(base), config
         self.asked: dict[int, str] = {}
 
@@ -77,9 +79,10 @@ class _Noting(RecordedAnswers):
         """Return the recorded answer, and note what names its question."""
         inputs = self._inputs
         entry = entry_for(inputs, self._config, model)
-        request = question(inputs, entry, call, messages, schema)
+        number = first_number(inputs.turn) + call
+        request = question(inputs, entry, number, messages, schema)
         request = completed(request, entry, inputs, self._base, {})
-        self.asked[call] = question_of(entry, request)
+        self.asked[number] = question_of(entry, request)
         return super().ask(call, messages, model, schema)
 
 

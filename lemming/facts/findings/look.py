@@ -16,6 +16,7 @@ from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.kernel.agents import Agent, Survey, agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
+from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.file import begun, begun_journals, journal_ticks, prompts_in
 from lemming.kernel.journal.prompts import PromptReader
@@ -171,19 +172,19 @@ def _files_of(org: Organisation, author: str) -> list[str]:
 
 def _read(org: Organisation, tick: int, prompts: PromptReader) -> tuple[RecordedTick, list[TurnRecord]]:
     recorded = read_tick(org.base, tick, prompts)
-    ended = [name for name in recorded.begin.order if name in recorded.ended]
-    turns = (_at_hand(org, recorded, name) or recorded.turn_of(name) for name in ended)
+    ended = [key for key in recorded.turn_keys if key in recorded.ended]
+    turns = (_at_hand(org, recorded, key) or recorded.turn_of(key) for key in ended)
     return recorded, [turn for turn in turns if turn]
 
 
-def _at_hand(org: Organisation, recorded: RecordedTick, agent: str) -> TurnRecord | None:
+def _at_hand(org: Organisation, recorded: RecordedTick, key: str) -> TurnRecord | None:
     """Return a turn that called no tool, if its entries still lie there as it wrote them; else None.
 
     To take a turn again needs all that takes turns: thrice the time of `lemming status`.
     """
-    report = recorded.ended[agent].report
+    report, (agent, turn) = recorded.ended[key].report, split_key(key)
     if report.status not in ("done", "skipped") or any(
-        isinstance(it, (ToolStarted, ToolFinished)) for it in recorded.records_of(agent)
+        isinstance(it, (ToolStarted, ToolFinished)) for it in recorded.records_of(key)
     ):
         return None
     digests = {file["path"]: file["sha256"] for file in report.files}
@@ -198,9 +199,10 @@ def _at_hand(org: Organisation, recorded: RecordedTick, agent: str) -> TurnRecor
             return None
     return TurnRecord(
         tick=recorded.tick,
-        place=recorded.begin.order.index(agent),
+        place=recorded.turn_keys.index(key),
         agent=agent,
+        turn=turn,
         report=report,
-        started=recorded.started.get(agent),
+        started=recorded.started.get(key),
         entries=entries,
     )

@@ -39,7 +39,7 @@ def tick(
     if number is not None and number < 0:
         raise UsageError(f"there is no tick {number}", hint="ticks are counted from 0")
     record = recorded(org, number)
-    rows = record.begin.order
+    rows = record.turn_keys
     turn = record.turn_of(agent) if agent else None
     return {
         **plan_of(record),
@@ -47,7 +47,7 @@ def tick(
         "next_tick": load_tick(org),
         "first": first,
         "timing": timing_of(record, rows[first : first + ROWS_SHOWN]),
-        "rows": [_row(record, name) for name in rows[first : first + ROWS_SHOWN]],
+        "rows": [_row(record, key) for key in rows[first : first + ROWS_SHOWN]],
         "turn": whole_turn(turn, record) if turn else None,
         "no_turn": _no_turn(record, agent) if agent and not turn else "",
         **({"strip": _strip(org, record.tick, around)} if around > 0 else {}),
@@ -116,6 +116,7 @@ def turn_of(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[st
     report = turn.report
     return {
         "agent": turn.agent,
+        **({"turn": turn.turn} if turn.turn else {}),
         "status": turn.status,
         "end": (report.end or USUAL_ENDS[report.status]) if report else "",
         "reason": report.reason if report else "",
@@ -171,7 +172,10 @@ def _contents(turn: TurnRecord) -> dict[str, str]:
 
 
 def _row(record: RecordedTick, name: str) -> dict[str, Any]:
-    """Return what is told of a turn in a line; nothing is taken apart for it but the records that end it."""
+    """Return what is told of a turn in a line; nothing is taken apart for it but the records that end it.
+
+    `name`: the key of the turn.
+    """
     ended = record.ended.get(name)
     report = ended.report if ended else None
     tools = [one for one in record.records_of(name) if isinstance(one, ToolFinished)]
@@ -228,17 +232,17 @@ def _measured(record: RecordedTick, names: list[str], began: datetime) -> dict[s
     latest, since = 0, dict[str, int]()  # a turn cannot have begun before what its journal tells before it
     for one in record.records:
         if isinstance(one, ModelReplied):
-            since[one.agent] = end = _after_ms(began, one)
+            since[one.turn_key] = end = _after_ms(began, one)
             latest = max(latest, end)
-            if one.agent in bars:
-                bars[one.agent].append(_bar(max(_asked_ms(began, one), 0), end))
+            if one.turn_key in bars:
+                bars[one.turn_key].append(_bar(max(_asked_ms(began, one), 0), end))
         elif isinstance(one, ModelFailed):
-            begin = since.get(one.agent, latest)
-            since[one.agent] = begin + one.duration_ms
-            if one.agent in bars:
-                bars[one.agent].append(_bar(begin, begin + one.duration_ms, is_lost=True))
+            begin = since.get(one.turn_key, latest)
+            since[one.turn_key] = begin + one.duration_ms
+            if one.turn_key in bars:
+                bars[one.turn_key].append(_bar(begin, begin + one.duration_ms, is_lost=True))
         elif isinstance(one, TurnStarted):
-            since[one.agent] = latest
+            since[one.turn_key] = latest
     for name in bars.keys() & since.keys() - record.ended.keys():
         bars[name].append(_bar(since[name], None))
     return bars
@@ -248,9 +252,9 @@ def _laid_out(record: RecordedTick, names: list[str]) -> dict[str, list[dict[str
     bars: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     begin = 0
     for one in record.records:
-        if isinstance(one, ModelReplied | ModelFailed) and one.agent in bars:
+        if isinstance(one, ModelReplied | ModelFailed) and one.turn_key in bars:
             is_lost = isinstance(one, ModelFailed)
-            bars[one.agent].append(_bar(begin, begin + max(one.duration_ms, 0), is_lost=is_lost))
+            bars[one.turn_key].append(_bar(begin, begin + max(one.duration_ms, 0), is_lost=is_lost))
             begin += max(one.duration_ms, 0)
     return bars
 

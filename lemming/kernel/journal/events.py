@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from lemming.kernel.base.errors import LemmingError, Problem
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.journal.report import TickReport
 
 
@@ -47,6 +48,18 @@ class Event:
     def about(self) -> str:
         """The agent whose turn it tells of; empty for one that tells of the tick."""
         return str(vars(self).get("agent", ""))
+
+    @property
+    def turn(self) -> int:
+        """The number of that turn among the agent's in the tick; for most of them 0."""
+        facts = vars(self)
+        number = facts.get("call", facts.get("index", facts.get("number", 0)))
+        return number // NUMBERS_PER_TURN if isinstance(number, int) else 0
+
+    @property
+    def turn_key(self) -> str:
+        """The key of that turn: `lemming.kernel.base.turn_numbers.turn_key`."""
+        return turn_key(self.about, self.turn)
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as JSON values."""

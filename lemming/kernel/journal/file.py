@@ -19,6 +19,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, DiskError
 from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, compact, compact_texts, parse
 from lemming.kernel.base.redaction.secrets import redact_bytes
+from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.kernel.journal.checksums import (
@@ -281,9 +282,9 @@ class Journal:
                 file.seek(0)
                 reading = read_records(file, tick, prompts_in(base), limit_bytes=OWN_LIMIT_BYTES)
             self.records, self._check = reading.records, reading.check
-            self._by_agent: dict[str, list[Record]] = {}
+            self._by_turn: dict[str, list[Record]] = {}
             for record in self.records:
-                self._by_agent.setdefault(record.about, []).append(record)
+                self._by_turn.setdefault(record.turn_key, []).append(record)
             self._written, self._long_lines = len(self.records), reading.long_lines
             self._latest: dict[str, int] = {}
             self._synced = -1  # nothing is known of the name, nor of what an earlier attempt wrote
@@ -295,9 +296,9 @@ class Journal:
                 raise unreadable(relative, error) from error
             raise
 
-    def records_of(self, agent: str) -> list[Record]:
-        """Return the records that an earlier attempt left about one agent's turn."""
-        return self._by_agent.get(agent, [])
+    def records_of(self, agent: str, turn: int = 0) -> list[Record]:
+        """Return the records that an earlier attempt left about one turn of an agent."""
+        return self._by_turn.get(turn_key(agent, turn) if turn else agent, [])
 
     def __enter__(self) -> Journal:
         return self
@@ -325,20 +326,20 @@ class Journal:
         return record
 
     def begin_turn(
-        self, agent: str, whole: Callable[[], TurnStarted], opening: bytes, lines: list[str], rest: bytes
+        self, key: str, whole: Callable[[], TurnStarted], opening: bytes, lines: list[str], rest: bytes
     ) -> None:
-        """Write what an agent's turn starts from, and tell it. Nobody need put the `whole` record together.
+        """Write what the turn of a key starts from, and tell it. Nobody need put the `whole` record together.
 
         It consists of what all turns of the agent begin with, the lines of its prompt's last message, and the
         rest; the `opening` is JSON already, and so is that, without braces.
         """
         parts, new = self._prompts.situation(self.tick, lines)
-        begins = self._prompts.opening(self.tick, agent, opening)
+        begins = self._prompts.opening(self.tick, key, opening)
         fields = b'%b,"opening":%b,"situation":%b' % (rest, begins, compact_texts(parts))
         body = self._body(TurnStarted.kind, fields)
         if redact_bytes(body) is body:
-            self._write(body, agent)
-            self._prompts.note(self.tick, agent, opening, self._long_lines, new)
+            self._write(body, key.partition("#")[0])
+            self._prompts.note(self.tick, key, opening, self._long_lines, new)
             self._long_lines += len(new)
             if self._tell is not ignore:
                 self._tell(whole())

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import RECORD_DEPTH, compact, parse
+from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
 from lemming.kernel.files import fs
 from lemming.kernel.files.documents import value_of, why_unreadable
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
@@ -40,7 +41,7 @@ _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
     "expired_unread", "passed_on", "serving", "requests", "end", "aside", "lost", "failed", "in_vain",
-    "kept",
+    "kept", "turn",
 )  # fmt: skip
 _perhaps_empty = attrgetter(*_MAY_BE_EMPTY)
 _holds_foreign = attrgetter("results", "requests", "kept", "in_vain", "passed_on", "aside")
@@ -48,6 +49,7 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "requests": lambda requests: [begun.as_json() for begun in requests],
     "lost": Lost.as_json,
 }
+_TURN = re.compile(rb',"turn":([1-9][0-9]?)\}$')  # the last key, where it stands at all
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
 
@@ -63,7 +65,8 @@ class AgentState:
     turn ended, where that is not the usual way of its status. `aside`: of the credits, what questions of
     capabilities cost, by their names. `lost`: what limits count beside `credits` and `cost_usd`. `turns`:
     those that were done, `failed`: those that failed. `in_vain`: how often calls gave the same, while
-    `results` wait. `kept`: what capabilities keep for the next turn, by their names.
+    `results` wait. `kept`: what capabilities keep for the next turn, by their names. `turn`: the number of
+    the turn among the agent's in that tick.
     """
 
     tick: int = field(default=-1, metadata={"le": 10**12 - 2})  # after it there must be another one
@@ -88,9 +91,15 @@ class AgentState:
     failed: int = _amount(0)
     in_vain: dict[str, int] = field(default_factory=dict)
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
+    turn: int = field(default=0, metadata={"ge": 0, "le": TURNS_PER_TICK - 1})
 
     written: ClassVar[tuple[dict[str, Any], bytes] | None] = None
     """Its line, as a value and as JSON, once it is in the ledger: from then on it does not change."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where its turn stands among all of the agent's: the tick, and the number in it."""
+        return self.tick, self.turn
 
     @property
     def used_up(self) -> float:
@@ -205,12 +214,19 @@ def read_state(
 
 def _state_before(base: OrgPath, file: str, before: int) -> AgentState:
     """Return the state of an earlier tick, from the last two lines; a line with a hole was never synced."""
-    tail = fs.read_tail(f"{base}/{file}", _TAIL_BYTES, 2)
-    lines = tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-2:]
-    states = [_sound(_decoded(file, line)) for line in reversed(lines) if _HOLE not in line]
+    states = _last_states(base, file, 2)
+    if all(it.tick >= before for it in states) and states and states[-1].turn:  # several turns of that tick
+        states = _last_states(base, file, TURNS_PER_TICK + 1)
     earlier = [state for state in states if state.tick < before] or [AgentState()]
     passed_over = [state for state in states[:1] if state.tick >= before]
     return earlier[0].having_spent(passed_over[0]) if passed_over else earlier[0]
+
+
+def _last_states(base: OrgPath, file: str, count: int) -> list[AgentState]:
+    """Return the states in the last lines of a ledger, the newest first."""
+    tail = fs.read_tail(f"{base}/{file}", _TAIL_BYTES, count)
+    lines = tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-count:]
+    return [_sound(_decoded(file, line)) for line in reversed(lines) if _HOLE not in line]
 
 
 def _load_last_line(path: str, limit_bytes: int) -> tuple[bytes, os.stat_result]:
@@ -255,8 +271,8 @@ class OpenLedger:
     def __init__(self, org: Organisation, agent_name: str) -> None:
         self._org, self._relative = org, paths.ledger_file(agent_name)
         self._file = fs.AppendFile(org.base, self._relative)
-        self._ended: Identity | None = None  # what the file was once the line of `_tick` was added
-        self._tick = -1
+        self._ended: Identity | None = None  # what the file was once the line of `_place` was added
+        self._place = (-1, 0)
 
     def write(self, state: AgentState) -> None:
         """Add a turn's line, unless it is the last line already.
@@ -269,8 +285,9 @@ class OpenLedger:
         object.__setattr__(state, "written", (plain, written))
         line = written + b"\n"
         # Where nobody has touched it since our own line, its end need not be read.
-        is_as_left = self._ended == identity_in(file.status()) and self._tick < state.tick
-        if not is_as_left and self._ends_with(line, state.tick):
+        place = state.place
+        is_as_left = self._ended == identity_in(file.status()) and self._place < place
+        if not is_as_left and self._ends_with(line, place):
             return
         if file.size + len(line) > ROTATE_BYTES:
             kept = b"".join(_newest(file.read().splitlines(keepends=True)))
@@ -284,9 +301,9 @@ class OpenLedger:
             identity = identity_in(after)
             # With coarse stamps an edit within the same granule would not show: then the end is read each
             # time.
-            self._ended, self._tick = identity if is_exact(identity) else None, state.tick
+            self._ended, self._place = identity if is_exact(identity) else None, place
 
-    def _ends_with(self, line: bytes, tick: int) -> bool:
+    def _ends_with(self, line: bytes, place: tuple[int, int]) -> bool:
         """Return whether this is the last line; else cut off what may not stand before it."""
         file = self._file
         file.size = file.status().st_size
@@ -294,10 +311,10 @@ class OpenLedger:
         # A whole line, not the end of a longer one.
         if end.endswith(line) and end[-len(line) - 1 : -len(line)] in (b"", b"\n"):
             return True
-        last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
-        # A line of this tick or a later one is what a power cut left of a turn whose record is gone.
-        if end and not (end.endswith(b"\n") and last and int(last[1]) < tick):
-            file.truncate(len(_lines_before(file.read(), tick)))
+        last = _place_of(end[end.rfind(b"\n", 0, -1) + 1 :])
+        # A line of this turn or a later one is what a power cut left of a turn whose record is gone.
+        if end and not (end.endswith(b"\n") and last and last < place):
+            file.truncate(len(_lines_before(file.read(), place)))
         return False
 
     def close(self) -> None:
@@ -326,16 +343,23 @@ def amend_state(
     except FileNotFoundError:
         present = b""
     line = compact(state.as_json()) + b"\n"
-    fs.publish(base, relative, _lines_before(present, state.tick) + line, sync=sync)
+    fs.publish(base, relative, _lines_before(present, state.place) + line, sync=sync)
 
 
-def _lines_before(present: bytes, tick: int) -> bytes:
-    """Return a ledger without a torn last line and without last lines of this tick or a later one.
+def _place_of(line: bytes) -> tuple[int, int] | None:
+    """Return the tick of a ledger's line, and which of the agent's turns in it the line is of."""
+    found = _TICK.match(line)
+    turn = _TURN.search(line)
+    return (int(found[1]), int(turn[1]) if turn else 0) if found else None
+
+
+def _lines_before(present: bytes, place: tuple[int, int]) -> bytes:
+    """Return a ledger without a torn last line and without last lines of this turn or a later one.
 
     A line with a hole is one of them: of what was never synced, a power cut may leave any blocks.
     """
     lines = present[: present.rfind(b"\n") + 1].split(b"\n")[:-1]
-    while lines and (_HOLE in lines[-1] or ((found := _TICK.match(lines[-1])) and int(found[1]) >= tick)):
+    while lines and (_HOLE in lines[-1] or ((found := _place_of(lines[-1])) and found >= place)):
         lines.pop()
     return b"".join(line + b"\n" for line in lines)
 

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from lemming.kernel.base import paths
+from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES
 from lemming.kernel.files.fields import Json, Schema, object_of
 from lemming.kernel.journal.records import IN_THE_OPENING, TurnStarted
@@ -51,7 +52,7 @@ def referring_schema() -> Schema:
 
 
 class SpelledOut:
-    """What the journal of one tick spells out: its long lines in order, and the openings by agent."""
+    """What the journal of one tick spells out: its long lines in order, and the openings by turn key."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -61,7 +62,7 @@ class SpelledOut:
         """Take what one `turn_started` spells out."""
         opening, situation = plain.get("opening"), plain.get("situation")
         if isinstance(opening, dict):
-            self.openings[str(plain.get("agent"))] = opening
+            self.openings[_key_of(plain)] = opening
         for part in situation if isinstance(situation, list) else ():
             if isinstance(part, str):
                 self.lines += _long_lines(part)
@@ -86,7 +87,7 @@ class PromptReader:
         try:
             opening = plain["opening"]
             if isinstance(opening, int):
-                opening = self._at(opening, tick, here).openings.get(plain["agent"])
+                opening = self._at(opening, tick, here).openings.get(_key_of(plain))
                 if opening is None:
                     raise _missing(plain["opening"])
             text = "\n".join(self._lines(plain["situation"], tick, here))
@@ -136,10 +137,13 @@ class PromptWriter:
         self._places: dict[str, tuple[int, int]] = {}
         self._openings: dict[str, tuple[bytes, int]] = {}
 
-    def opening(self, tick: int, agent: str, written: bytes) -> bytes:
-        """Return how an opening stands in the journal of a tick, as JSON; `written` is all of it."""
+    def opening(self, tick: int, key: str, written: bytes) -> bytes:
+        """Return how the opening of a turn stands in the journal of a tick, as JSON; `written` is all of it.
+
+        Each number of an agent's turns has openings of its own: one journal may spell out several.
+        """
         self._begin(tick)
-        known, at = self._openings.get(agent, (b"", -1))
+        known, at = self._openings.get(key, (b"", -1))
         return b"%d" % at if known == written else written
 
     def situation(self, tick: int, lines: list[str]) -> tuple[list[Part], list[str]]:
@@ -165,10 +169,10 @@ class PromptWriter:
                 new += _long_lines(line)
         return [*parts, places or "\n".join(spelled_out)], new
 
-    def note(self, tick: int, agent: str, opening: bytes, count: int, new: list[str]) -> None:
+    def note(self, tick: int, key: str, opening: bytes, count: int, new: list[str]) -> None:
         """Take note of what a `turn_started` that has been written spells out."""
-        if self._openings.get(agent, (b"", -1))[0] != opening:
-            self._openings[agent] = opening, tick
+        if self._openings.get(key, (b"", -1))[0] != opening:
+            self._openings[key] = opening, tick
         if len(self._places) + len(new) > LINES_REMEMBERED:
             self._places.clear()
         for number, line in enumerate(new, count):
@@ -180,6 +184,12 @@ class PromptWriter:
             self._segment = segment
             self._places.clear()
             self._openings.clear()
+
+
+def _key_of(plain: Json) -> str:
+    """Return the key of the turn that a `turn_started` begins."""
+    turn = plain.get("turn", 0)
+    return turn_key(str(plain.get("agent")), turn if isinstance(turn, int) else 0)
 
 
 def _long_lines(text: str) -> list[str]:

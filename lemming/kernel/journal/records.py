@@ -44,6 +44,9 @@ from lemming.kernel.journal.report import NOT_IN_EVERY_LINE, LostJson, TurnRepor
 from lemming.kernel.plugins.capabilities import record_class, why_missing
 from lemming.kernel.plugins.shipped import RECORDED
 
+TurnNumber = Annotated[
+    Count, {"description": "Which of the agent's turns in the tick it is, from 0; left out for 0."}
+]
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
 
@@ -136,6 +139,7 @@ class TurnStarted(Record):
     task: Annotated[Json, TaskJson] | None = None
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
     given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012
+    turn: TurnNumber = 0
 
     # Hidden from mypy, which would take any misspelt name for one that `__getattr__` knows.
     if not TYPE_CHECKING:
@@ -171,12 +175,14 @@ class TurnResumed(Record):
     """An interrupted turn goes on."""
 
     agent: AgentName
+    turn: TurnNumber = 0
 
 
 class TurnStopped(Record):
     """The operator stopped the engine during this turn."""
 
     agent: AgentName
+    turn: TurnNumber = 0
 
 
 class ModelReserved(Record):
@@ -281,6 +287,7 @@ class TurnAnswered(Record):
     """With durability "tick": the turn has all its answers, its files are still to be written."""
 
     agent: AgentName
+    turn: TurnNumber = 0
 
 
 class TurnEnded(Record):
@@ -293,6 +300,11 @@ class TurnEnded(Record):
     def about(self) -> str:
         """The agent whose turn it was."""
         return self.report.agent
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn among the agent's in the tick."""
+        return self.report.turn
 
     def as_json(self) -> Json:
         """Return the fields of the report, and the state if there is one."""
@@ -324,7 +336,7 @@ class TurnSkipped(TurnEnded):
 
     def for_line(self) -> Json:
         """Return why: nothing else is to tell of a turn that was not taken, and a tick may have thousands."""
-        kept = ("agent", "status", "reason", "error", "code")
+        kept = ("agent", "status", "reason", "error", "turn", "code")
         return {key: value for key, value in super().for_line().items() if key in kept}
 
     @classmethod

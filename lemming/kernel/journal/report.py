@@ -111,7 +111,7 @@ class LostJson(TypedDict):
     tokens: NotRequired[Count]
 
 
-MAY_SAY_NOTHING = ("request", "removed", "trust", "verdicts", "judged", "lost")
+MAY_SAY_NOTHING = ("request", "removed", "trust", "verdicts", "judged", "lost", "turn")
 """Keys of a report that are left out of JSON where they are empty."""
 NOT_IN_EVERY_LINE = (
     "reason", "error", "model", "tools", "written_ahead", "remarks", "notes", "duration_ms", *MAY_SAY_NOTHING,
@@ -142,7 +142,7 @@ class TurnReport(_Facts):
     `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
     was for; it is left out of JSON where it was for none, and so are `verdicts`, of
     gates, `judged`, what judges said of its drafts, and `lost`, calls whose answers never came. Without an
-    `end` it is the usual one of the status.
+    `end` it is the usual one of the status. `turn`: its number among the agent's in the tick; 0 is left out.
     """
 
     agent: AgentName
@@ -170,6 +170,12 @@ class TurnReport(_Facts):
     verdicts: list[VerdictJson] = []  # noqa: RUF012
     judged: Judged | None = None
     lost: LostJson | None = None
+    turn: Count = 0
+
+    @property
+    def turn_key(self) -> str:
+        """The key of the turn: `lemming.kernel.base.turn_numbers.turn_key`."""
+        return f"{self.agent}#{self.turn}" if self.turn else self.agent
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TurnReport) and other.as_json() == self.as_json()

@@ -6,6 +6,7 @@ from functools import cache, partial
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState
+from lemming.kernel.base.turn_numbers import TURNS_PER_TICK, turn_key
 from lemming.kernel.files.fields import Check, Count, Json, check_of, schema_of, shown
 from lemming.kernel.journal.prompts import NoPrompt, PromptReader, SpelledOut, is_referring, referring_schema
 from lemming.kernel.journal.records import (
@@ -114,10 +115,14 @@ class Sequence:
 
     def _why_no_turn(self, record: Record) -> str:
         match record:
-            case TurnStarted(agent=agent):
-                if agent in self._started:
+            case TurnStarted(agent=agent, turn=turn):
+                if record.turn_key in self._started:
                     return f"turn_started: the turn of {agent} begins twice"
-                self._started.add(agent)
+                if turn and turn_key(agent, turn - 1) not in self._started:
+                    return f"turn_started: turn {turn} of {agent} begins before turn {turn - 1}"
+                if turn >= TURNS_PER_TICK:
+                    return f"turn_started: turn must be below {TURNS_PER_TICK}, got {turn}"
+                self._started.add(record.turn_key)
                 return ""
             case TurnCommitted(state=dict() as state) if state["tick"] != self._tick:
                 return f"turn_committed /state/tick: {state['tick']} is not the tick of this journal"
@@ -127,7 +132,7 @@ class Sequence:
             case _:
                 is_further = bool(record.about) and record.kind not in RECORDS
                 has_worked = isinstance(record, _WITHIN_A_TURN) or is_further
-        if has_worked and record.about not in self._started:
+        if has_worked and record.turn_key not in self._started:
             return f"{record.kind}: the turn of {record.about} has not begun"
         return ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from lemming.kernel.mail.task import Task
@@ -19,8 +19,12 @@ class Agenda(Protocol):
 
     only_addressed: bool
 
-    def next(self, last: str) -> Task | None:
-        """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before."""
+    def next(self, last: str, taken: Collection[str] = ()) -> Task | None:
+        """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
+
+        `taken`: the requests that the agent's turns before in this tick were for; empty names what it asked
+        on its own account.
+        """
         ...
 
     def beside(self, unread: Iterable[OutboxEntry]) -> Sequence[OutboxEntry]:
@@ -69,7 +73,7 @@ class NamedOnly:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def next(self, last: str) -> Task | None:
+    def next(self, last: str, taken: Collection[str] = ()) -> Task | None:
         """Return that a turn is for the inbox."""
         return None
 

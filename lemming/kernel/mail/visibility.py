@@ -74,17 +74,17 @@ class Mail:
             self.past(reader.name)
             self.readable(reader)
 
-    def add(self, author: str, entries: Iterable[OutboxEntry]) -> None:
+    def add(self, author: str, entries: Iterable[OutboxEntry], turn: int = 0) -> None:
         """Let the turns that come after see what a turn wrote."""
         for number, entry in enumerate(entries):
             if entry.not_before <= self.at:
-                name = name_of_entry(entry, number)
+                name = name_of_entry(entry, number, turn)
                 self._written[name] = entry
                 self._add_today(name)
 
-    def written(self, number: int, entry: OutboxEntry, around: Around) -> None:
+    def written(self, number: int, entry: OutboxEntry, around: Around, turn: int = 0) -> None:
         """Take note that a turn's entry is on the disk now; `number` is its place among the turn's."""
-        self._index.written(name_of_entry(entry, number), entry, around)
+        self._index.written(name_of_entry(entry, number, turn), entry, around)
 
     def readable(self, reader: Agent) -> Mapping[str, Names]:
         """Return what an agent may read of earlier ticks, by author; under "*" that of all, in order."""

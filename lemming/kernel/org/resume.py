@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from lemming.kernel.base.jsontext import compact, parse
 from lemming.kernel.base.kinds import MESSAGE_KINDS, MessageKind
+from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
 from lemming.kernel.files.fitting import INSIDE, LARGEST_AMOUNT, about, written
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.plugins.capabilities import resume_keys
@@ -144,6 +145,15 @@ class TurnLimits:
             "programs, agents whose team has this one); all, of the others."
         ),
     )
+    requests: int = field(
+        default=1,
+        metadata=about(
+            "So many open requests the agent takes in one tick, each in a turn of its own; more wait for the "
+            "next tick.",
+            ge=1,
+            le=TURNS_PER_TICK,
+        ),
+    )
     strategy: str | None = field(
         default=None,
         metadata=about(
@@ -258,6 +268,13 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
     "model": {"fallback": []},
     "permissions": {"may_be_absent": False},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
-    "turn": {"take": None, "tool_timeout_s": None, "deadline_s": None, "strategy": None, "options": {}},
+    "turn": {
+        "take": None,
+        "tool_timeout_s": None,
+        "deadline_s": None,
+        "requests": 1,
+        "strategy": None,
+        "options": {},
+    },
 }
 """Keys that came after version 0.1.0, by the block they stand in: at their defaults no journal holds them."""

@@ -26,6 +26,7 @@ from lemming.kernel.base.errors import (
     name_of,
 )
 from lemming.kernel.base.redaction.secrets import redact_json, redact_values
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.events import ModelAsked
 from lemming.kernel.journal.file import Journal
@@ -82,10 +83,13 @@ class JournaledAnswers:
         self._verdicts: list[GateVerdict] = []  # of the question under way
         self._limits, self._spent = limits, inputs.state.used_up
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
+        self._first = (
+            inputs.turn * NUMBERS_PER_TURN
+        )  # what the draft counts from 0, the tick counts from here
         self._tracing = tracing_of(snapshot, inputs) if inputs.given else None
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
-        for record in journal.records_of(self._name):
+        for record in journal.records_of(self._name, inputs.turn):
             match record:
                 case ModelReplied() | ModelFailed():
                     self._answers[record.call] = record
@@ -100,6 +104,7 @@ class JournaledAnswers:
         self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
     ) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
+        call += self._first
         record = self._answers.get(call) or self._write_down(
             self._answers, call, self._ask_live(call, messages, model, schema)
         )
@@ -111,16 +116,17 @@ class JournaledAnswers:
 
     def knows(self, call: int) -> bool:
         """Return whether the model's answer number `call` is recorded."""
-        return call in self._answers
+        return self._first + call in self._answers
 
     def begin(
         self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
     ) -> None:
         """Begin those of a reply's calls, from number `first` on, that may run at once."""
-        self._calls.begin(first, calls, at, staged, self._spent)
+        self._calls.begin(self._first + first, calls, at, staged, self._spent)
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`, recorded or live."""
+        index += self._first
         record = self._finished.get(index) or self._write_down(
             self._finished, index, self._calls.record(index, call, at, staged, self._spent)
         )
@@ -133,7 +139,7 @@ class JournaledAnswers:
 
     def has_call(self, index: int) -> bool:
         """Return whether tool call number `index` is recorded, or that it was about to begin."""
-        return index in self._finished or index in self._started
+        return self._first + index in self._finished or self._first + index in self._started
 
     @cached_property
     def _calls(self) -> LiveCalls:
@@ -143,6 +149,7 @@ class JournaledAnswers:
 
     def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:
         """Return what a function says, recorded or live; raise why it broke."""
+        number += self._first
         if number not in self._checked:
             ask = partial(functions(tuple(self._settings.plugins)), name, seen)
             self._write_down(self._checked, number, self._check_live(number, name, ask))
@@ -159,7 +166,7 @@ class JournaledAnswers:
 
     def reached_outside(self, index: int) -> bool:
         """Return whether that call had effects of its own, before which the staged files were written."""
-        return index in self._started
+        return self._first + index in self._started
 
     def _write_down(self, recorded: dict[int, R], number: int, record: R) -> R:
         """Record what came from outside before anything is done with it; return it without secrets."""

@@ -17,6 +17,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, code_of
 from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.journal.file import Journal
+from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.records import TurnAnswered, TurnCommitted, TurnEnded
 from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.logging_config import EngineLog
@@ -38,7 +39,9 @@ class _Held:
 
 @dataclass
 class Commits:
-    """The committed turns of one tick. `reports` holds what became of each so far, by agent.
+    """The committed turns of one tick. `reports` holds what became of each so far, by its key.
+
+    `states`: where each agent stands after its latest turn in the tick.
 
     Turns call it while they hold the turn lock, so one at a time.
     """
@@ -50,6 +53,7 @@ class Commits:
     log: EngineLog = field(init=False)
     agents: OpenAgents = field(init=False)
     reports: dict[str, TurnReport] = field(default_factory=dict)
+    states: dict[str, AgentState] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
     _held_files: dict[str, bytes] = field(default_factory=dict)
     _held_paths: set[str] = field(default_factory=set)
@@ -78,17 +82,20 @@ class Commits:
 
         `warned`: its prompt said that the soft cap is reached.
         """
-        outcome = with_readable_state(self.runtime.org, outcome)
+        outcome = with_readable_state(self.runtime.org, outcome, self.states.get(outcome.report.agent))
         if self.settings.durability != "tick":
             self._commit(outcome, again=again, warned=warned)
             return
-        self.journal.append(TurnAnswered(agent=outcome.report.agent))
+        report = outcome.report
+        number = {"turn": report.turn} if report.turn else {}
+        self.journal.append(TurnAnswered(agent=report.agent, **number))
         self._held.append(_Held(outcome, again, warned))
         self._held_files.update({effect.place: effect.content for effect in outcome.effects})
         self._held_paths.clear()
         self._show(outcome)
-        self.reports[outcome.report.agent] = outcome.report
-        if outcome.report.removed:  # what is held can be shown, what is gone cannot
+        self.reports[report.turn_key] = report
+        self.states[report.agent] = outcome.state
+        if report.removed:  # what is held can be shown, what is gone cannot
             self.write_held()
 
     def write_held(self) -> None:
@@ -113,7 +120,7 @@ class Commits:
         """Record how a turn ended: in journal and reports and, unless nothing was new, in the logs."""
         report = ended.report
         self.journal.append(ended)
-        self.reports[report.agent] = report
+        self.reports[report.turn_key] = report
         if report.status == "skipped" and not report.error:  # nothing is new: the journal says so
             return
         facts: dict[str, Any] = {"status": report.status, "reason": report.reason}
@@ -147,7 +154,8 @@ class Commits:
             outcome = failed_to_write(outcome, str(error))
             self._apply(outcome, agent, again=again)
         report = outcome.report
-        if report.agent not in self.reports:  # one that was held has been shown
+        self.states[report.agent] = outcome.state
+        if report.turn_key not in self.reports:  # one that was held has been shown
             self._show(outcome)
         if report.status == "failed":
             self.end(TurnCommitted(report=report, state=outcome.state.as_json()), agent)
@@ -185,7 +193,8 @@ class Commits:
                 else:
                     before = agent.outbox.status()
                     agent.outbox.add(effect.path.rpartition("/")[2], effect.content)
-                    self.mail.written(number, entry, (before, agent.outbox.status()))
+                    around = before, agent.outbox.status()
+                    self.mail.written(number, entry, around, outcome.report.turn)
         except DiskError as error:
             error.concerns_one_file = False
             raise
@@ -194,4 +203,4 @@ class Commits:
 
     def _show(self, outcome: TurnOutcome) -> None:
         """Let the others see what the turn wrote."""
-        self.mail.add(outcome.report.agent, outcome.entries)
+        self.mail.add(outcome.report.agent, outcome.entries, outcome.report.turn)

@@ -22,12 +22,17 @@ def failed_to_write(outcome: TurnOutcome, why: str) -> TurnOutcome:
     return _failed(outcome, outcome.state_if_unwritten(), reason, "DiskError")
 
 
-def with_readable_state(org: Organisation, outcome: TurnOutcome) -> TurnOutcome:
-    """Return the outcome, as a failed turn without files where its state could not be read again."""
+def with_readable_state(
+    org: Organisation, outcome: TurnOutcome, earlier: AgentState | None = None
+) -> TurnOutcome:
+    """Return the outcome, as a failed turn without files where its state could not be read again.
+
+    `earlier`: the state that the agent's turn before it in the same tick left.
+    """
     try:
         require_readable(outcome.state)
     except ValueError as error:
-        before = read_state(org, outcome.report.agent, before=outcome.state.tick)
+        before = earlier or read_state(org, outcome.report.agent, before=outcome.state.tick)
         reason = f"what it leaves for its next turn could not be read again: {error}"
         state = _readable(outcome.state_if_unwritten(), before)
         return _failed(outcome, state, reason, TurnBroke.__name__, files=[], removed=[], memory=[])

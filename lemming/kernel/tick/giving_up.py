@@ -47,6 +47,9 @@ def given_up(
         written_ahead=written_ahead(records),
         remarks=remarks,
         lost=lost.as_json(),
+        turn=inputs.turn,
+        # Of the first turn no record ever said it; of a further one a second attempt has to know.
+        request=inputs.task.request if inputs.task and inputs.turn else "",
         **used,
     )
     return TurnOutcome(report, state, lambda: state)

@@ -8,6 +8,7 @@ removed and made anew has no ledger either: its namesake's turns are not written
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from lemming.kernel.agents import load_agent
@@ -46,20 +47,23 @@ def lost_text(tick: int, agent_names: list[str]) -> Problem:
 
 def is_lost(org: Organisation, tick: int, starts: Iterable[TurnStarted]) -> bool:
     """Return whether the ledger of one of the agents whose turns these records began ends before the tick."""
-    return any(_is_behind(org, start.agent, tick) and not _is_namesake(org, start) for start in starts)
+    return any(
+        _is_behind(org, start.agent, (tick, start.turn)) and not _is_namesake(org, start) for start in starts
+    )
 
 
 def _lost_in(org: Organisation, tick: int) -> list[str]:
     """Return the agents whose turn in a tick is lost; found without parsing what the journal says."""
-    kinds: dict[bytes, set[str]] = {b"started": set(), b"committed": set()}
+    kinds: dict[bytes, Counter[str]] = {b"started": Counter(), b"committed": Counter()}
     for found in filter(None, map(_TURN.match, _lines_of(org, tick))):
-        kinds[found[1]].add(found[2].decode())
-    behind = {name for name in kinds[b"started"] & kinds[b"committed"] if _is_behind(org, name, tick)}
+        kinds[found[1]][found[2].decode()] += 1
+    ended = kinds[b"committed"]
+    behind = {it for it in kinds[b"started"] if ended[it] and _is_behind(org, it, (tick, ended[it] - 1))}
     if not behind:
         return []
     records = read_journal(org, tick, limit_bytes=OWN_LIMIT_BYTES)
     starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in behind)
-    return sorted(start.agent for start in starts if not _is_namesake(org, start))
+    return sorted({start.agent for start in starts if not _is_namesake(org, start)})
 
 
 def _lines_of(org: Organisation, tick: int) -> Iterator[bytes]:
@@ -74,11 +78,12 @@ def _lines_of(org: Organisation, tick: int) -> Iterator[bytes]:
         require_about_one_file(file, error)
 
 
-def _is_behind(org: Organisation, agent_name: str, tick: int) -> bool:
+def _is_behind(org: Organisation, agent_name: str, place: tuple[int, int]) -> bool:
+    """Return whether an agent's ledger ends before a turn: that of a tick, with this number in it."""
     if not paths.AGENT_NAME.match(agent_name) or not is_there(f"{org}/{paths.resume_file(agent_name)}"):
         return False
     try:
-        return read_state(org, agent_name).tick < tick
+        return read_state(org, agent_name).place < place
     except CorruptState:  # a person's to look at
         return False
 

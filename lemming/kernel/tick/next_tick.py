@@ -12,7 +12,14 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, LemmingError, TickAlreadyCommitted
 from lemming.kernel.journal.file import is_committed, last_record, read_journal, read_plan
 from lemming.kernel.journal.lookup import may_have_gone_down, plan_in
-from lemming.kernel.journal.records import ModelReplied, Record, TickCommitted, TurnCommitted, TurnEnded
+from lemming.kernel.journal.records import (
+    ModelReplied,
+    Record,
+    TickCommitted,
+    TurnCommitted,
+    TurnEnded,
+    TurnStarted,
+)
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.counter import newest_in_ledgers, tick_by_files
 
@@ -131,8 +138,9 @@ def progress_of(records: list[Record]) -> dict[str, Any]:
 
     `answers_missing`: the turns left that have no answer yet; it may be that some of them ask for none.
     """
-    plan, ended = plan_in(records), {record.about for record in records if isinstance(record, TurnEnded)}
+    plan, ended = plan_in(records), {it.turn_key for it in records if isinstance(it, TurnEnded)}
+    under_way = {it.agent for it in records if isinstance(it, TurnStarted) and it.turn_key not in ended}
     answered = [record.agent for record in records if isinstance(record, ModelReplied)]
-    left = [name for name in plan.order if name not in ended] if plan else []
+    left = [it for it in plan.order if it not in ended or it in under_way] if plan else []
     missing = len(set(left) - set(answered))
     return {"answers_kept": len(answered), "answers_missing": missing, "turns_left": left}

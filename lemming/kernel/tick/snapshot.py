@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.records import TickStarted
     from lemming.kernel.mail.visibility import Mail
     from lemming.kernel.tick.idle import IdleAgents
-    from lemming.kernel.turn.inputs import Gathered
+    from lemming.kernel.turn.inputs import Gathered, NextTurn
 
 T = TypeVar("T")
 NOTHING: Mapping[str, bytes] = {}
@@ -165,6 +165,14 @@ class Snapshot:
         agent = self.agent(name)
         digest = self.survey.digests[name]
         return gather(self, agent, digest, held)
+
+    def inputs_of_next(
+        self, name: str, turn: NextTurn, held: Mapping[str, bytes] = NOTHING
+    ) -> Gathered | Reason:
+        """Return what a further turn of an agent in this tick starts from, or why it takes none."""
+        from lemming.kernel.turn.inputs import gather
+
+        return gather(self, self.agent(name), self.survey.digests[name], held, turn)
 
     def reason_of(self, name: str) -> Reason:
         """Return why an agent that is due would take a turn now, or none. Raises as `inputs_of`."""

@@ -7,17 +7,19 @@ files are written where they are not there yet.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.errors import Problem, UnknownModel, name_of
+from lemming.kernel.base.turn_numbers import TURNS_PER_TICK, keys_of, turn_key
 from lemming.kernel.files.stamps import opened
 from lemming.kernel.journal.file import OWN_LIMIT_BYTES, Journal, read_journal
-from lemming.kernel.journal.ledger import AgentState, amend_state, read_state, write_state
+from lemming.kernel.journal.ledger import AgentState, write_state
 from lemming.kernel.journal.lookup import (
     attempts_without_progress,
     may_have_gone_down,
@@ -25,7 +27,6 @@ from lemming.kernel.journal.lookup import (
     start_and_end,
 )
 from lemming.kernel.journal.records import (
-    EntriesExpired,
     ModelReplied,
     Record,
     TickStarted,
@@ -38,20 +39,20 @@ from lemming.kernel.journal.records import (
     TurnStopped,
 )
 from lemming.kernel.journal.report import Reason, TickReport
-from lemming.kernel.mail.index import EntryIndex
 from lemming.kernel.tick.answers import JournaledAnswers
 from lemming.kernel.tick.commits import Commits
 from lemming.kernel.tick.dependencies import Connections, Waits, find_waits
 from lemming.kernel.tick.edge import Stopped, tried, why_broken, why_not_begun
 from lemming.kernel.tick.executors.turns_at_once import run_all
+from lemming.kernel.tick.expiry import remove_expired
 from lemming.kernel.tick.firing_plan import Plan
 from lemming.kernel.tick.giving_up import given_up
 from lemming.kernel.tick.lost_turns import is_lost
 from lemming.kernel.tick.passed_over import connections_of, passed_over
 from lemming.kernel.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
-from lemming.kernel.tick.retention import find_expired, said_of, unread_in_all
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.turn.inputs import Gathered, NextTurn
 from lemming.kernel.turn.loop import take_turn
 from lemming.kernel.turn.moments import TickLimits
 from lemming.kernel.turn.on_record import begin_turn, from_record
@@ -135,14 +136,21 @@ class Tick:
     def _at_once(self) -> int:
         settings = self.snapshot.config.org
         last_chance = settings.max_attempts - 1
-        suspects = [name for name in self.plan.order if self._attempts_at(name) >= last_chance]
+        names = self.plan.order if self.journal.records else ()
+        attempts = (self._attempts_at(name, turn) for name in names for turn in self._turns_of(name))
+        suspects = [count for count in attempts if count >= last_chance]
         if settings.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
             return 1
         at_once = settings.max_parallel  # whoever waits for others' calls holds nobody up
         return max(at_once, len(self.plan.order)) if self.runtime.gathering else at_once
 
-    def _attempts_at(self, name: str) -> int:
-        return attempts_without_progress(self.journal.records_of(name))
+    def _attempts_at(self, name: str, turn: int) -> int:
+        return attempts_without_progress(self.journal.records_of(name, turn))
+
+    def _turns_of(self, name: str) -> Iterator[int]:
+        """Yield the numbers of an agent's turns of which an earlier attempt left records; 0 at least."""
+        yield 0
+        yield from takewhile(lambda turn: self.journal.records_of(name, turn), range(1, TURNS_PER_TICK))
 
     def _agents(self) -> Mapping[str, Agent]:
         """Return the agents as their turns take them: a turn that was begun has the grants of now."""
@@ -158,7 +166,7 @@ class Tick:
         return TickReport(
             tick=self.plan.tick,
             turns=(
-                *(reports[name] for name in self.plan.order if name in reports),
+                *(reports[key] for name in self.plan.order for key in keys_of(name, reports)),
                 *self.plan.turns_not_taken(),
             ),
             not_due=len(self.plan.not_due),
@@ -168,39 +176,42 @@ class Tick:
         )
 
     def remove_expired_entries(self) -> None:
-        """Remove entries past their retention; which ones is recorded first, so a second attempt agrees.
-
-        Who was never shown some of them is told so in its next prompt, and a person in the log.
-        """
-        runtime, snapshot = self.runtime, self.snapshot
-        for part in snapshot.parts:
-            part.ends(snapshot.look, self.plan.order)
-        turned = [name for name, turn in self.commits.reports.items() if turn.status != "skipped"]
-        found = find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, turned)
-        record = next((record for record in self.journal.records if isinstance(record, EntriesExpired)), None)
-        if record is None:
-            if not found.files:
-                return
-            in_all = unread_in_all(runtime.org, found.unread)
-            unread: dict[str, Any] = {"unread": found.unread, "unread_in_all": in_all} if in_all else {}
-            record = self.journal.append(EntriesExpired(files=found.files, **unread), sync=True)
-            if in_all:  # once the files are gone nothing else says so
-                self.journal.sync()
-        is_flushed = snapshot.config.org.durability != "off"  # what is replaced holds a ledger's old lines
-        for reader, count in record.unread_in_all.items():
-            if reader in snapshot.survey.agents:
-                state = replace(read_state(runtime.org, reader), expired_unread=count)
-                amend_state(runtime.org, reader, state, sync=is_flushed)
-                runtime.tell(said_of(reader, record.unread.get(reader, count), self.plan.tick), reader)
-        for file in filter({*found.files}.__contains__, record.files):  # a journal removes nothing else
-            runtime.org.own(EntryIndex).remove(file)
+        """Remove entries past their retention; see `remove_expired`."""
+        for part in self.snapshot.parts:
+            part.ends(self.snapshot.look, self.plan.order)
+        taken = (turn.agent for turn in self.commits.reports.values() if turn.status != "skipped")
+        remove_expired(self.runtime, self.journal, self.snapshot, [*dict.fromkeys(taken)])
 
     def _turn(self, name: str) -> None:
-        """Take one agent's turn, or finish the one that was interrupted."""
-        if self.runtime.stop.is_set():
-            self.is_stopped = True
-            return
-        records = self.journal.records_of(name)
+        """Take an agent's turns, or finish those that were interrupted: one, or one for each of its requests.
+
+        Each begins once the one before it is committed, from what that one left.
+        """
+        taken = frozenset[str]()
+        for turn in range(TURNS_PER_TICK):
+            if self.runtime.stop.is_set():
+                self.is_stopped = True
+                return
+            request = self._numbered_turn(name, turn, taken)
+            if request is None or not self._may_go_on(name, turn):
+                return
+            taken |= {request}
+
+    def _may_go_on(self, name: str, turn: int) -> bool:
+        """Return whether an agent's next turn of the tick may follow this one."""
+        if self.journal.records_of(name, turn + 1):  # it was begun by an earlier attempt
+            return True
+        report, agent = self.commits.reports.get(turn_key(name, turn)), self.snapshot.survey.agents.get(name)
+        if report is None or agent is None or report.end == "paused":
+            return False
+        return turn + 1 < agent.turn.requests and not self.commits.is_gone(name)
+
+    def _numbered_turn(self, name: str, turn: int, taken: frozenset[str]) -> str | None:
+        """Take one turn of an agent; return the request it was for, None where it was for none, or not taken.
+
+        What the agent asked on its own account is the request with the empty name.
+        """
+        records = self.journal.records_of(name, turn)
         started, ended = start_and_end(records) if records else (None, None)
         try:
             if ended:
@@ -208,36 +219,54 @@ class Tick:
             elif started:
                 self._resume(started, records)
             else:
-                self._start(name)
+                inputs = self._start_next(name, turn, taken) if turn else self._start(name)
+                return inputs.task.request if inputs and inputs.task else None
         except Stopped:
-            self.journal.append(TurnStopped(agent=name))
+            numbered = {"turn": turn} if turn else {}
+            self.journal.append(TurnStopped(agent=name, **numbered))
             self.is_stopped = True
+            return None
+        if started is None:  # of a further turn that a replay does not take again, only the end
+            return ended.report.request if ended and turn else None
+        return started.task["request"] if started.task else None
 
-    def _start(self, name: str) -> None:
+    def _start_next(self, name: str, turn: int, taken: frozenset[str]) -> TurnInputs | None:
+        """Begin and take a further turn of an agent, where a request is left for one."""
+        self.commits.write_held()  # it starts from what those before it wrote
+        following = NextTurn(number=turn, taken=taken, state=self.commits.states[name])
+        found = tried(lambda: self.snapshot.inputs_of_next(name, following))
+        if not isinstance(found, Gathered):  # the agent's first turn of the next tick says what is wrong
+            return None
+        begin_turn(self.journal, found)
+        self._take(found.inputs, again=False)
+        return found.inputs
+
+    def _start(self, name: str) -> TurnInputs | None:
         now, looks = self.snapshot, None
         if name in now.idle.often_idle and not (self.plan.at_once or self.plan.chosen):
             if turn := now.idle.recall(name, now.mail, self._root, self.commits.held_paths):
                 self.commits.end(TurnSkipped(report=turn))
-                return
+                return None
             # Before anything is read: a change that comes during the reading then shows.
             looks = now.idle.look_at(name, self._root)
         found = tried(lambda: now.inputs_of(name, self.commits.held_files))
         if isinstance(found, Exception):
             self.commits.end(TurnCommitted(report=why_not_begun(found).report(name)))
-            return
+            return None
         if isinstance(found, Reason):
             turn = found.report(name)
             if looks:
                 now.idle.remember(turn, looks, now.mail)
             self.commits.end(TurnSkipped(report=turn))
-            return
+            return None
         for problem in found.problems:
             self.runtime.tell(problem, name)
         begin_turn(self.journal, found)
         self._take(found.inputs, again=False)
+        return found.inputs
 
     def _resume(self, started: TurnStarted, records: list[Record]) -> None:
-        attempts, reason = self._attempts_at(started.agent), ""
+        attempts, reason = self._attempts_at(started.agent, started.turn), ""
         if attempts >= self.snapshot.config.org.max_attempts:
             ended = f"the engine ended {attempts} times during this turn"
             reason = f"{ended}; given up so that the tick can go on (config/org.json max_attempts)"
@@ -249,13 +278,14 @@ class Tick:
         inputs = inputs_of(started, self.snapshot)
         why = tried(lambda: self._why_no_more(inputs, records))
         if isinstance(why, Exception):
-            self.commits.add(self._broken_off(started.agent, why))
+            self.commits.add(self._broken_off(inputs, why))
             return
         if why:
             self.commits.add(self._given_up(started, records, why, NO_LONGER_ALLOWED))
             return
         # Recorded before it goes on: an attempt that ends the engine counts towards `max_attempts`.
-        self.journal.append(TurnResumed(agent=started.agent))
+        numbered = {"turn": started.turn} if started.turn else {}
+        self.journal.append(TurnResumed(agent=started.agent, **numbered))
         self._take(inputs, again=True)
 
     def _why_no_more(self, inputs: TurnInputs, records: list[Record]) -> str:
@@ -275,22 +305,24 @@ class Tick:
         """
         report = ended.report
         if _is_all_told(ended):
+            state = self.commits.states[report.agent] = AgentState.from_json(ended.state or {})
             if self.may_have_lost_files and not self.commits.is_gone(report.agent):
-                write_state(self.runtime.org, report.agent, AgentState.from_json(ended.state or {}))
+                write_state(self.runtime.org, report.agent, state)
         elif started:
             inputs = from_record(started, self.plan.tick)
             outcome = take_turn(inputs, self._answers(inputs), self._plugins)
+            self.commits.states[report.agent] = outcome.state
             if self.may_have_lost_files:
                 self.commits.write_again(self._without_refused(outcome, started))
             else:
-                self.snapshot.mail.add(report.agent, outcome.entries)
-        self.commits.reports[report.agent] = report
+                self.snapshot.mail.add(report.agent, outcome.entries, report.turn)
+        self.commits.reports[report.turn_key] = report
         self.runtime.notify(ended)
 
     def _without_refused(self, outcome: TurnOutcome, started: TurnStarted) -> TurnOutcome:
         """Return what a committed turn came to without the files that its agent may not write any more."""
-        name = outcome.report.agent
-        refused = self._refused_places(inputs_of(started, self.snapshot), self.journal.records_of(name))
+        name, records = started.agent, self.journal.records_of(started.agent, started.turn)
+        refused = self._refused_places(inputs_of(started, self.snapshot), records)
         for place, why in refused.items():
             problem = Problem(f"not written again: {why}", place, severity="warning", code="LMG-601")
             self.runtime.tell(problem, name)
@@ -299,8 +331,8 @@ class Tick:
 
     def write_again(self, agent_names: Iterable[str]) -> None:
         """Write what committed turns of these agents wrote, where it is not there; nothing else happens."""
-        for name in agent_names:
-            records = self.journal.records_of(name)
+        for name, turn in ((it, turn) for it in agent_names for turn in self._turns_of(it)):
+            records = self.journal.records_of(name, turn)
             started, ended = start_and_end(records)
             assert started, "a committed turn"
             assert ended, "a committed turn"
@@ -326,22 +358,23 @@ class Tick:
         records = self.journal.records
         if may_have_gone_down(plan_in(records), self.runtime.clock.boot_id):
             return True
-        ended = {record.about for record in records if isinstance(record, TurnCommitted)}
-        starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in ended)
+        ended = {record.turn_key for record in records if isinstance(record, TurnCommitted)}
+        starts = (it for it in records if isinstance(it, TurnStarted) and it.turn_key in ended)
         return is_lost(self.runtime.org, self.plan.tick, starts)
 
     def _take(self, inputs: TurnInputs, *, again: bool) -> None:
         outcome = tried(lambda: take_turn(inputs, self._answers(inputs), self._plugins))
         if isinstance(outcome, Exception):
-            outcome = self._broken_off(inputs.agent.name, outcome)
+            outcome = self._broken_off(inputs, outcome)
         self.commits.add(outcome, again=again, warned=inputs.warned)
 
-    def _broken_off(self, name: str, error: Exception) -> TurnOutcome:
+    def _broken_off(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
         """Return the outcome of a turn that raised this; raise it where it was meant to end the run."""
         broken = why_broken(error)
         # Read again: who writes a journal keeps none of it.
         found = read_journal(self.runtime.org, self.plan.tick, limit_bytes=OWN_LIMIT_BYTES)
-        records = [record for record in found if record.about == name]
+        key = turn_key(inputs.agent.name, inputs.turn)
+        records = [record for record in found if record.turn_key == key]
         started, _ = start_and_end(records)
         assert started, "a turn that was begun"
         return self._given_up(started, records, str(broken), name_of(broken))

@@ -22,6 +22,7 @@ from lemming.kernel.base.deadlines import NEVER, Deadline
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import compact, nearest, parse
 from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN
 from lemming.kernel.files import fs
 from lemming.kernel.memory import decode_memory, list_memories, load_memory, memory_effect
 from lemming.kernel.org.config import Org
@@ -80,6 +81,11 @@ class ToolContext:
     def limit_s(self) -> float:
         """Seconds that the call may still take."""
         return self.deadline.remaining()
+
+    @property
+    def turn(self) -> int:
+        """Which of the agent's turns in the tick calls."""
+        return self.index // NUMBERS_PER_TURN
 
     @property
     def call_id(self) -> str:

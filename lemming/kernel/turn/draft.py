@@ -268,7 +268,7 @@ class Draft:
     def next_id(self, first: int = 0) -> str:
         """Return the id of the next entry; those of entries that were taken back are free."""
         taken = [entry.id for entry in self.entries]
-        return next_entry_id(self.inputs.tick, self.inputs.agent.name, first + len(taken), taken)
+        return next_entry_id(self.inputs, first + len(taken), taken)
 
     def waits_until(self, payload: dict[str, Any], at: str) -> str:
         """Return the moment to come that an entry is to wait for; empty when it is to be shown as others."""
@@ -317,7 +317,7 @@ class Draft:
             self.staged.clear()
             self.outside += [] if place in self.untold else self.results[-1:]
             if result.outcome == "interrupted":
-                self.results[-1]["unknown"] = f"{self.inputs.tick}/{self.inputs.agent.name}/{number}"
+                self.results[-1]["unknown"] = self.inputs.call_id(number)
                 self.remarks.append(f"{call.tool}: {result.output}")
         for after_call in self.seams.after_call:
             after_call(number, call, result)

@@ -93,6 +93,7 @@ def _report(
         remarks=draft.remarks,
         notes=draft.notes,
         request=draft.task.request if draft.task else "",
+        turn=draft.inputs.turn,
         verdicts=cast(list[VerdictJson], draft.verdicts),
         lost=draft.lost.as_json() if draft.lost.calls else None,
         **draft.noted,
@@ -228,6 +229,7 @@ def state_after_spending(
     """Return an agent's state with what this turn `used`, and nothing else that is new."""
     after, costs = inputs.state.copy(), [answer.cost_usd for answer in answers if answer.cost_usd is not None]
     after.tick, after.status, after.end, after.in_vain = inputs.tick, status, "", {}
+    after.turn = inputs.turn
     # Bounded, as a ledger with more would be refused when it is read.
     after.credits = round(min(after.credits + used["credits"], LARGEST_AMOUNT), 6)
     if costs:

@@ -15,13 +15,13 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.report import End, Status
-from lemming.kernel.messages import OutboxEntry, entry_id
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.plugins.capabilities import capability
 from lemming.kernel.plugins.shipped import REQUESTS, WRITERS
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.moments import Drive, No
 from lemming.kernel.turn.places import Asking, Carried, Lookout
-from lemming.kernel.turn.values import Steps
+from lemming.kernel.turn.values import Steps, TurnInputs
 
 Fits = Callable[[list[NewEntry]], list[NewEntry | list[str]]]
 Files = dict[str, FileEffect]
@@ -75,7 +75,7 @@ class Seams:
                 inputs, at = part.draft.inputs, str(part.given["at"])
                 tick, name, start = inputs.tick, inputs.agent.name, first + len(entries)
                 made = [
-                    OutboxEntry(entry_id(tick, name, number), tick, name, "request", payload, [], at)
+                    OutboxEntry(inputs.entry_id(number), tick, name, "request", payload, [], at)
                     for number, payload in enumerate(payloads[: room - len(entries)], start)
                 ]
                 part.added(made)
@@ -129,8 +129,8 @@ def entries_of(call: ToolCall) -> Sequence[NewEntry]:
     return entries
 
 
-def next_entry_id(tick: int, agent: str, number: int, taken: Sequence[str]) -> str:
+def next_entry_id(inputs: TurnInputs, number: int, taken: Sequence[str]) -> str:
     """Return the id of a turn's next entry, from a number on: the ids of withdrawn entries are free."""
-    while (identity := entry_id(tick, agent, number)) in taken:
+    while (identity := inputs.entry_id(number)) in taken:
         number += 1
     return identity

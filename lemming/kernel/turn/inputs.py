@@ -59,22 +59,39 @@ class Gathered:
     problems: tuple[Problem, ...] = ()
 
 
-def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> Gathered | Reason:
+@dataclass(frozen=True, kw_only=True)
+class NextTurn:
+    """A further turn of an agent in a tick: its number, the requests of those before, the state they left."""
+
+    number: int
+    taken: frozenset[str]
+    state: AgentState
+
+
+NO_REQUEST = Reason("nothing_new", "no further request is open")
+
+
+def gather(
+    now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING, turn: NextTurn | None = None
+) -> Gathered | Reason:
     """Gather what an agent's turn starts from, or say why it takes none.
 
-    `held` are files that earlier turns wrote and that are not on the disk yet, by `FileEffect.place`.
+    `held` are files that earlier turns wrote and that are not on the disk yet, by `FileEffect.place`. `turn`:
+    where it is not the agent's first in the tick; then it is for a request, or there is none.
 
     Raises a `LemmingError` when something that only concerns this agent is wrong: an unknown model key, a
     context file it may not read, a damaged ledger.
     """
     now.org.own(OwnFolders).require(agent.name)
-    found = find(now, agent, digest, held)
+    found = find(now, agent, digest, held, turn)
     if isinstance(found, Reason):
         return found
     moment, allocation, memories, context = found.moment, found.allocation, found.memories, found.context
     view, agenda, prepared = found.view, found.agenda, found.prepared
     agent, entry, state, settings = moment.agent, moment.model, moment.state, now.config.org
-    task = agenda.next(state.serving) if agenda else None
+    task = agenda.next(state.serving, turn.taken if turn else ()) if agenda else None
+    if turn and not task:
+        return NO_REQUEST
     inbox, asked = NO_INBOX, list[OutboxEntry]()
     if not task:
         inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, agenda=agenda)
@@ -136,6 +153,7 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         open_requests={request.identity: request.agent for request in asked},
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         given=prepared.given(),
+        turn=turn.number if turn else 0,
     )
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, situation, ids, (*memories.problems, *inbox.problems))
@@ -226,12 +244,14 @@ class FoundFirst:
     asks: bool
 
 
-def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> FoundFirst | Reason:
+def find(
+    now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING, turn: NextTurn | None = None
+) -> FoundFirst | Reason:
     """Return what an agent finds before it opens its inbox, or why it takes no turn. Raises as `gather`."""
     org, config = now.org, now.config
     entry = config.model(agent.model.key)
     # A power cut may have left the line of this very turn, and taken its record.
-    state = read_state(org, agent.name, before=now.tick)
+    state = turn.state if turn else read_state(org, agent.name, before=now.tick)
     allocation = credits_of(config, agent.name, agent.credits)
     try:
         check_credits(entry, allocation, state.used_up)
@@ -253,9 +273,8 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
     if wake == "changed":
         fingerprint = _fingerprint(there, org.base, digest, memories, texts, shown)
         fingerprint["context"] |= files
-    is_news = _is_due_always(_wake_in(now, agent, wake), state) or any(
-        _news(now, state, fingerprint, view, agenda)
-    )
+    is_due = turn is not None or _is_due_always(_wake_in(now, agent, wake), state)
+    is_news = is_due or any(_news(now, state, fingerprint, view, agenda))
     asks = prepared.wakes(view, is_alone=not is_news)
     if not (is_news or asks):
         return Reason("nothing_new", _why_nothing(wake, state, prepared))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.journal.file import Journal
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_mark import ReadMark
@@ -17,7 +18,7 @@ from lemming.kernel.turn.inputs import Gathered
 from lemming.kernel.turn.parts import purpose_in
 from lemming.kernel.turn.values import TurnInputs
 
-MAY_BE_EMPTY = ("warned", "open_requests", "given")
+MAY_BE_EMPTY = ("warned", "open_requests", "given", "turn")
 """Of `TurnInputs`, what a record holds where it says anything."""
 
 
@@ -28,7 +29,9 @@ def begin_turn(journal: Journal, gathered: Gathered) -> None:
     state = ledger[1] if ledger else compact(inputs.state.as_json())
     rest = b'%b,"state":%b' % (compact(_rest_of(gathered))[1:-1], state)
     whole = partial(as_record, gathered)
-    journal.begin_turn(inputs.agent.name, whole, opening.written, gathered.situation, rest)
+    journal.begin_turn(
+        turn_key(inputs.agent.name, inputs.turn), whole, opening.written, gathered.situation, rest
+    )
 
 
 def as_record(gathered: Gathered) -> TurnStarted:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ProviderError
+from lemming.kernel.base.turn_numbers import first_number
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.begun import Begun
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_mark import ReadMark
 from lemming.kernel.journal.report import End, TurnReport
-from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.messages import OutboxEntry, entry_id
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.providers import Message
@@ -110,8 +111,18 @@ class TurnInputs:
     """Who asked, by the identity of the open requests that the prompt shows beside others."""
     given: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What capabilities start from that take part in the turn, by their names (`turn.seams`)."""
+    turn: int = 0
+    """Which of the agent's turns in the tick it is."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
+
+    def entry_id(self, number: int) -> str:
+        """Return the id of the turn's entry with this number."""
+        return entry_id(self.tick, self.agent.name, number, self.turn)
+
+    def call_id(self, index: int) -> str:
+        """Return what tells the turn's tool call number `index` from all others: `TICK/AGENT/INDEX`."""
+        return f"{self.tick}/{self.agent.name}/{first_number(self.turn) + index}"
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long

@@ -23,7 +23,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.documents import why_unreadable
 from lemming.kernel.journal.file import read_journal
 from lemming.kernel.journal.records import TurnStarted
-from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
+from lemming.kernel.messages import EntryName, OutboxEntry, names_in, read_entry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.file_changes import FileChanges, read_file_changes
 from lemming.timeline.verify.root import files_that_count
@@ -119,10 +119,7 @@ def _quoted(base: OrgPath, tick: int, file: str) -> bytes:
 def _entry_of(file: str) -> EntryName:
     """Return what the path of an entry says about it."""
     _, author, _, name = file.split("/")
-    tick, identity = int(name.split("_")[0]), name.split("_")[1].removesuffix(".json")
-    derived = [entry_id(tick, author, number) for number in range(ENTRIES_PER_TURN)]
-    number = derived.index(identity) if identity in derived else ENTRIES_PER_TURN
-    return EntryName(tick, number, identity, author)
+    return names_in(author, [name])[0]
 
 
 def _is_ledger(file: str) -> bool:

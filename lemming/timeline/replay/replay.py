@@ -17,6 +17,7 @@ from lemming.engine import run_opened
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, split_key, turn_key
 from lemming.kernel.files import fs
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.events import Event, TickBegins
@@ -88,7 +89,7 @@ def replay(base: OrgPath, ticks: list[int]) -> Iterator[Replayed]:
         for name in names:
             after.compare(recorded, name)
             if name not in lost:
-                after.states[name] = _retake(base, recorded, name)
+                after.states[split_key(name)[0]] = _retake(base, recorded, name)
         yield Replayed(tick, len(names) - len(lost), lost)
 
 
@@ -104,7 +105,7 @@ def _as_recorded(report: TurnReport, recorded: TurnReport) -> dict[str, Any]:
 def _retake(base: OrgPath, recorded: RecordedTick, name: str) -> dict[str, Any]:
     """Take one recorded turn again; return the agent's state after it."""
     started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
-    answers = RecordedAnswers(recorded, name)
+    answers = RecordedAnswers(recorded, started.agent, started.turn)
     plugins = tuple(load_config(base).org.plugins) if started.given else None
     try:
         outcome = take_turn(from_record(started, tick), answers, plugins)
@@ -127,7 +128,8 @@ class _After:
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def compare(self, recorded: RecordedTick, name: str) -> None:
-        before, state = recorded.started[name].state, self.states.pop(name, None)
+        started = recorded.started[name]
+        before, state = started.state, self.states.pop(started.agent, None)
         if state is not None and before["tick"] == state["tick"]:
             require_same(
                 without_words(before),
@@ -176,7 +178,7 @@ def ticks_to_rerun(base: OrgPath, last: int | None) -> list[int]:
     if not ticks:
         raise UsageError("there is no finished tick to run again", hint="`lemming run-once` makes one")
     for agent, started in RecordedTick(ticks[0], read_journal(base, ticks[0])).started.items():
-        if started.state["status"]:
+        if started.state["status"] and not started.turn:
             raise UsageError(
                 f"the journals begin at tick {ticks[0]}, when {agent} had had turns already",
                 hint="without --into, each turn is worked out again from its own record",
@@ -207,6 +209,8 @@ def _run_again(runtime: Rerun, arrivals: Arrivals, recorded: RecordedTick) -> Re
 def say_again(runtime: Runtime, recorded: RecordedTick) -> None:
     """Let agents know what people had found out about their calls before this tick."""
     for name, started in recorded.started.items():
+        if started.turn:
+            continue
         told, state = started.state, read_state(runtime.org, name)
         plain = state.as_json()
         if told != plain and without_words(told) == without_words(plain):
@@ -268,13 +272,14 @@ class Rerun(Runtime):
         record = self.recorded.answers.get((request.agent, request.step))
         if record is None:
             raise missing(self.recorded, request.agent, f"call {request.step} of its model")
-        started = self.recorded.started[request.agent]
+        turn, step = divmod(request.step, NUMBERS_PER_TURN)
+        started = self.recorded.started[turn_key(request.agent, turn)]
         recorded = started.prompt
         # What a capability shows first comes after the prompt.
-        goes_on = request.step or any(map(may_begin, started.given))
+        goes_on = step or any(map(may_begin, started.given))
         now = request.messages[: len(recorded)] if goes_on else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
-            is_free = request.step or strategy not in STRATEGIES_SHIPPED
+            is_free = step or strategy not in STRATEGIES_SHIPPED
             now = recorded if is_free else without_question(now, recorded)
         if now != recorded:
             raise Difference(
@@ -335,7 +340,7 @@ class Rerun(Runtime):
             self._compare_turn(event.report)
 
     def _compare_turn(self, report: TurnReport) -> None:
-        agent, ended = report.agent, self.recorded.ended[report.agent]
+        agent, ended = report.agent, self.recorded.ended[report.turn_key]
         outside = f"{self.base}/{OUTSIDE}"
         files = [
             FileWritten(path=file["path"].removeprefix(outside), sha256=file["sha256"])

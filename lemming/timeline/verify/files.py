@@ -96,6 +96,7 @@ class Records:
         kept.sort(key=lambda finding: (finding.tick, finding.file))
         files = sum(written.tick in chosen for written in told.files.values())
         turns = sum(tick in chosen for turns in told.turns.values() for tick in turns)
+        turns += sum(count for tick, count in told.further_turns.items() if tick in chosen)
         return Verification(tuple(kept), len(chosen), turns, files, self.root, told.skimmed)
 
 

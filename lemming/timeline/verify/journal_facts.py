@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, Problem
-from lemming.kernel.base.integers import LAST_TICK
+from lemming.kernel.base.integers import LAST_TICK, read_int
 from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.checksums import holds_together
 from lemming.kernel.journal.file import journal_ticks, newest_journals, raw_journal, reading_of
@@ -81,6 +82,7 @@ class JournalFacts:
     ticks: list[int]
     files: dict[str, WrittenFile] = field(default_factory=dict)
     turns: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    further_turns: dict[int, int] = field(default_factory=dict)
     people: set[str] = field(default_factory=set)
     expired: set[str] = field(default_factory=set)
     under_way: set[str] = field(default_factory=set)
@@ -167,7 +169,7 @@ def _take_note(told: JournalFacts, recorded: RecordedTick) -> None:
     if not recorded.records:
         told.last_may_be_open = True
         return
-    told.under_way = set(recorded.started) - set(recorded.ended)
+    told.under_way = {split_key(key)[0] for key in recorded.started.keys() - recorded.ended.keys()}
     told.last_may_be_open = not (recorded.end and recorded.end.advanced)
     plan = recorded.plan
     told.people |= recorded.people
@@ -189,7 +191,8 @@ def _note_turn(told: JournalFacts, recorded: RecordedTick, ended: TurnCommitted)
         told.files.pop(file, None)
     for written in ended.report.files:
         told.files[written["path"]] = WrittenFile(tick, agent, written["sha256"])
-    started = recorded.started.get(agent)
+    started = recorded.started.get(ended.turn_key)
+    told.further_turns[tick] = told.further_turns.get(tick, 0) + bool(ended.turn)
     if ended.state or started:
         told.turns.setdefault(agent, {})[tick] = _ledger_line(started, ended)
 
@@ -220,7 +223,8 @@ _READ = tuple(b'{"type":"%b"' % kind for kind in (b"turn_skipped", b"entries_exp
 _FILE = re.compile(rb'\{"path":"([^"\\\x00-\x1f\x7f]{1,4096})","sha256":"([0-9a-f]{64})"\}')
 _AROUND_A_PATH = len('{"path":"","sha256":""},') + 64
 _AGENT = re.compile(rb'\{"type":"turn_started","epoch":[0-9]+,"agent":"([a-z0-9_-]+)"')
-_STATE = re.compile(rb',"state":(?=\{)')  # no text holds it: there each quotation mark is escaped
+# No text holds it: there each quotation mark is escaped.
+_STATE = re.compile(rb'(?:,"turn":([1-9][0-9]?))?,"state":(?=\{)')
 _DECODER = json.JSONDecoder()
 
 
@@ -288,4 +292,5 @@ def _start_of_a_turn(line: bytes) -> Record:
     if not agent or not state:
         raise ValueError("it is not written as the engine writes it")
     before, _ = _DECODER.raw_decode(line[state.end() :].decode())
-    return TurnStarted.from_json({"agent": agent[1].decode(), "state": before})
+    turn = read_int(state[1] or b"0") or 0
+    return TurnStarted.from_json({"agent": agent[1].decode(), "state": before, "turn": turn})

@@ -14,6 +14,7 @@ from functools import cache, partial
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files.stamps import is_there
 from lemming.kernel.journal.ledger import ticks_kept
 from lemming.kernel.journal.lookup import plan_in
@@ -56,7 +57,7 @@ class LastWrites:
                 self.newest[agent] = tick
                 for file in (*report.removed, *report.written_ahead):  # the latter perhaps by a tool outside
                     self.files.pop(file, None)
-                self.files.update((f["path"], (tick, agent, f["sha256"])) for f in report.files)
+                self.files.update((f["path"], (tick, report.turn_key, f["sha256"])) for f in report.files)
             elif isinstance(record, EntriesExpired):
                 for file in record.files:
                     self.files.pop(file, None)
@@ -64,7 +65,9 @@ class LastWrites:
     def note_damaged(self) -> None:
         """Take note of a tick that nobody can read: its retention may have removed any entry before it."""
         self.files = {
-            file: write for file, write in self.files.items() if not _is_in("outbox", file, write[1])
+            file: write
+            for file, write in self.files.items()
+            if not _is_in("outbox", file, split_key(write[1])[0])
         }
 
     def lost(self, base: OrgPath) -> Iterator[LostFile]:
@@ -73,13 +76,14 @@ class LastWrites:
         An agent that is gone has taken its files along, and another of its name has no line of their tick.
         """
         in_ledger = cache(partial(_ticks_in_ledger, base))
-        for file, (tick, agent, digest) in self.files.items():
+        for file, (tick, key, digest) in self.files.items():
+            agent, _ = split_key(key)
             is_entry = _is_in("outbox", file, agent)
             # of other files only the newest turn's: what was there longer, a person may have taken away
             if file.startswith("/") or not (is_entry or tick == self.newest[agent]):
                 continue
             if not is_there(f"{base}/{file}") and tick in in_ledger(agent):
-                yield LostFile(file, tick, agent, _recorded(base, file, tick, agent, digest))
+                yield LostFile(file, tick, agent, _recorded(base, file, tick, key, digest))
 
 
 def _ticks_in_ledger(base: OrgPath, agent: str) -> frozenset[int]:
@@ -88,12 +92,13 @@ def _ticks_in_ledger(base: OrgPath, agent: str) -> frozenset[int]:
     return frozenset(ticks_kept(base, agent) if has_resume else ())
 
 
-def _recorded(base: OrgPath, file: str, tick: int, agent: str, digest: str) -> bytes | None:
+def _recorded(base: OrgPath, file: str, tick: int, key: str, digest: str) -> bytes | None:
     """Return what a turn wrote to its own outbox or memory; None for other places, and if nothing tells."""
+    agent, _ = split_key(key)
     if not (_is_in("outbox", file, agent) or _is_in("memory", file, agent)):
         return None
     try:
-        turn = read_tick(base, tick).turn_of(agent)
+        turn = read_tick(base, tick).turn_of(key)
         content = _content(turn, file) if turn else None
     except LemmingError:
         return None

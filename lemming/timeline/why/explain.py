@@ -34,7 +34,7 @@ def explain(writings: Writings, target: str, *, depth: int) -> Thing:
         thing, left = queue.popleft()
         if thing.moment is None:
             continue
-        key = (thing.moment[0], thing.author)
+        key = (thing.moment[0], thing.key or thing.author)
         if key in told:
             thing.cut = "told"
         elif left <= 0:
@@ -95,12 +95,12 @@ def _find_target(writings: Writings, target: str) -> Thing:
     thing = thing_at(path, content or b"")
     if write is None:
         return unwritten(writings, thing)
-    thing.by, thing.moment, thing.author = "turn", write.moment, write.agent
+    thing.by, thing.moment, thing.author, thing.key = "turn", write.moment, write.agent, write.key
     if here is None:
         thing.remark = _why_gone(writings, path, write.moment[0])
     elif sha256(here).hexdigest() != write.digest:
         thing.remark = ", or ".join([CHANGED, *_other_hands(writings, thing, write)])
-    elif (turn := writings.turn(write.moment[0], write.agent)) and (said := _call_note(turn, path)):
+    elif (turn := writings.turn(write.moment[0], write.key)) and (said := _call_note(turn, path)):
         thing.remark = said.text
     return thing
 

@@ -67,7 +67,7 @@ def _seen_entry(writings: Writings, turn: TurnRecord, seen: SeenEntry) -> Thing:
     if isinstance(seen.payload, dict):
         thing.text = text_of_payload(seen.payload)
     if write is not None:
-        thing.by, thing.moment = "turn", write.moment
+        thing.by, thing.moment, thing.key = "turn", write.moment, write.key
         if here is not None and sha256(here).hexdigest() != write.digest:
             thing.remark = CHANGED
         return thing
@@ -134,7 +134,7 @@ def _by_turn_or_hand(
     if write is None:
         return unwritten(writings, thing)
     if is_shown:
-        thing.by, thing.moment, thing.author = "turn", write.moment, write.agent
+        thing.by, thing.moment, thing.author, thing.key = "turn", write.moment, write.agent, write.key
         return thing
     lost = writings.lost(after=write.moment[0], before=reader.tick)
     tools = [] if thing.what == "memory" else writings.outside_tools_since(write.agent, write.moment[0])
@@ -220,7 +220,9 @@ def _resume(writings: Writings, turn: TurnRecord) -> Iterator[Thing]:
     """Yield the agent's resume, if another agent wrote it."""
     path = paths.resume_file(turn.agent)
     if write := writings.last_write(path, before=_moment(turn)):
-        yield Thing("file", path, "its instructions", path, write.agent, by="turn", moment=write.moment)
+        thing = Thing("file", path, "its instructions", path, write.agent, by="turn", moment=write.moment)
+        thing.key = write.key
+        yield thing
 
 
 def _moment(turn: TurnRecord) -> Moment:

@@ -28,7 +28,7 @@ class Thing:
 
     `by` says who wrote it, as far as the journals tell; `remark` what else is known of it. `turn` is the
     turn that wrote it, where the tree tells it; `cut` why it does not. `is_new`: it is none of the
-    entries that the turn which saw it knew already.
+    entries that the turn which saw it knew already. `key`: of the turn that wrote it, if one did.
     """
 
     what: What
@@ -42,6 +42,7 @@ class Thing:
     turn: TracedTurn | None = None
     cut: str = ""
     is_new: bool = True
+    key: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the thing, and the tree behind it, as JSON values."""

@@ -69,7 +69,7 @@ def _turn_behind(writings: Writings, source: str, later: TurnRecord | None) -> T
     if source.endswith(GAVE_BEFORE):
         return writings.turn(later.started.state["tick"], later.agent) if later and later.started else None
     write = writings.last_write(source, before=before) if "/" in source else None
-    return writings.turn(write.moment[0], write.agent) if write else None
+    return writings.turn(write.moment[0], write.key) if write else None
 
 
 def _trust_of(turn: TurnRecord, path: str) -> dict[str, Any]:

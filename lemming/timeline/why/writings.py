@@ -20,6 +20,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.checksums import holds_together
 from lemming.kernel.journal.file import journal_ticks, prompts_in, raw_journal, read_plan
@@ -44,6 +45,8 @@ class Write:
     agent: str
     path: str
     digest: str
+    key: str
+    """What tells the turn from the others of its tick."""
 
 
 @dataclass
@@ -70,11 +73,11 @@ class Writings:
         self._creation = cache(self._find_creation)
         self.tick = lru_cache(RECORDS_KEPT)(self._read)
 
-    def turn(self, tick: int, agent: str) -> TurnRecord | None:
+    def turn(self, tick: int, key: str) -> TurnRecord | None:
         """Return one turn; None when no journal that can be read tells of it."""
         record = self.tick(tick)
         try:
-            return record.turn_of(agent) if record else None
+            return record.turn_of(key) if record else None
         except CorruptState:  # what it was shown is gone
             self.damaged.add(tick)
             return None
@@ -146,7 +149,7 @@ class Writings:
 
     def content(self, write: Write) -> bytes:
         """Return what was written."""
-        turn = self.turn(write.moment[0], write.agent)
+        turn = self.turn(write.moment[0], write.key)
         assert turn is not None  # the write was found in its record
         return turn.writes[write.path].content
 
@@ -244,22 +247,22 @@ def _place_of(path: str) -> tuple[str, str, str]:
 
 def _indexed(record: RecordedTick) -> _Tick:
     index = _Tick(expired=frozenset(record.expired), persons=record.people, after=record.begin.after)
-    for agent, ended in record.ended.items():
-        index.removed.update(dict.fromkeys(ended.report.removed, agent))
-    for place, agent in enumerate(record.begin.order):
-        for path, digest in _written(record, agent):
-            write = Write((record.tick, place), agent, path, digest)
+    for ended in record.ended.values():
+        index.removed.update(dict.fromkeys(ended.report.removed, ended.about))
+    for place, key in enumerate(record.turn_keys):
+        for path, digest in _written(record, key):
+            write = Write((record.tick, place), split_key(key)[0], path, digest, key)
             index.writes.setdefault(path, []).append(write)
     return index
 
 
-def _written(record: RecordedTick, agent: str) -> Iterator[tuple[str, str]]:
+def _written(record: RecordedTick, key: str) -> Iterator[tuple[str, str]]:
     """Yield the files that a turn wrote, with their digests; of one under way none are there yet."""
-    ended = record.ended.get(agent)
+    ended = record.ended.get(key)
     if ended is None:
         return
     if ended.report.written_ahead:  # of those only the whole turn tells the content
-        turn = record.turn_of(agent)
+        turn = record.turn_of(key)
         yield from ((path, effect.digest) for path, effect in (turn.writes if turn else {}).items())
     else:
         yield from ((file["path"], file["sha256"]) for file in ended.report.files)

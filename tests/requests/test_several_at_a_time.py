@@ -1,0 +1,195 @@
+"""An agent that takes several requests in one tick, each in a turn of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked import answers, ask, org_of, tick
+from planned import planned_org, step
+from terminal import Lemming
+
+from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.files import fs
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import list_outbox, read_outbox_entries
+from lemming.testing import Crash, crash_at, journal_lines, resume, say, tree
+from lemming.timeline.record import read_tick
+from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
+from lemming.timeline.verify.files import verify
+
+ANSWER = say("done", kind="response")
+
+
+def desk(requests: int = 3, **turn: Any) -> dict[str, Any]:
+    return resume("desk", schedule={"wake": "addressed"}, turn={"take": "one", "requests": requests, **turn})
+
+
+def asked_org(base: Path, count: int, *, requests: int = 3, script: Any = None, **turn: Any) -> Path:
+    """Make an organisation in which a person has asked the desk for so many things."""
+    org_of(base, desk(requests, **turn), script=script or [{"reply": ANSWER}])
+    for number in range(count):
+        ask(base, "desk", f"question {number}", conversation=f"talk {number}")
+    return base
+
+
+def turns_in(report: TickReport) -> list[tuple[int, str]]:
+    return [(turn.turn, turn.status) for turn in report.turns if turn.agent == "desk"]
+
+
+def test_so_many_requests_are_taken_in_one_tick_each_in_a_turn_of_its_own(base: Path) -> None:
+    asked_org(base, 5)
+    assert turns_in(tick(base)) == [(0, "done"), (1, "done"), (2, "done")]
+    assert turns_in(tick(base)) == [(0, "done"), (1, "done")]
+    assert len(answers(base, "desk")) == 5
+    assert turns_in(tick(base)) == [(0, "skipped")]
+
+
+def test_each_turn_is_shown_its_own_request_and_no_other(base: Path) -> None:
+    asked_org(base, 3)
+    tick(base)
+    started = [line for line in journal_lines(base, 1) if line["type"] == "turn_started"]
+    shown = [
+        [f"question {number}" in line["prompt"][-1]["content"] for number in range(3)] for line in started
+    ]
+    assert shown == [[True, False, False], [False, True, False], [False, False, True]]
+
+
+def test_mails_through_one_agent_take_few_ticks_where_it_serves_several_at_a_time(base: Path) -> None:
+    sort = step("sort", "ada", task="Sort {{item}}.", each="start.mails", at_once=8)
+    planned_org(base, sort, script=[{"reply": ANSWER}], answer="{{steps.sort}}")
+    ada = resume("ada", turn={"requests": 8}, schedule={"wake": "addressed"})
+    fs.publish(base, "agents/ada/resume.json", pretty(ada))
+    ask(base, "desk", "sort", mails=[f"mail {number}" for number in range(30)])
+    ticks = 0
+    while not answers(base, "desk"):
+        tick(base)
+        ticks += 1
+        assert ticks <= 6
+    assert ticks == 5
+    calls = sum(
+        line["type"] == "model_replied" and line["agent"] == "ada"
+        for number in range(1, 1 + ticks)
+        for line in journal_lines(base, number)
+    )
+    assert calls == 30
+
+
+def test_an_agent_that_says_nothing_takes_one_request_and_its_journal_has_no_number(base: Path) -> None:
+    org_of(base, resume("desk", turn={"take": "one"}), script=[{"reply": ANSWER}])
+    for number in range(2):
+        ask(base, "desk", f"question {number}")
+    assert turns_in(tick(base)) == [(0, "done")]
+    assert not [line for line in journal_lines(base, 1) if "turn" in line]
+
+
+def test_one_that_fails_leaves_the_others_done_and_waits_for_the_next_tick(base: Path) -> None:
+    script = [{"contains": "question 1", "reply": "no JSON", "tick": 1}, {"reply": ANSWER}]
+    asked_org(base, 3, script=script, repairs=0)
+    assert turns_in(tick(base)) == [(0, "done"), (1, "failed"), (2, "done")]
+    assert read_state(base, "desk").failed == 1
+    assert turns_in(tick(base)) == [(0, "done")]
+    assert len(answers(base, "desk")) == 3
+
+
+def test_a_turn_starts_from_what_the_one_before_it_left(base: Path) -> None:
+    update = [{"key": "last", "value": "first was here"}]
+    script = [{"contains": "question 0", "reply": {**ANSWER, "memory_updates": update}}, {"reply": ANSWER}]
+    asked_org(base, 2, script=script)
+    tick(base)
+    started = [line for line in journal_lines(base, 1) if line["type"] == "turn_started"]
+    assert "first was here" in started[1]["prompt"][-1]["content"]
+
+
+def test_credits_hold_over_all_turns_of_a_tick(base: Path) -> None:
+    asked_org(base, 5, requests=5)
+    fs.publish(base, "config/credits.json", pretty({"desk": {"max_credits": 3.0}}))
+    assert turns_in(tick(base)) == [(0, "done"), (1, "done"), (2, "done")]
+    assert read_state(base, "desk").credits == 3.0
+
+
+def test_a_limit_per_agent_counts_the_turns_before_in_the_same_tick(base: Path) -> None:
+    limit = {"at": "spend", "calls": 2, "per": "agent", "window": {"ticks": 1}, "then": "block"}
+    asked_org(base, 4, requests=4)
+    fs.publish(base, "config/org.json", pretty({"gates": [limit]}))
+    tick(base)
+    calls = [line for line in journal_lines(base, 1) if line["type"] == "model_replied"]
+    assert len(calls) == 2
+
+
+def test_entries_of_all_turns_have_ids_of_their_own_that_the_engine_knows_again(base: Path) -> None:
+    asked_org(base, 3)
+    tick(base)
+    names = list_outbox(base, "desk")
+    assert [name.number for name in names] == [0, 64, 128]
+    assert [name.id[:2] for name in names[1:]] == ["01", "02"]
+
+
+def test_calls_of_all_turns_are_told_apart_by_their_numbers(base: Path) -> None:
+    asked_org(base, 3)
+    tick(base)
+    calls = [line["call"] for line in journal_lines(base, 1) if line["type"] == "model_replied"]
+    assert calls == [0, 100_000, 200_000]
+
+
+def test_an_older_entry_for_the_inbox_waits_for_one_tick_at_most(base: Path) -> None:
+    asked_org(base, 2, requests=8)
+    ask(base, "desk", "by the way", kind="message")
+    ask(base, "desk", "question 2", conversation="talk 2")
+    assert turns_in(tick(base)) == [(0, "done"), (1, "done")]
+    assert tick(base).turns[0].request == ""
+    assert turns_in(tick(base)) == [(0, "done")]
+
+
+def test_a_replay_takes_all_turns_again_and_makes_no_call(base: Path, tmp_path: Path) -> None:
+    asked_org(base, 5)
+    for _ in range(2):
+        tick(base)
+    (base / "config/answers.jsonl").unlink()
+    assert [(it.tick, it.turns) for it in replay(base, [1, 2])] == [(1, 3), (2, 2)]
+    assert [it.turns for it in replay_into(base, tmp_path / "again", ticks_to_rerun(base, None))] == [3, 2]
+
+
+def test_what_was_spent_and_written_is_counted_of_all_turns(base: Path, lemming: Lemming) -> None:
+    asked_org(base, 3)
+    report = tick(base)
+    assert report.totals["calls"] == 3
+    assert read_tick(base, 1).totals["credits"] == 3.0
+    assert verify(base).findings == ()
+    assert verify(base).turns == 3
+    assert lemming("cost", "--json").objects[-1]["turns"] == 3
+
+
+def test_a_tick_shows_each_turn_and_why_leads_to_the_one_that_wrote_an_entry(
+    base: Path, lemming: Lemming
+) -> None:
+    asked_org(base, 3)
+    tick(base)
+    shown = lemming("tick", "1").out
+    assert "desk#2  done" in shown
+    last = read_outbox_entries(base, "desk")[-1]
+    assert "question 2" in lemming("why", last.id).out
+
+
+def test_a_fork_has_all_turns_up_to_its_tick(base: Path, tmp_path: Path, lemming: Lemming) -> None:
+    asked_org(base, 5)
+    for _ in range(2):
+        tick(base)
+    fork = tmp_path / "fork"
+    assert lemming("fork", "--at", "1", str(fork)).status == 0
+    written = (base / "agents/desk/turns.jsonl").read_text().splitlines()
+    assert (fork / "agents/desk/turns.jsonl").read_text().splitlines() == written[:3]
+    assert tree(fork / "agents/desk/outbox").items() <= tree(base / "agents/desk/outbox").items()
+    assert len(read_outbox_entries(fork, "desk")) == 3
+
+
+def test_what_is_left_of_a_row_that_was_interrupted_goes_on(base: Path) -> None:
+    asked_org(base, 3)
+    with pytest.raises(Crash), crash_at(28):
+        tick(base)
+    begun = [line["type"] for line in journal_lines(base, 1)]
+    assert "turn_committed" in begun
+    assert turns_in(tick(base)) == [(0, "done"), (1, "done"), (2, "done")]
+    assert len(answers(base, "desk")) == 3
