@@ -17,13 +17,14 @@ from lemming.capabilities.requests.costs import costs_of
 from lemming.capabilities.requests.now import request_shown, requests_now
 from lemming.capabilities.requests.people import person_for, require_reach
 from lemming.commands.failures import guarded
-from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE, line_of_start
+from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE, Watched, line_of_start
 from lemming.commands.options import (
     AgentName,
     AsPerson,
     Here,
     Quiet,
     Trust,
+    Watch,
     argument,
     duration,
     option,
@@ -31,6 +32,7 @@ from lemming.commands.options import (
     text_typed,
     ticks_or_time,
 )
+from lemming.commands.progress import TurnProgress
 from lemming.commands.screen import one_line, show_json, show_pretty, show_text, tell
 from lemming.commands.session import CommandSession
 from lemming.commands.stopping import stop_on_signals
@@ -39,7 +41,7 @@ from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError, is_of_a_provider
 from lemming.kernel.base.json_schema.violations import flaw_of
 from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
-from lemming.kernel.journal.events import Event, ProblemFound, TickBegins
+from lemming.kernel.journal.events import Event, ModelWrote, ProblemFound, TickBegins
 from lemming.kernel.journal.records import TurnEnded
 from lemming.kernel.org.organisation import OrgPath
 from lemming.service.under_way import running_engine
@@ -54,7 +56,9 @@ class Watcher:
     quiet: bool = False
     holders: tuple[str, ...] = ()
     id: str = ""
+    progress: TurnProgress = field(default_factory=lambda: TurnProgress(is_shown=False))
     _failed: set[str] = field(default_factory=set)
+    _watched: Watched = field(default_factory=Watched)
 
     def asked(self, id_: str) -> None:
         """Note the id of the question, once it is written."""
@@ -63,26 +67,34 @@ class Watcher:
     def at_work(self, work: AtWork) -> None:
         """Say who has to do something before the next tick."""
         self.holders = work.holders
+        self.progress.at_work(() if work.waits else work.holders)
         if not self.quiet and work.waits:
-            tell(f"  tick {work.tick}: {one_line(work.waits, 400)}", style="dim")
+            self.progress.tell(f"  tick {work.tick}: {one_line(work.waits, 400)}", style="dim")
         elif not self.quiet and work.holders:
             verb = "is" if len(work.holders) == 1 else "are"
-            tell(f"  tick {work.tick}: {', '.join(work.holders)} {verb} at work", style="dim")
+            line = f"  tick {work.tick}: {', '.join(work.holders)} {verb} at work"
+            self.progress.tell(line, style="dim")
 
     def hear(self, event: Event) -> None:
         """Take an event of the engine."""
+        self.progress.hear(event)
+        if isinstance(event, ModelWrote) and not self.quiet:
+            self._watched.hear(event, len(event.agent))
+            return
+        if isinstance(event, TurnEnded):
+            self._watched.end(event.report.agent, len(event.report.agent))
         if isinstance(event, TurnEnded) and event.report.status == "failed":
             text = f"  {event.report.agent} failed: {one_line(event.report.reason, 400)}"
         elif isinstance(event, ProblemFound) and not self.quiet:
             text = f"  {one_line(str(event.problem), 400)}"
         elif isinstance(event, TickBegins) and event.turns_left is not None and not self.quiet:
-            tell(f"  {line_of_start(event)}", style="dim")
+            self.progress.tell(f"  {line_of_start(event)}", style="dim")
             return
         else:
             return
         if text not in self._failed:
             self._failed.add(text)
-            tell(text, style="yellow")
+            self.progress.tell(text, style="yellow")
 
 
 def agree_to_run(base: OrgPath, *, trusts: bool, can_ask: bool) -> None:
@@ -93,8 +105,10 @@ def agree_to_run(base: OrgPath, *, trusts: bool, can_ask: bool) -> None:
 
 def put(base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any) -> tuple[AskOutcome[Any], int]:
     """Ask something and wait for the answer; return what came of it and the exit status that says so."""
-    watcher = Watcher(quiet)
-    with stop_on_signals(quiet=quiet) as switch:
+    watches = bool(options.get("watch"))  # then the lines of the answer show that something is done
+    is_shown = sys.stderr.isatty() and not (quiet or watches)
+    watcher = Watcher(quiet, progress=TurnProgress(is_shown=is_shown))
+    with stop_on_signals(quiet=quiet) as switch, watcher.progress.shown():
         outcome = ask_and_wait(
             base,
             agent,
@@ -171,13 +185,15 @@ def ask(
             "--budget AMOUNT", 'What it may cost, with all that is asked for it: credits, or "9000 tokens".'
         ),
     ] = None,
+    watch: Watch = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Ask an agent something, as a person, and print the answer.
 
     Ticks are run until the answer is there; where an engine runs already, it does that. Who is at work is
-    said on standard error. Ctrl-C leaves the request open, and says how to come back to it.
+    said on standard error; on a terminal also for how long, and which tools they call. Ctrl-C leaves the
+    request open, and says how to come back to it.
 
     Exit status: 0 answered; 1 it failed, was refused or cancelled, or expired; 9 no answer yet, the request
     stays open; 5 no model could be asked; 6 whoever holds it is out of credits.
@@ -185,6 +201,7 @@ def ask(
     \b
     Examples:
       lemming ask editor "Which story leads today?"
+      lemming ask editor --watch "And why?"
       lemming ask editor --timeout 5m --conversation ferry "And tomorrow?"
       lemming ask editor --schema verdict.json --json "Is it true?" | jq .answer
     """
@@ -203,6 +220,7 @@ def ask(
         conversation=conversation,
         timeout_s=timeout,
         deadline=deadline,
+        watch=watch,
         **options,
     )
     if here.as_json:
@@ -257,6 +275,7 @@ def chat(
         str, option("--conversation NAME", "Go on with this one. Default: a new one.")
     ] = "",
     timeout: Timeout = None,
+    watch: Watch = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
@@ -290,7 +309,14 @@ def chat(
             continue
         text = text.removeprefix("/") if _is_typed() and text.startswith("//") else text
         outcome, ended = put(
-            base, agent, text, quiet=quiet, person=person, conversation=name, timeout_s=timeout
+            base,
+            agent,
+            text,
+            quiet=quiet,
+            person=person,
+            conversation=name,
+            timeout_s=timeout,
+            watch=watch,
         )
         if not here.shows(
             "answer", {"id": outcome.id, "end": outcome.end, "answer": outcome.answer, "why": outcome.why}

@@ -12,7 +12,7 @@ import typer
 from lemming import engine
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import TURN_FAILED, Narrator, exit_status
-from lemming.commands.options import Batch, Here, Quiet, Trust, duration, option, require_folder
+from lemming.commands.options import Batch, Here, Quiet, Trust, Watch, duration, option, require_folder
 from lemming.commands.screen import one_line, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
@@ -39,7 +39,7 @@ def run_once(
         ),
     ] = None,
     batch: Batch = False,
-    watch: Annotated[bool, option("--watch", "Show what models answer as they write it.")] = False,
+    watch: Watch = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:

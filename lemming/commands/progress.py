@@ -1,0 +1,132 @@
+"""What the turns of a question do, on the last line of a terminal: who, for how long, and which tools."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from lemming.commands.screen import ReaderGone, Style, one_line, tell, tell_on_last_line, width_of
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.records import (
+    ModelReplied,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+)
+
+_DRAWN_EVERY_S = 1.0
+_TOOLS_SHOWN = 3
+
+
+@dataclass
+class _Turn:
+    began: float
+    doing: str = ""
+    tools: list[str] = field(default_factory=list)
+
+    def text(self, agent: str, now: float) -> str:
+        called = ", ".join(self.tools[-_TOOLS_SHOWN:])
+        if called:
+            many = f"{len(self.tools)} tools, last " if len(self.tools) > _TOOLS_SHOWN else ""
+            called = f"called {many}{called}"
+        parts = filter(None, (self.doing, called))
+        return f"{agent} {now - self.began:.0f} s  {'; '.join(parts)}".rstrip()
+
+
+class TurnProgress:
+    """Hears the engine's events and says what the turns under way do.
+
+    `is_shown`: it has the last line of the terminal, which each other line has to leave alone.
+    """
+
+    def __init__(self, *, is_shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self.is_shown, self._clock = is_shown, clock
+        self._turns: dict[str, _Turn] = {}
+        self._holders: tuple[Sequence[str], float] = ((), 0.0)
+        self._lock = threading.RLock()
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the engine."""
+        with self._lock:
+            match event:
+                case TurnStarted() | TurnResumed():
+                    self._turns[event.agent] = _Turn(self._clock())
+                case TurnEnded():
+                    self._turns.pop(event.report.agent, None)
+                case ModelAsked() | ModelReplied() | ToolStarted() | ToolFinished():
+                    if turn := self._turns.get(event.agent):
+                        _note(turn, event)
+                case _:
+                    return
+            self._draw()
+
+    def at_work(self, holders: Sequence[str]) -> None:
+        """Note who is to do something next, whose turns another engine may take."""
+        with self._lock:
+            self._holders = holders, self._clock()
+
+    def line(self) -> str:
+        """Return what is under way in one line; empty if nothing is."""
+        with self._lock:
+            now, (holders, since) = self._clock(), self._holders
+            texts = [turn.text(agent, now) for agent, turn in sorted(self._turns.items())]
+            if not texts and holders:
+                texts = [f"{', '.join(holders)} {now - since:.0f} s"]
+            return " | ".join(texts)
+
+    def tell(self, text: str, *, style: Style = "plain") -> None:
+        """Print a line of its own, above the last line."""
+        with self._lock:
+            self._clear()
+            tell(text, style=style)
+            self._draw()
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Keep the last line up to date while the block runs, where a person sees it."""
+        if not self.is_shown:
+            yield
+            return
+        over = threading.Event()
+        thread = threading.Thread(target=self._draw_until, args=(over,), name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            self._clear()
+
+    def _draw_until(self, over: threading.Event) -> None:
+        with suppress(ReaderGone):  # the command itself ends for that
+            while not over.wait(_DRAWN_EVERY_S):
+                with self._lock:
+                    self._draw()
+
+    def _draw(self) -> None:
+        if self.is_shown and (line := self.line()):
+            tell_on_last_line(f"  {one_line(line, width_of(sys.stderr) - 6)}  …")
+
+    def _clear(self) -> None:
+        if self.is_shown:
+            tell_on_last_line()
+
+
+def _note(turn: _Turn, event: ModelAsked | ModelReplied | ToolStarted | ToolFinished) -> None:
+    match event:
+        case ModelAsked():
+            turn.doing = (
+                f"waits for the model (call {event.call + 1})" if event.call else "waits for the model"
+            )
+        case ModelReplied():
+            turn.doing = "has an answer"
+        case ToolStarted():
+            turn.doing = f"runs {event.tool}"
+        case ToolFinished():
+            turn.doing, turn.tools = "", [*turn.tools, event.tool]

@@ -1,0 +1,98 @@
+"""`lemming ask` on a terminal: the last line says who is at work, for how long, and with which tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from terminal import Lemming
+
+from lemming.commands.progress import TurnProgress
+from lemming.engine import run_once
+from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.records import ToolFinished, TurnEnded
+from lemming.testing import make_org, resume, say
+
+
+class Clock:
+    """Seconds that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lines_of(base: Path, script: list[dict[str, Any]], **blocks: Any) -> list[str]:
+    """Return what the last line says after each event of a tick; each event takes a second."""
+    make_org(base, resume("ada", **blocks), script=script)
+    clock, lines = Clock(), list[str]()
+    progress = TurnProgress(is_shown=False, clock=clock)
+
+    def hear(event: Event) -> None:
+        progress.hear(event)
+        if isinstance(event, ModelAsked | ToolFinished | TurnEnded):
+            lines.append(progress.line())
+        clock.now += 1
+
+    run_once(base, notify=hear)
+    return lines
+
+
+def test_the_line_names_the_agent_the_seconds_and_what_it_waits_for(base: Path) -> None:
+    (asked, ended) = lines_of(base, [{"reply": say("done")}])
+    assert asked.startswith("ada ")
+    assert asked.endswith(" s  waits for the model")
+    assert ended == ""
+
+
+def test_tools_are_named_as_they_are_called(base: Path) -> None:
+    calls = [{"tool": "memory_write", "args": {"key": f"k{number}", "value": 1}} for number in range(4)]
+    script = [{"step": 0, "reply": say("first", tool_calls=calls)}, {"reply": say("done")}]
+    lines = lines_of(base, script, turn={"max_steps": 2})
+    assert lines[1].endswith(" s  called memory_write")
+    assert lines[-2].endswith("(call 2); called 4 tools, last memory_write, memory_write, memory_write")
+
+
+def test_who_holds_a_question_that_another_engine_works_on_is_named_with_the_seconds() -> None:
+    clock = Clock()
+    progress = TurnProgress(is_shown=False, clock=clock)
+    progress.at_work(["ada", "bob"])
+    clock.now += 434
+    assert progress.line() == "ada, bob 434 s"
+
+
+def test_a_line_of_its_own_stands_above_the_last_one(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = TurnProgress(is_shown=True, clock=Clock())
+    progress.at_work(["ada"])
+    progress.tell("news")
+    said = capsys.readouterr().err
+    assert said.index("news\n") < said.index("  ada 0 s  …")
+
+
+def test_nothing_of_it_is_said_where_nobody_looks(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base,
+        resume("human", model={"key": "human"}),
+        resume("ada"),
+        models={"human": {"provider": "human"}},
+        script=[{"reply": say("yes", kind="response")}],
+    )
+    ran = lemming("ask", "ada", "ready?")
+    assert (ran.status, ran.out) == (0, "yes\n")
+    assert "waits for the model" not in ran.err
+    assert "\r" not in ran.err
+
+
+def test_an_answer_is_shown_as_it_is_written_where_that_is_wanted(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base,
+        resume("human", model={"key": "human"}),
+        resume("ada"),
+        models={"human": {"provider": "human"}},
+        script=[{"reply": say("yes", kind="response")}],
+    )
+    ran = lemming("ask", "ada", "ready?", "--watch")
+    assert (ran.status, ran.out) == (0, "yes\n")
