@@ -137,6 +137,36 @@ def test_only_fs_uses_the_system_calls_that_write() -> None:
     assert users == ["kernel/files/folder.py", "kernel/files/fs.py"]
 
 
+PEOPLES_FILES = {"ORG_FILE", "MODELS_FILE", "CREDITS_FILE", "CALENDAR_FILE", "resume_file"}
+WRITES_PEOPLES_FILES = {
+    ("commands/init.py", "paths.resume_file(FIRST)"): "a new organisation, in a folder of its own",
+    ("evals/copy_org.py", "MODELS_FILE"): "a copy",
+    ("evals/copy_org.py", "ORG_FILE"): "a copy",
+}
+
+
+def test_settings_and_resumes_that_are_there_are_changed_through_one_door() -> None:
+    holders = {
+        name
+        for name in TREES
+        for node in nodes(name)
+        if isinstance(node, ast.ImportFrom)
+        and node.module == "lemming.kernel.files.lock"
+        and any(alias.name == "changing" for alias in node.names)
+    }
+    assert holders == {"kernel/org/changing.py"}
+    written = {
+        (name, ast.unparse(node.args[1]))
+        for name in TREES
+        for called, node in calls(name)
+        if called == "fs.publish" and len(node.args) > 1
+        for it in ast.walk(node.args[1])
+        if getattr(it, "id", getattr(it, "attr", "")) in PEOPLES_FILES
+    }
+    assert written - WRITES_PEOPLES_FILES.keys() == set(), "use kernel/org/changing.py, or say here why not"
+    assert WRITES_PEOPLES_FILES.keys() - written == set(), "these exceptions are not needed any more"
+
+
 def assigned(node: ast.AST) -> list[ast.expr]:
     """Return what a statement gives a value, or takes one from."""
     if isinstance(node, ast.AnnAssign | ast.AugAssign):

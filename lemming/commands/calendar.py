@@ -6,12 +6,10 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import count
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.capabilities.calendars.calendar import (
     CALENDAR_FILE,
-    LIMIT_BYTES,
     Job,
     asker_in,
     load_calendar,
@@ -26,7 +24,7 @@ from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.base.times.words import moment_in_words, until_text
-from lemming.kernel.files import fs
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.counter import load_counter
@@ -128,25 +126,17 @@ def add_job(base: OrgPath, agent: str, text: str, cron: str) -> None:
         raise UsageError(why[0], hint=why[1])
     if config.org.timezone is None:
         raise UsageError("no time zone is set", hint='"timezone": "Europe/Berlin" in config/org.json')
-    kept = load_calendar(org)  # raises where it is broken: nothing is written over then
-    name = _name_for(text, kept.jobs)
-    plain = _plain(base)
-    jobs = {**plain.get("jobs", {}), name: {"agent": agent, "text": text, "cron": cron}}
-    fs.publish(Path(base), CALENDAR_FILE, pretty({**plain, "jobs": jobs}))
+    with changing_file(base, CALENDAR_FILE) as opened:
+        kept = load_calendar(org)  # raises where it is broken: nothing is written over then
+        name, plain = _name_for(text, kept.jobs), parse(opened.raw, allow_bom=True)
+        jobs = {**plain.get("jobs", {}), name: {"agent": agent, "text": text, "cron": cron}}
+        opened.publish(pretty({**plain, "jobs": jobs}))
     show(CALENDAR_FILE)
     moment = next_occurrence(cron, config.org.timezone, SystemClock().now())
     first = moment_in_words(moment) if moment else "never"
     tell(f'job "{name}": {agent} is asked {explained(cron)[:1].lower()}{explained(cron)[1:]}; first {first}')
     for problem in problems_of_calendar(org, survey_agents(org).agents, config):
         tell(f"warning: {problem}", style="yellow")
-
-
-def _plain(base: OrgPath) -> dict[str, Any]:
-    try:
-        plain = parse(fs.read_bytes(f"{base}/{CALENDAR_FILE}", LIMIT_BYTES), allow_bom=True)
-    except FileNotFoundError:
-        return {}
-    return plain if isinstance(plain, dict) else {}
 
 
 def _name_for(text: str, jobs: Mapping[str, Job]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -37,9 +36,8 @@ from lemming.facts.costs import REMOVED, By, Cost, Costs, costs_by
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.jsontext import nearest, parse, pretty
-from lemming.kernel.files import fs
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
-from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import CREDITS_FILE, credits_of, load_config
 from lemming.kernel.org.organisation import OrgPath
 
@@ -269,27 +267,22 @@ def grant_credits(
             f"{name} has no limit", hint=f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
         )
     account_of(base, agent, config)  # which raises before anything is written
-    with changing(Path(base), "config"):  # two grants at once both count
+    with changing_file(base, CREDITS_FILE) as opened:  # two grants at once both count
         config = load_config(base)
         before = credits_of(config, name, agent.credits).max_credits or 0.0
         after = before + amount
         if not 0 <= after <= LARGEST_AMOUNT or not math.isfinite(amount):
             hint = f"it may be anything from 0 to {LARGEST_AMOUNT:g}"
             raise UsageError(f"{name} may spend {before:g}; that cannot change by {amount:g}", hint=hint)
-        _write(base, name, int(after) if after == int(after) else after)
+        plain = parse(opened.raw, allow_bom=True)
+        limit = int(after) if after == int(after) else after
+        opened.publish(pretty({**plain, name: {**plain.get(name, {}), "max_credits": limit}}))
     now = account_of(base, agent, load_config(base))
     if here.shows("credits", now.as_json()):
         return
     tell(f"{name} may spend {after:g} credits (before: {before:g}); {_number(now.left)} left")
     tell(f"{CREDITS_FILE} says so from now on, whatever max_credits in agents/{name}/resume.json says")
     tell(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` goes on")
-
-
-def _write(base: OrgPath, name: str, max_credits: float) -> None:
-    """Change one number in the file; it was read as valid a moment ago, or is not there."""
-    plain = parse(read_to_change(base, CREDITS_FILE), allow_bom=True)
-    plain[name] = {**plain.get(name, {}), "max_credits": max_credits}
-    fs.publish(Path(base), CREDITS_FILE, pretty(plain))
 
 
 def _number(value: float | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from lemming.capabilities.gates.foresee import Foreseen, outcomes
@@ -18,9 +17,8 @@ from lemming.kernel.agents import Survey, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import parse, pretty, to_line
-from lemming.kernel.files import fs
-from lemming.kernel.files.lock import changing, read_to_change
 from lemming.kernel.journal.verdicts import Then
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import ORG_FILE, Config, Org, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.registry import load_installed_plugins
@@ -163,13 +161,13 @@ def _write_standard(base: Organisation) -> None:
     if gates_in(load_config(base).org):
         hint = "`lemming gates standard` prints the table: take from it what you miss"
         raise UsageError(f"{ORG_FILE} has gates already", hint=hint)
-    with changing(Path(base), "config"):
-        plain: dict[str, Any] = parse(read_to_change(base, ORG_FILE), allow_bom=True)
+    with changing_file(base, ORG_FILE) as opened:
+        plain: dict[str, Any] = parse(opened.raw, allow_bom=True)
         table = standard()
         trust = plain.get("trust")
         plain["trust"] = table["trust"] if trust is None else trust
         plain["gates"] = table["gates"]
-        fs.publish(Path(base), ORG_FILE, pretty(plain))
+        opened.publish(pretty(plain))
 
 
 def _opened(here: Here) -> tuple[Organisation, Config, Survey]:

@@ -27,8 +27,7 @@ from lemming.history.rewind import rewind as do_rewind
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import OrgBusy
 from lemming.kernel.base.jsontext import parse, pretty
-from lemming.kernel.files import fs
-from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.counter import load_tick
@@ -138,9 +137,8 @@ def _switch(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
         require_git()
     value, before = "git" if is_on else "off", load_config(base).org.history
     if value != before:
-        with changing(Path(base), "config"):
-            plain = parse(read_to_change(base, ORG_FILE), allow_bom=True)
-            fs.publish(Path(base), ORG_FILE, pretty({**plain, "history": value}))
+        with changing_file(base, ORG_FILE) as opened:
+            opened.publish(pretty({**parse(opened.raw, allow_bom=True), "history": value}))
     rebuilt = _rebuild(base) if is_on else 0
     if as_json:
         show_json("history", {"history": value, "before": before, "rebuilt": rebuilt})

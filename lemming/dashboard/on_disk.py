@@ -15,7 +15,6 @@ from typing import Any
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.files import fs
-from lemming.kernel.files.outputs import put_private_output, without_secrets
 
 Json = dict[str, Any]
 
@@ -106,14 +105,14 @@ class Shelf:
             return None
 
     def _write(self, relative: str, content: bytes) -> int:
-        put_private_output(self.folder, relative, content)
+        fs.publish(self.folder, relative, content, is_org=False)
         self.files.append(relative)
         self.total_bytes += len(content)
         return len(content)
 
 
 def _call(name: str, values: Mapping[str, Any]) -> bytes:
-    text = compact(without_secrets(values, compact).decode()).decode()
+    text = compact(compact(values).decode()).decode()
     return f'Lemming.put("{name}", {text});\n'.encode()
 
 

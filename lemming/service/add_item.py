@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import parse, pretty
-from lemming.kernel.files import fs
-from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import ORG_FILE
 from lemming.kernel.org.organisation import OrgPath
 
@@ -28,8 +26,8 @@ def add_to_settings(base: OrgPath, keys: tuple[str, ...], item: str) -> str:
 
 
 def _add(base: OrgPath, agent: str, file: str, keys: tuple[str, ...], item: str) -> str:
-    with changing(Path(base), paths.agent_folder(agent) if agent else "config"):
-        plain: dict[str, Any] = parse(read_to_change(base, file), allow_bom=True)
+    with changing_file(base, file) as opened:
+        plain: dict[str, Any] = parse(opened.raw, allow_bom=True)
         inside = plain
         for key in keys[:-1]:
             inside[key] = inside = dict(inside.get(key) or {})
@@ -40,5 +38,5 @@ def _add(base: OrgPath, agent: str, file: str, keys: tuple[str, ...], item: str)
         content = pretty(plain)
         if agent:
             decode_resume(agent, content)
-        fs.publish(Path(base), file, content)
+        opened.publish(content)
     return file

@@ -7,14 +7,12 @@ included, stays as it was.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import as_laid_out, locate, parse, to_line
-from lemming.kernel.files import fs
-from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import MODELS_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
 
@@ -30,8 +28,8 @@ def use_by_default(base: OrgPath, key: str) -> tuple[bool, str]:
     `UnknownModel` for a key that is none, `ConfigError` for a file that is broken, `DiskError`.
     """
     load_config(base).model(key)
-    with changing(Path(base), "config"):
-        raw = read_to_change(base, MODELS_FILE)
+    with changing_file(base, MODELS_FILE) as opened:
+        raw = opened.raw
         plain = parse(raw, allow_bom=True)
         entry = plain.get(key) or _built_in(base, key)
         before = plain.get(DEFAULT_KEY)
@@ -41,7 +39,7 @@ def use_by_default(base: OrgPath, key: str) -> tuple[bool, str]:
         changed = with_value(raw, [DEFAULT_KEY], entry)
         if not back and RECORDED not in plain and _is_recording(before):
             back, changed = RECORDED, _with_line_before(changed, RECORDED, before)
-        fs.publish(Path(base), MODELS_FILE, changed)
+        opened.publish(changed)
     return True, back
 
 
@@ -54,9 +52,8 @@ def use_for_agent(base: OrgPath, agent: str, key: str) -> bool:
     load_config(base).model(key)
     if load_agent(base, agent).model.key == key:
         return False
-    with changing(Path(base), paths.agent_folder(agent)):
-        file = paths.resume_file(agent)
-        fs.publish(Path(base), file, with_value(read_to_change(base, file), ["model", "key"], key))
+    with changing_file(base, paths.resume_file(agent)) as opened:
+        opened.publish(with_value(opened.raw, ["model", "key"], key))
     return True
 
 

@@ -7,13 +7,11 @@ as it was, and an agent that wakes for changes sees none.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import as_laid_out, compact, parse, pretty
-from lemming.kernel.files import fs
-from lemming.kernel.files.lock import changing, read_to_change
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
 
@@ -44,20 +42,18 @@ def pause(base: OrgPath, agent: str | None, text: str) -> str:
     Raises `ConfigError` for a file that is broken, `DiskError`.
     """
     paused_text(base, agent)  # or nothing is touched
-    with changing(Path(base), _folder_of(agent)):
+    with changing_file(base, _file_of(agent)) as opened:
         if not (found := paused_text(base, agent)):
-            file = _file_of(agent)
-            fs.publish(Path(base), file, with_pause(read_to_change(base, file), text))
+            opened.publish(with_pause(opened.raw, text))
         return found or text
 
 
 def resume(base: OrgPath, agent: str | None) -> str:
     """End a pause; return what was written of it, empty when there was none. Raises as `pause`."""
     paused_text(base, agent)
-    with changing(Path(base), _folder_of(agent)):
+    with changing_file(base, _file_of(agent)) as opened:
         if found := paused_text(base, agent):
-            file = _file_of(agent)
-            fs.publish(Path(base), file, without_pause(read_to_change(base, file)))
+            opened.publish(without_pause(opened.raw))
         return found
 
 
@@ -84,10 +80,6 @@ def without_pause(raw: bytes) -> bytes:
     wanted.pop(KEY, None)
     taken_out = _PUT_IN.sub("", raw.decode("utf-8", "surrogateescape"), count=1)
     return as_laid_out(taken_out.encode("utf-8", "surrogateescape"), wanted)
-
-
-def _folder_of(agent: str | None) -> str:
-    return "config" if agent is None else paths.agent_folder(agent)
 
 
 def _file_of(agent: str | None) -> str:

@@ -18,11 +18,11 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import CorruptState, DiskError, UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
+from lemming.kernel.files.whole_folder import put_whole
 from lemming.kernel.org.format import require_known_format
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.counter import load_tick
 from lemming.service.archive import LEFT_OUT, MANIFEST, Manifest, Root, damaged, read_manifest
-from lemming.service.whole_folder import put_whole
 
 NOTHING_DONE = "nothing was put in place"
 _MANIFEST_LIMIT_BYTES, _MOST_MEMBERS = 64 << 20, 20_000_000

@@ -8,13 +8,11 @@ what only an earlier version wrote, and makes such a program refuse.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from lemming.kernel.base.jsontext import parse, pretty
-from lemming.kernel.files import fs
-from lemming.kernel.files.lock import changing, read_to_change
 from lemming.kernel.journal.sealing import SEALED, repack_segment, segments
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.format import NEWEST_FORMAT
 from lemming.kernel.org.organisation import OrgPath
@@ -38,6 +36,6 @@ def upgrade(base: OrgPath, files: Iterable[str]) -> None:
         if file != ORG_FILE:
             repack_segment(base, file)
             continue
-        with changing(Path(base), "config"):
-            plain: dict[str, Any] = parse(read_to_change(base, ORG_FILE), allow_bom=True)
-            fs.publish(Path(base), ORG_FILE, pretty({**plain, "format": NEWEST_FORMAT}), sync=True)
+        with changing_file(base, ORG_FILE) as opened:
+            plain: dict[str, Any] = parse(opened.raw, allow_bom=True)
+            opened.publish(pretty({**plain, "format": NEWEST_FORMAT}), sync=True)

@@ -17,6 +17,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.stamps import is_there
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.messages import EntryName, decode_entry, list_outbox, names_in
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capabilities import capabilities_here
@@ -122,16 +123,18 @@ def _rewritten(
     base: OrgPath, file: str, renamed: Callable[[Any], Any], replaced: Callable[[str], str]
 ) -> bool:
     """Write a file as it is wanted, its text as `replaced` gives it if that comes to the same."""
-    try:
-        raw = fs.read_bytes(base / file, LIMIT_BYTES)
-        plain = parse(raw, allow_bom=True)
-    except (FileNotFoundError, JsonProblem):
+    if not is_there(f"{base}/{file}"):
         return False
-    wanted = renamed(plain)
-    if wanted == plain:
-        return False
-    text = replaced(raw.decode("utf-8-sig"))
-    fs.publish(Path(base), file, as_laid_out(text.encode(), wanted))
+    with changing_file(base, file) as opened:
+        try:
+            plain = parse(opened.raw, allow_bom=True)
+        except JsonProblem:
+            return False
+        wanted = renamed(plain)
+        if wanted == plain:
+            return False
+        text = replaced(opened.raw.decode("utf-8-sig"))
+        opened.publish(as_laid_out(text.encode(), wanted))
     return True
 
 

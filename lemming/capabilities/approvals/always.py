@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.capabilities.gates.format import Gate
 from lemming.capabilities.gates.keys import gates_in
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.base.patterns import is_among
-from lemming.kernel.files import fs
-from lemming.kernel.files.lock import changing
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
@@ -76,16 +74,15 @@ def let_pass(base: OrgPath, call: Json, agent: str) -> Unasked:
     for files that are broken.
     """
     file, _, place = call["gate"].partition("#/gates/")
-    folder = "config" if file == ORG_FILE else paths.agent_folder(agent)
-    with changing(Path(base), folder):
+    with changing_file(base, file) as opened:
         # Looked for while nobody else changes the file: a gate put before it has another take its place.
         require_asking(base, call, agent)
-        plain: Json = parse(_read(base, file), allow_bom=True)
+        plain: Json = parse(opened.raw, allow_bom=True)
         approved = plain["gates"][int(place)].setdefault("approved", {})
         tools = approved.setdefault(agent, [])
         if call["tool"] not in tools:
             tools.append(call["tool"])
-            fs.publish(Path(base), file, pretty(plain))
+            opened.publish(pretty(plain))
     return _unasked(call, agent)
 
 
@@ -95,10 +92,3 @@ def _gates_in(base: OrgPath, file: str, agent: str) -> Sequence[Gate]:
     if file == ORG_FILE:
         return gates_in(settings)
     return gates_in(load_agent(org, agent)) if file == paths.resume_file(agent) else []
-
-
-def _read(base: OrgPath, file: str) -> bytes:
-    try:
-        return fs.read_bytes(f"{base}/{file}", _LIMIT_BYTES)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error

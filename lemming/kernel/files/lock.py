@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.kernel.base.errors import ConfigError, DiskError, OrgBusy
+from lemming.kernel.base.errors import DiskError, OrgBusy
 from lemming.kernel.files import fs
 
 TRIES = 250  # of 20 ms each
@@ -26,7 +26,6 @@ TRIES = 250  # of 20 ms each
 _OWNER_ONLY = 0o600
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DESCRIPTION_BYTES = 4096
-_SETTINGS_BYTES = 1 << 20
 _IS_LINUX = platform.system() == "Linux"
 # Where there are no such locks (macOS), the other kind tells of `flock` as well.
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", 0), getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
@@ -51,19 +50,6 @@ def changing(root: Path, folder: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def read_to_change(base: os.PathLike[str], file: str) -> bytes:
-    """Return a file of settings that is about to be changed; an empty object where there is none.
-
-    Raises `ConfigError` for one that cannot be read, `DiskError`.
-    """
-    try:
-        return fs.read_bytes(f"{os.fspath(base)}/{file}", _SETTINGS_BYTES)
-    except FileNotFoundError:
-        return b"{}\n"
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
 
 
 class FolderLock:

@@ -24,7 +24,7 @@ from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files.documents import NOT_JSON, Document, read_text, unreadable, value_of
 from lemming.kernel.files.fitting import INSIDE, about
 from lemming.kernel.org.blocks import AgentDefaults, FindingSettings, Quota
-from lemming.kernel.org.missing_settings import missing_file, recorded_settings
+from lemming.kernel.org.missing_settings import FilesInUse, missing_file
 from lemming.kernel.org.models import DEFAULT_MODELS, ModelEntry, with_place_of_option
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent, AgentCredits, Allocation
@@ -262,6 +262,7 @@ def read_config(org: Organisation) -> Config:
     # by identity: a file that has not changed gives the same value, and comparing takes longer
     if latest.config is None or not all(map(is_, latest.found, found)):
         latest.config, latest.found = _config_of(found), found
+        org.own(FilesInUse).names = latest.config.digests.keys()
     return latest.config
 
 
@@ -292,19 +293,10 @@ def _typed(file: str, raw: bytes) -> _Found:
 class _Latest:
     """The settings of an organisation as they were last, and what the files said."""
 
-    def __init__(self, org: Organisation) -> None:
+    def __init__(self, _: Organisation) -> None:
         self.config: Config | None = None
         self.found: list[_Found] = []
         self.is_held = False
-        self._org = org
-
-    def has_run_with(self, file: str) -> bool:
-        """Return True if this process has read a settings file before, or the last tick ran with it."""
-        return file in (self._recorded if self.config is None else self.config.digests)
-
-    @cached_property
-    def _recorded(self) -> frozenset[str]:
-        return recorded_settings(self._org)
 
 
 _Found = Document[Any] | ConfigError | None
@@ -315,7 +307,7 @@ def _read(org: Organisation, file: str) -> _Found:
     try:
         reading = org.files.reading(file, partial(_decode, file), limit_bytes=DEFAULT_LIMIT_BYTES)
     except FileNotFoundError:
-        return missing_file(file) if org.own(_Latest).has_run_with(file) else None
+        return missing_file(file) if org.own(FilesInUse).has(file) else None
     except OSError as error:
         return unreadable(file, error)
     return reading.outcome

@@ -8,6 +8,8 @@ file before they write it again, and defaults know no gates and no limits.
 from __future__ import annotations
 
 import os
+from collections.abc import Set
+from functools import cached_property
 from itertools import islice
 
 from lemming.kernel.base import paths
@@ -17,8 +19,28 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.kernel.files.documents import GONE
 from lemming.kernel.files.refusals import require_about_one_file
+from lemming.kernel.org.organisation import Organisation
 
 _JOURNALS_LOOKED_INTO = 3  # a kill leaves one that is empty or torn in its first line
+
+
+class FilesInUse:
+    """The settings files that an organisation goes by, as this process knows.
+
+    `names`: of those that said something when they were read last; None before that.
+    """
+
+    def __init__(self, org: Organisation) -> None:
+        self.names: Set[str] | None = None
+        self._org = org
+
+    def has(self, file: str) -> bool:
+        """Return True if this process goes by a settings file, or the last tick did."""
+        return file in (self._recorded if self.names is None else self.names)
+
+    @cached_property
+    def _recorded(self) -> frozenset[str]:
+        return recorded_settings(self._org)
 
 
 def missing_file(file: str) -> ConfigError:
