@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lemming.capabilities.approvals.always import let_pass, require_asking
-from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_waiting
+from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_approved, find_waiting
 from lemming.capabilities.approvals.waiting import Word
 from lemming.capabilities.approvals.waiting_calls import waits_beside
 from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import WaitsForPerson
 from lemming.capabilities.requests.waiting import waiting as what_waits
 from lemming.commands.options import AsPerson, Here, argument, object_typed, option
@@ -108,6 +109,9 @@ def _approve_one(
     here: Here, reference: str, person: str | None, edits: list[str], *, is_for_tool: bool
 ) -> None:
     base = here.org
+    if is_for_tool and (approved := find_approved(base, reference)):
+        _let_pass(base, *approved)
+        return
     _, request, call = find_waiting(base, reference)
     if is_for_tool and call is None:
         raise UsageError("no call waits there that a gate could let pass", hint="lemming approve ID")
@@ -118,8 +122,12 @@ def _approve_one(
     if call:
         tell_what_else(base, request.identity)
     if is_for_tool and call:
-        for line in let_pass(base, call, request.asker).in_words(is_written=True):
-            tell(line)
+        _let_pass(base, request, call)
+
+
+def _let_pass(base: OrgPath, request: RequestView, call: dict[str, Any]) -> None:
+    for line in let_pass(base, call, request.asker).in_words(is_written=True):
+        tell(line)
 
 
 def _approve_all(here: Here, tool: str | None, agent: str | None, person: str | None, *, yes: bool) -> None:

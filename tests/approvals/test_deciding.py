@@ -36,6 +36,17 @@ def test_for_tool_is_written_into_the_gate_that_asked_and_taking_it_out_asks_aga
     assert len(requests(base)) == 2
 
 
+def test_for_tool_that_was_cut_off_after_the_decision_is_finished_by_the_same_again(tmp_path: Path) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    assert lemming(base, "approve", "1/ada/0") == 0
+    for _ in range(2):
+        assert lemming(base, "approve", "1/ada/0", "--for", "tool") == 0
+        assert gates(base) == [{**ASK, "approved": {"ada": ["ring"]}}]
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
 def test_all_of_one_tool_are_listed_first_and_approved_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,25 @@ def find_waiting(base: OrgPath, reference: str) -> tuple[RequestsNow, RequestVie
     return now, request, calls.get(request.identity)
 
 
+def find_approved(base: OrgPath, reference: str) -> tuple[RequestView, Json] | None:
+    """Return a request whose call is approved and not yet made, with the call; None if there is none.
+
+    `--for tool` is two writes, the decision and the gate's line: given again, it does what a kill left out.
+    """
+    org = Organisation.at(base)
+    approved = [it for it in requests_now(org).requests.by_identity.values() if _is_approved(it)]
+    calls = waiting_calls(org, approved)
+    for request in approved:
+        call = calls.get(request.identity)
+        if call and reference.strip() in (call["id"], request.id):
+            return request, call
+    return None
+
+
+def _is_approved(request: RequestView) -> bool:
+    return request.closed_by is not None and request.closed_by.payload.get("decision") == "approve"
+
+
 def decide(
     base: OrgPath,
     reference: str,
