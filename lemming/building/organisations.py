@@ -11,10 +11,11 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from lemming.exchange.applying import changes_of, new, there, write
+from lemming.exchange.applying import changes_of, new, there, write, write_new
 from lemming.exchange.one_file import wanted_of
 from lemming.exchange.template import template_files
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files.whole_folder import finish_put
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capabilities import tool_of_function
@@ -55,12 +56,14 @@ def build(
     document = {part: value if part == "agents" else dict(value) for part, value in parts.items() if value}
     template: dict[str, bytes] = {}
     org = Organisation(base)
+    finish_put(base)
     if (base / "agents").is_dir():
         names, around = there(org, load_config(org))
     else:
         template = template_files("empty")
         names, around = new()
-    write(base, changes_of(base, wanted_of(document, "build()", names, around), template))
+    changes = changes_of(base, wanted_of(document, "build()", names, around), template)
+    write_new(base, changes) if template else write(base, changes)
     return org
 
 

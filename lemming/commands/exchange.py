@@ -15,7 +15,7 @@ from lemming.commands.failures import tell_problem
 from lemming.commands.options import Here, argument, is_org, noun, option
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.exchange.applying import Change, changes_of, new, there
+from lemming.exchange.applying import Change, changes_of, new, there, write_new
 from lemming.exchange.applying import write as write_changes
 from lemming.exchange.claude import take_claude
 from lemming.exchange.company import take_company
@@ -33,6 +33,7 @@ from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
 from lemming.kernel.files import fs
+from lemming.kernel.files.whole_folder import finish_put, put_whole
 from lemming.kernel.org.config import MODELS_FILE, load_config
 from lemming.kernel.org.format import require_known_format
 from lemming.kernel.org.organisation import Organisation
@@ -90,7 +91,7 @@ def apply(
         tell("nothing was written" if changes else "nothing to change")
         return
     _require_leave(changes, brings, yes=yes, file=file, folder=folder)
-    write_changes(base, changes)
+    write_changes(base, changes) if not template else write_new(base, changes)
     if template:
         with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
             Agreement(base).note_maker()
@@ -101,6 +102,7 @@ def apply(
 def made_at(folder: Path) -> tuple[Path, dict[str, bytes]]:
     """Return an organisation's folder, and the files with which it is made if it is not there."""
     base = folder.expanduser().absolute()
+    finish_put(base)
     if is_org(base):
         require_known_format(base)
         return base, {}
@@ -123,7 +125,7 @@ def _brings(wanted: OrgPieces) -> list[Reach]:
     with TemporaryDirectory(prefix="lemming-apply-") as name:
         place = Path(name)
         alone = wanted._replace(read_by=[])
-        write_changes(place, changes_of(place, alone, template_files("empty")))
+        write_new(place, changes_of(place, alone, template_files("empty")))
         org = Organisation(place)
         config = load_config(org)
         agents: list[Agent] = list(survey_agents(org).agents.values())
@@ -250,11 +252,13 @@ def _known(base: Path, source: Source, *, is_new: bool) -> Destination:
 
 
 def _write(base: Path, template: dict[str, bytes], put: Put) -> None:
-    if template:
-        fs.make_root(base)
-    for file, content in template.items():
-        fs.publish(base, file, content)
-    write(base, put)
+    if not template:
+        write(base, put)
+        return
+    with put_whole(base, "import") as staged:
+        for file, content in template.items():
+            fs.publish(staged, file, content)
+        write(staged, put)
 
 
 def problems_with(org: Organisation, names: Iterable[str]) -> list[Problem]:

@@ -22,6 +22,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, UsageError
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.files import fs
+from lemming.kernel.files.whole_folder import finish_put, put_whole
 from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
 from lemming.kernel.tick.firing_plan import WITH_TOOLS
 from lemming.service.agreement import Agreement
@@ -155,6 +156,9 @@ def init(
       lemming init --template empty my-org
     """
     base = folder.expanduser().absolute()
+    if finish_put(base):
+        tell(f"finished what was begun in {folder}; `lemming status` shows it")
+        return
     _refuse_what_is_not_meant(base, folder)
     wish = Beginning(template or "newsroom")
     is_asking = (
@@ -166,10 +170,10 @@ def init(
                             prompt_suffix=" ")), tell, models_here())  # fmt: skip
     files = template_files(wish.template)
     _refuse_to_overwrite(base, folder, list(files))
-    fs.make_root(base)
-    for relative, content in files.items():
-        fs.publish(base, relative, content)
-    made = [*files, *make_so(base, wish)]
+    with put_whole(base, "init") as staged:
+        for relative, content in files.items():
+            fs.publish(staged, relative, content)
+        made = [*files, *make_so(staged, wish)]
     with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
         Agreement(base).note_maker()
     if here.shows("org", {"org": str(base), "template": wish.template, "files": made}):

@@ -217,7 +217,8 @@ def create(base: OrgPath, name: str, plain: dict[str, Any], *, as_json: bool) ->
     file, content = f"{path_of_new_agent(name)}/resume.json", pretty(plain)
     _refuse_bad_choices(base, plain)
     _refuse_what_would_not_run(base, decode_resume(name, content).value)
-    if not fs.create(Path(base), file, content):
+    # What it holds already is what a command that was cut off wrote: the same again does the rest.
+    if not fs.create(Path(base), file, content) and not fs.holds(base / file, content):
         raise UsageError(f'there is an agent "{name}" already', where=file, hint="edit its resume")
     agent = load_agent(base, name)
     if as_json:

@@ -16,6 +16,8 @@ from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import parse, pretty, to_line
 from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files import fs
+from lemming.kernel.files.whole_folder import put_whole
+from lemming.kernel.org.changing import changing_folders_of
 from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import is_for_a_person
@@ -25,11 +27,16 @@ _LOCAL, _NAMES = Path("/etc/localtime"), "zoneinfo/"
 
 
 class Change(NamedTuple):
-    """A file that is not as the document wants it: what it is to hold, and whether there is one now."""
+    """A file that is not as the document wants it: what it is to hold, and what it holds, if it is there."""
 
     path: str
     content: bytes
-    kind: Literal["new", "changed"]
+    was: bytes | None
+
+    @property
+    def kind(self) -> Literal["new", "changed"]:
+        """Return whether the file is there."""
+        return "new" if self.was is None else "changed"
 
 
 def surroundings(agents: Mapping[str, Agent], config: Config) -> WordDefaults:
@@ -60,18 +67,34 @@ def changes_of(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -> 
         *_of_resumes(base, wanted, template),
     ]
     written = {change.path for change in found}
-    left = [Change(path, raw, "new") for path, raw in template.items() if path not in written]
+    left = [Change(path, raw, None) for path, raw in template.items() if path not in written]
     return [*left, *found]
 
 
+def write_new(base: Path, changes: list[Change]) -> None:
+    """Write the files of a new organisation, all of them or none."""
+    with put_whole(base, "apply") as staged:
+        for change in changes:
+            fs.publish(staged, change.path, change.content)
+
+
 def write(base: Path, changes: list[Change]) -> None:
-    """Write them, resumes last, so that no agent takes a turn before its files and its model are there."""
-    fs.make_root(base)
-    for change in sorted(changes, key=lambda it: it.path.endswith("/resume.json")):
-        if change.kind == "changed":
-            fs.publish(base, change.path, change.content)
-        elif not fs.create(base, change.path, change.content):
-            raise UsageError(f"{change.path} came meanwhile; the rest was not written", where=str(base))
+    """Write them, resumes last, so that no agent takes a turn before its files and its model are there.
+
+    Raises `UsageError`, and writes nothing, where another command has changed a file since these changes were
+    made out: what that wrote would be lost.
+    """
+    with changing_folders_of(base, (change.path for change in changes if change.was is not None)):
+        for change in changes:
+            if _read(base, change.path) != change.was:
+                hint = "give the command again: it starts from what the file says now"
+                message = "the file has changed meanwhile; nothing was written"
+                raise UsageError(message, where=change.path, hint=hint)
+        for change in sorted(changes, key=lambda it: it.path.endswith("/resume.json")):
+            if change.was is not None:
+                fs.publish(base, change.path, change.content)
+            elif not fs.create(base, change.path, change.content):
+                raise UsageError(f"{change.path} came meanwhile; the rest was not written", where=str(base))
 
 
 def _of_settings(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -> Iterator[Change]:
@@ -86,9 +109,9 @@ def _of_settings(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -
             replaced = {key for key, value in said.items() if key in plain and plain[key] != value}
             # where keys are only added, the file keeps the form that people gave it
             content = _lines_of(plain | said) if replaced else with_keys(raw, plain, added)
-            yield Change(path, content, "new" if there is None else "changed")
+            yield Change(path, content, there)
         elif there is None:
-            yield Change(path, raw, "new")
+            yield Change(path, raw, None)
 
 
 def _lines_of(plain: Json) -> bytes:
@@ -101,7 +124,7 @@ def _of_files(base: Path, wanted: OrgPieces) -> Iterator[Change]:
     for path, content in wanted.files.items():
         there = _read(base, path)
         if there != content:
-            yield Change(path, content, "new" if there is None else "changed")
+            yield Change(path, content, there)
 
 
 def _of_resumes(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) -> Iterator[Change]:
@@ -109,7 +132,7 @@ def _of_resumes(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) ->
         path = paths.resume_file(name)
         there, content = _read(base, path), pretty(plain)
         if there is None or not _is_same(name, there, content):
-            yield Change(path, content, "new" if there is None else "changed")
+            yield Change(path, content, there)
     readers: dict[str, list[str]] = {}
     for reader, read in wanted.read_by:
         readers.setdefault(reader, []).append(read)
@@ -122,7 +145,7 @@ def _of_resumes(base: Path, wanted: OrgPieces, template: Mapping[str, bytes]) ->
         after = [*dict.fromkeys([*before, *names])]
         if "*" not in before and after != before:
             permissions["read_outboxes"] = after
-            yield Change(path, pretty({**plain, "permissions": permissions}), "changed" if there else "new")
+            yield Change(path, pretty({**plain, "permissions": permissions}), there)
 
 
 def _is_same(name: str, there: bytes, wanted: bytes) -> bool:

@@ -13,6 +13,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import as_laid_out, compact, parse, pretty
 from lemming.kernel.files import fs
+from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import MODELS_FILE
 
 _SECRET = re.compile(
@@ -23,10 +24,10 @@ _LIMIT_BYTES = 1 << 20
 
 
 class Put(NamedTuple):
-    """Files to be written, by path; `models` is `config/models.json` when keys are added to it."""
+    """Files to be written, by path, and the lines that `config/models.json` lacks, by their keys."""
 
     files: dict[str, bytes]
-    models: bytes | None
+    models: dict[str, Any]
 
 
 def put_together(base: Path, taken: Taken, template: Mapping[str, bytes]) -> Put:
@@ -60,8 +61,12 @@ def put_together(base: Path, taken: Taken, template: Mapping[str, bytes]) -> Put
 
 def write(base: Path, put: Put) -> None:
     """Write it, resumes last, so that no agent takes a turn before its files and its model are there."""
-    if put.models is not None:
-        fs.publish(base, MODELS_FILE, put.models)
+    if put.models:
+        with changing_file(base, MODELS_FILE) as opened:
+            plain = parse(opened.raw, allow_bom=True)
+            missing = {key: line for key, line in put.models.items() if key not in plain}
+            if missing:
+                opened.publish(with_keys(opened.raw, plain, missing))
     for path in sorted(put.files, key=lambda path: (path.endswith("/resume.json"), path)):
         if not fs.create(base, path, put.files[path]) and not fs.holds(base / path, put.files[path]):
             raise UsageError(f"{path} came meanwhile; the rest was not written", where=str(base))
@@ -77,8 +82,8 @@ def _optional(base: Path, taken: Taken) -> dict[str, bytes]:
     return found
 
 
-def _models(base: Path, taken: Taken, made: bytes | None) -> bytes | None:
-    """Return the models' file with the keys that it lacks; None when it lacks none."""
+def _models(base: Path, taken: Taken, made: bytes | None) -> dict[str, Any]:
+    """Return the lines that the models' file lacks; `made` is the file of a new organisation."""
     models = [resume["model"] for resume in taken.resumes.values()]
     used = {key for model in models for key in (model["key"], *model.get("fallback", ()))}
     if made is None and _is_there(base, MODELS_FILE):
@@ -87,8 +92,7 @@ def _models(base: Path, taken: Taken, made: bytes | None) -> bytes | None:
     for key in used & plain.keys() & taken.models.keys():
         if plain[key].get("model") != taken.models[key]["model"]:
             taken.remark(MODELS_FILE, f'"{key}" is there already, for another model; it was left as it is')
-    missing = {key: taken.models[key] for key in sorted(used & taken.models.keys()) if key not in plain}
-    return with_keys(made or b"{}\n", plain, missing) if missing else None
+    return {key: taken.models[key] for key in sorted(used & taken.models.keys()) if key not in plain}
 
 
 def with_keys(raw: bytes, plain: dict[str, Any], missing: dict[str, Any]) -> bytes:

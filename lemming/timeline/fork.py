@@ -15,9 +15,9 @@ from lemming.kernel.base.errors import Problem, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, nearest, parse, pretty
 from lemming.kernel.files import fs
 from lemming.kernel.files.unknown import unknown_keys
+from lemming.kernel.files.whole_folder import put_whole, require_free
 from lemming.kernel.org.config import KINDS
 from lemming.kernel.tick.counter import persist_tick
-from lemming.service.whole_folder import put_whole, require_free
 from lemming.timeline.unkept import PastStates
 
 _FILE_LIMIT_BYTES = 64 << 20

@@ -19,12 +19,12 @@ from lemming.engine import load_tick, run_once, ticks
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.kernel.files import fs
+from lemming.kernel.files.whole_folder import STAGINGS
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import open_org
 from lemming.service.archive import MANIFEST
 from lemming.service.backup import Backup, back_up
 from lemming.service.restore import restore
-from lemming.service.whole_folder import STAGINGS
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
 from lemming.timeline.verify.files import verify

@@ -25,14 +25,7 @@ Fitter = Callable[[Any], Any]
 
 
 class Misfit(ValueError):
-    """The value is not, beyond doubt, one of this type.
-
-    `at` is a JSON pointer to the part of it that is wrong, and `hint` what to write there.
-    """
-
-    def __init__(self, message: str = "", *, at: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.at, self.hint = at, hint
+    """The value is not, beyond doubt, one of this type."""
 
 
 def about(description: str, **limits: float) -> dict[str, Any]:
