@@ -374,7 +374,7 @@ def _besides_entries(turn: TurnReport) -> str:
 def _how_it_went(tool: ToolUsed) -> str:
     if tool["success"]:
         return ""
-    return " (waits)" if tool.get("outcome") == "pending" else " (refused or failed)"
+    return " (waits)" if tool.get("outcome") in ("pending", "deferred") else " (refused or failed)"
 
 
 SHORTEST = 20

@@ -1,4 +1,4 @@
-"""One turn asks a person a handful of things; they are refused together, and count for nobody's limit."""
+"""One turn asks a person a handful of things; the rest has to wait, and count for nobody's limit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 
 
-def test_one_turn_asks_a_handful_and_the_rest_is_refused(tmp_path: Path) -> None:
+def test_one_turn_asks_a_handful_and_the_rest_has_to_wait(tmp_path: Path) -> None:
     base = make(tmp_path, *(ring(str(number)) for number in range(9)))
     tick(base)
-    assert [outcome for outcome, _ in finished(base, 1)] == ["pending"] * 5 + ["refused"] * 4
+    assert [outcome for outcome, _ in finished(base, 1)] == ["pending"] * 5 + ["deferred"] * 4
     assert "asks persons to approve 5 things already" in finished(base, 1)[5][1]
     assert len(requests(base)) == 5
     assert [it.turns for it in replay(base, [1])] == [1]

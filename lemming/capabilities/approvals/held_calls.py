@@ -72,10 +72,10 @@ class CallApprovals:
         for other in self._waiting():
             if (other["sha256"], other["binds"]) == (held.sha256, binds):
                 why = f"WAITS: this very call waits for approval already ({other['id']}); it is made once"
-                return Held(ToolResult(False, why, outcome="pending"))
+                return Held(ToolResult(False, why, outcome="deferred"))
         most = agent.turn.max_approvals
         if call.approved is None and self._asked_now() >= most:
-            return Held(ToolResult(False, too_many(most), outcome="refused"))
+            return Held(ToolResult(False, too_many(most), outcome="deferred"))
         since = [] if call.approved is None else changed(binds, call.approved["binds"])
         return Held(_asked(held, asking, people, context, planned, since))
 

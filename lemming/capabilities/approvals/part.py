@@ -251,7 +251,7 @@ def ask_about_entry(
         return
     asked = sum(other[NAME]["tool"] == PUBLISH for other in draft.held.values())
     if asked >= (most := inputs.agent.turn.max_approvals):
-        draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, too_many(most), outcome="refused"))
+        draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, too_many(most), outcome="deferred"))
         return
     payload = held.request(people, asking.expires, at, further=changed_text(changed))
     entry = draft.write(NewEntry("request", payload, []), at, by_engine=True)

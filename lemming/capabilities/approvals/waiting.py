@@ -162,7 +162,7 @@ def is_amount(value: object) -> bool:
 def too_many(most: int) -> str:
     """Return what a turn is told of one thing more than persons may be asked to approve for it."""
     return (
-        f"REFUSED: this turn asks persons to approve {most} things already, as many as it may "
+        f"NOT YET: this turn asks persons to approve {most} things already, as many as it may "
         "(turn.max_approvals); ask for the rest once these are decided"
     )
 

@@ -43,6 +43,7 @@ class Staff:
 
     `tool_classes` maps the tools there are to their classes; plugins may bring more unless `knows_all_tools`.
     `hint_for_tool` says what to do where there is none, `why_refused` why the agent may not call one,
+    `gate_that_asks` which gate asks a person about calls of one,
     `why_unreadable` why it may not read a file; `plan_of` gives another agent's plan, `arguments_of` the JSON
     Schema of a tool's arguments, if known.
     """
@@ -54,6 +55,7 @@ class Staff:
     knows_all_tools: bool = True
     hint_for_tool: Callable[[str], str] = _no_tool
     why_refused: Callable[[str], str] = _no_tool
+    gate_that_asks: Callable[[str], str] = _no_tool
     why_unreadable: Callable[[str], str] = _no_tool
     plan_of: Callable[[str], AgentPlan | None] = _no_plan
     arguments_of: Callable[[str], Mapping[str, Any] | None] = _any_arguments
@@ -90,6 +92,8 @@ def permission_problems(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator
             message = f"{step.at_once} at once, while {slow.name} takes {slow.turn.requests} request a tick"
             hint = f'"turn": {{"requests": {step.at_once}}} in agents/{slow.name}/resume.json'
             yield Problem(message, pointer=f"{place}/at_once", hint=hint, severity="warning")
+        if member is step:
+            yield from _approval_problems(step, place, agent, staff)
         if member.plan and (plan_asked := staff.plan_of(member.plan)) and plan_asked.input:
             yield from _input_problems(member, plan_asked.input, place)
         if member.default is not None and member.asked in staff.people:
@@ -104,6 +108,21 @@ def permission_problems(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator
             hint = f"people: {', '.join(sorted(staff.people)) or 'none'}"
             message = f"{plan.proposals} is no person, who alone may approve plans"
             yield Problem(message, pointer="/proposals", hint=hint)
+
+
+def _approval_problems(step: Step, place: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
+    """Yield how many calls of a step wait until others are decided."""
+    most, calls = agent.turn.max_approvals, [it.tool for it in (step, *step.parallel) if it.tool]
+    asked_about = [tool for tool in calls if staff.gate_that_asks(tool)]
+    count = step.at_once * len(asked_about) if step.each else len(asked_about)
+    if count > most:
+        message = (
+            f"{staff.gate_that_asks(asked_about[0])} asks a person about {asked_about[0]}: of {count} calls "
+            f"at once, {most} are asked about (turn.max_approvals); the others once these are decided"
+        )
+        hint = f'"at_once": {most}, or raise turn.max_approvals in the resume'
+        at = f"{place}/at_once" if step.each else f"{place}/parallel"
+        yield Problem(message, pointer=at, hint=hint, severity="warning")
 
 
 def _whom(member: Member, place: str) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from lemming.capabilities.answers.fitting import FittedAnswer
 from lemming.capabilities.conditions.when import holds
 from lemming.capabilities.plans.asking import request_for, verification_for, wait_for, wait_text, withdrawal
+from lemming.capabilities.plans.call_results import CallResults, is_deferred
 from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
 from lemming.capabilities.plans.outcomes import chosen, of_a_run, of_asking, of_calling, of_verifying
@@ -23,10 +24,6 @@ from lemming.kernel.base.jsontext import compact
 
 Json = dict[str, Any]
 REASONS_CHARS = 4000
-NOT_TOOLS = ("memory_update", "outbox_entries", "reply")
-"""What the engine says among the results of tool calls, of other parts of a reply."""
-WORD_ON = "call"
-"""The key of a result that is a person's word on an earlier call: `lemming.timeline.repair.unknown`."""
 RUN_LIMIT_BYTES = 200 << 10  # a memory may have a little more
 
 
@@ -63,6 +60,7 @@ class _Turn:
     def __init__(self, plan: AgentPlan, run: Run, values: Mapping[str, Any]) -> None:
         self.plan, self.run, self.values = plan, run, values
         self.tick: int = values["tick"]
+        self.results = CallResults(values)
         self.entries: list[Json] = []
         self.calls: list[Json] = []
         self.called: list[Doing] = []
@@ -113,7 +111,9 @@ class _Turn:
             case "called":
                 if (result := self._result(doing)) is None:
                     return
-                if call := result.get("unknown"):  # to do it again, or to go on, is for a person to decide
+                if is_deferred(result):  # it is no failure: it is asked for again
+                    self._do(member, doing)
+                elif call := result.get("unknown"):  # to do it again, or to go on, is for a person to decide
                     doing.phase, doing.wait = "waiting", {"call": call}
                     self._take_in_wait(member, doing)
                 else:
@@ -129,30 +129,21 @@ class _Turn:
         if asked is None:
             if doing.tag in self.asked_now:
                 return None
-            refused = [str(each["output"]) for each in self._results() if each["tool"] in NOT_TOOLS]
-            return FittedAnswer(None, "; ".join(refused) or f"nothing is asked of {who} any more")
+            return FittedAnswer(
+                None, "; ".join(self.results.of_entries()) or f"nothing is asked of {who} any more"
+            )
         return of_asking(member, asked, who) if asked.get("end") else None
-
-    def _results(self) -> list[Mapping[str, Any]]:
-        return [each for each in self.values.get("results") or () if WORD_ON not in each]
-
-    def _word_on(self, call: str) -> Mapping[str, Any] | None:
-        """Return what a person found out about a call, or what it gave when it was made again."""
-        words = [each for each in self.values.get("results") or () if each.get(WORD_ON) == call]
-        return words[-1] if words and words[-1].get("retry") != "started" else None
 
     def _result(self, doing: Doing) -> Mapping[str, Any] | None:
         """Return the result of a tool call; None where the call is of this reply."""
-        results = [each for each in self._results() if each.get("tool") not in NOT_TOOLS]
         if any(doing is called for called in self.called):  # just now: the result comes later
             return None
-        lost = {"success": False, "output": "no result has come of it"}
-        return results[doing.call] if doing.call < len(results) else lost
+        return self.results.of_call(doing.call)
 
     def _take_in_wait(self, member: Member, doing: Doing) -> None:
         wait = doing.wait or {}
         if call := wait.get("call"):
-            if word := self._word_on(call):
+            if word := self.results.word_on(call):
                 outcome = of_calling(member, word)
                 if word["success"] and outcome.answer is None:  # it happened: it is not done again
                     doing.failures = member.attempts
@@ -200,6 +191,9 @@ class _Turn:
             return
         if verify.tool:
             result = self._result(doing)
+            if result is not None and is_deferred(result):
+                self._ask_whether_it_passes(member, verify, doing)
+                return
             outcome = (
                 of_calling(Member(name=member.name, tool=verify.tool), result) if result is not None else None
             )

@@ -10,6 +10,7 @@ from lemming.capabilities.plans.allowed import Staff
 from lemming.capabilities.plans.format import AgentPlan, is_planner, read_plan
 from lemming.kernel.access.allowed_paths import resolve
 from lemming.kernel.agents import Agent, Survey, survey_agents
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, ToolError
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
@@ -32,6 +33,15 @@ def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset 
             return tools.find(name).why_refused(agent, config.org)
         except ToolError as error:
             return error.message
+
+    def gate_that_asks(name: str) -> str:
+        where: dict[str, Any] = {"config/org.json": config.org, paths.resume_file(agent.name): agent}
+        for file, settings in where.items():
+            for place, gate in enumerate(settings.further.get("gates", ())):
+                asks = (gate.at, gate.then) == ("call", "ask") and name in tools
+                if asks and gate.concerns_tool(name, tools[name].tool_class):
+                    return f"{file}#/gates/{place}"
+        return ""
 
     def why_unreadable(file: str) -> str:
         try:
@@ -60,6 +70,7 @@ def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset 
         knows_all_tools=not not_imported(config.org.plugins),
         hint_for_tool=tools.hint_for,
         why_refused=why_refused,
+        gate_that_asks=gate_that_asks,
         why_unreadable=why_unreadable,
         plan_of=plan_of,
         arguments_of=arguments_of,

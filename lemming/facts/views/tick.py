@@ -189,7 +189,9 @@ def _row(record: RecordedTick, name: str) -> dict[str, Any]:
         "saw": len(record.started[name].entries) if name in record.started else 0,
         "calls": report.calls if report else len(answers),
         "tools": len(tools),
-        "tools_failed": sum(one.success is False and one.outcome != "pending" for one in tools),
+        "tools_failed": sum(
+            one.success is False and one.outcome not in ("pending", "deferred") for one in tools
+        ),
         "verdicts": len(report.verdicts) if report else 0,
         "memories": len(report.memory) if report else 0,
         "files": len(report.files) if report else 0,

@@ -12,17 +12,17 @@ from typing import Any, ClassVar, Literal
 
 Outcome = Literal[
     "ok", "not_found", "denied", "invalid_args", "failed", "timed_out", "interrupted", "refused", "pending",
-    "skipped",
+    "skipped", "deferred",
 ]  # fmt: skip
-"""How a tool call ends. `ok`: it worked. `not_found`: there is no such tool. `denied`: the agent may not call
-it. `invalid_args`: the arguments do not fit. `failed`: it says so, or broke. `timed_out`: it took too long
-and was ended. `interrupted`: nobody knows whether it happened. `refused`: it, or a rule, declined this very
-call. `pending`: somebody has to answer first. `skipped`: it was not run, the turn was over before."""
+"""How a tool call ends. `ok`: it worked. `not_found`: no such tool. `denied`: the agent may not call it.
+`invalid_args`: the arguments do not fit. `failed`: it says so, or broke. `timed_out`: it was ended.
+`interrupted`: nobody knows whether it happened. `refused`: it, or a rule, declined this very call. `pending`:
+somebody has to answer first. `deferred`: it may be asked for again. `skipped`: the turn was over before."""
 
 OUTCOME_CODES: dict[Outcome, str] = {
     "ok": "", "failed": "LMG-602", "not_found": "LMG-603", "denied": "LMG-601", "invalid_args": "LMG-604",
     "timed_out": "LMG-605", "interrupted": "LMG-606", "refused": "LMG-607", "pending": "LMG-608",
-    "skipped": "LMG-609",
+    "skipped": "LMG-609", "deferred": "LMG-608",
 }  # fmt: skip
 """The code that an outcome has in journals, reports and JSON. Listed in docs/TROUBLESHOOTING.md."""
 

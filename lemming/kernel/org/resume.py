@@ -128,7 +128,7 @@ class TurnLimits:
     max_approvals: int = field(
         default=5,
         metadata=about(
-            "So many calls, and as many entries, one turn may ask persons to approve; more are refused.",
+            "So many calls, and as many entries, one turn may ask persons to approve; more have to wait.",
             ge=1,
             le=64,
         ),

@@ -67,6 +67,8 @@ class Repeats:
 
     def count(self, call: ToolCall, result: ToolResult) -> int:
         """Count a call with its result, and return how often it was made; 0 if this reply made it before."""
+        if result.outcome == "deferred":  # who is told to ask again later does not go round in circles
+            return False
         key = _key([call.tool, call.args, result.success, result.output])
         if key in self._of_reply:
             return 0

@@ -16,6 +16,8 @@ ARGS_CHARS = 2000
 
 OUTBOX_ENTRIES = "outbox_entries"
 """What a result is of that says what became of an entry."""
+DEFERRED = "deferred"
+"""The key of a result that is no "no": the call may be asked for again, once others are decided."""
 INTERRUPTED = interrupted("the engine stopped while this ran")
 
 
@@ -27,6 +29,8 @@ def as_shown(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS
         "success": result.success,
         "output": _cut(result.output, room),
     }
+    if result.outcome == "deferred":
+        shown[DEFERRED] = True
     return {**shown, "trust": result.trust["is"]} if "is" in result.trust else shown
 
 
