@@ -54,6 +54,7 @@ from lemming.kernel.tick.lost_turns import find_lost_turns
 from lemming.kernel.tick.next_tick import find_next_tick, progress_of, require_newest
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers
+from lemming.service.looping import pause_looping_agents
 from lemming.service.opened import open_to_run
 from lemming.service.timer import Timer, ticks_left
 
@@ -263,7 +264,8 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
     if found.unclosed is not None:
         # Not flushed: what a power cut takes of it, the next run writes again.
         with Journal(runtime.org, found.unclosed, epoch=runtime.epoch, durability="off") as journal:
-            _close(journal, report_of(journal.tick, journal.records), advanced=True)
+            totals = report_of(journal.tick, journal.records).totals
+            journal.append(TickCommitted(tick=journal.tick, advanced=True, totals=totals))
     return found.tick
 
 
@@ -332,8 +334,9 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         if current.is_stopped:
             return report
         current.remove_expired_entries()
+        pause_looping_agents(runtime, report)
         _end_tick(base, tick, snapshot.kept_reading, durability, advance=advance)
-        _close(journal, report, advanced=advance)
+        journal.append(TickCommitted(tick=report.tick, advanced=advance, totals=report.totals))
     if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
         _tidy_journals(runtime.org, tick, config)
     runtime.notify(TickEnds(report=report))
@@ -391,7 +394,3 @@ def _end_tick(base: Path, tick: int, read_at: str, durability: Durability, *, ad
         persist_tick(base, tick + 1, read_at=read_at)
     else:
         fs.publish_last(base, paths.TICK_FILE, counter(tick + 1, read_at))
-
-
-def _close(journal: Journal, report: TickReport, *, advanced: bool) -> None:
-    journal.append(TickCommitted(tick=report.tick, advanced=advanced, totals=report.totals))

@@ -97,7 +97,17 @@ class Alerts:
 
     def _failing(self, report: TickReport) -> Things:
         since = {"since_tick": report.tick, "since": self._at}
-        return {
+        paused = {
+            f"{turn.agent}/paused": {
+                "about": turn.agent,
+                "text": f"{turn.agent} is paused: {turn.stopped}",
+                "error": "",
+                **since,
+            }
+            for turn in report.turns
+            if turn.stopped
+        }
+        return paused | {
             turn.agent: {
                 "about": turn.agent,
                 "text": f"{turn.agent}: {turn.reason}",

@@ -42,6 +42,23 @@ def failing(base: Path, org: dict[str, Any]) -> None:
     )
 
 
+def looping(base: Path, org: dict[str, Any]) -> None:
+    """Agents whose loops are broken: one that keeps failing, one that goes on asking for what it may not."""
+    refused = say("", outbox_entries=[], tool_calls=[call("shell", command=["ls"])])
+    make_org(
+        base,
+        resume("ada"),
+        resume("bob"),
+        resume("cyd"),
+        org={**org, "loops": {"warn_after": 2, "stop_after": 2}},
+        script=[
+            {"agent": "ada", "reply": "never the contract"},
+            {"agent": "bob", "reply": refused},
+            {"reply": remembers("at work")},
+        ],
+    )
+
+
 def mixed(base: Path, org: dict[str, Any]) -> None:
     """Replies with a part that is wrong for good; a memory written by tool and reply; large integers."""
     entry = {"kind": "message", "payload": {"text": "many", "number": 2**63 - 1}, "tags": []}

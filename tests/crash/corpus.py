@@ -11,7 +11,7 @@ from typing import Any
 
 from approvals_corpus import approvals
 from asked_corpus import asked, by_the_clock, refused, several, team
-from broken_corpus import broken, failing, hindered, mixed
+from broken_corpus import broken, failing, hindered, looping, mixed
 from credits_corpus import hiring, spending, staff
 from dropped_corpus import dropped
 from files_corpus import filing, keeping
@@ -156,6 +156,7 @@ CASES = [
     Case(first_run, 1),
     Case(broken, 2),
     Case(failing, 2),
+    Case(looping, 4),
     Case(stand_in, 2),
     Case(strategies, 4, at_once=3),
     Case(acting, 2),

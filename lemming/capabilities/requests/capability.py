@@ -11,7 +11,6 @@ from typing import Any
 from lemming.capabilities.requests.agenda import agenda_of
 from lemming.capabilities.requests.known_requests import is_awaited
 from lemming.capabilities.requests.request_turn import (
-    LEAST_TURNS,
     MOST_FAILURES,
     MOST_TURNS,
     NOT_ANSWERED,
@@ -47,13 +46,14 @@ from lemming.kernel.messages import OutboxEntry, targets_in
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.org.uses import Habits
+from lemming.kernel.org.uses import Habits, habits_of
 from lemming.kernel.plugins.shipped import REQUESTS
 from lemming.kernel.tick.soundness.inventory import Inventory
 from lemming.kernel.tools import Tool
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.ending import GOES_ROUND, is_applied, last_round
 from lemming.kernel.turn.labels import Labels
+from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.moments import Awaits
 from lemming.kernel.turn.notices import is_notice
 from lemming.kernel.turn.seams import Capability, Moment, No, Preparation, Showing, TurnPart
@@ -97,8 +97,9 @@ class Requests(Capability):
     ) -> AgentState:
         """Return the state of an agent whose turn broke: that it came to nothing counts for its request."""
         if error == TurnBroke.__name__ and isinstance(inputs.task, Serving):
-            cost = inputs.task.cost_of(it for it in records if isinstance(it, ModelReplied))
-            state.requests = inputs.task.after_failure(state.requests, cost, counts=True)
+            replies = [it for it in records if isinstance(it, ModelReplied)]
+            cost, asked = inputs.task.cost_of(replies), len(replies)
+            state.requests = inputs.task.after_failure(state.requests, cost, counts=True, asked=asked)
         return state
 
     def awaits(self, mail: Mail) -> Awaits:
@@ -145,7 +146,11 @@ class RequestsPreparation(Preparation):
         """Return the request that a turn is for: with its payload where there is anybody to hand it on to."""
         team = team_of(self.moment.agent)
         may_hand_on = team is not None and bool(team.hand_to)
-        return serving_of(task, at=self.moment.now.at, may_hand_on=may_hand_on)
+        agent, config = self.moment.agent, self.moment.now.config
+        # What people wrote in a file, such as a plan, asks no model.
+        is_written = habits_of(agent, config).is_written
+        most = 0 if is_written else loop_limits(agent, config.org.loops).max_calls
+        return serving_of(task, at=self.moment.now.at, may_hand_on=may_hand_on, max_calls=most)
 
     def earlier_results(
         self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
@@ -261,19 +266,11 @@ class RequestsPart(TurnPart):
             draft.entries = task.with_answer(draft.entries) or given_up(draft, why)
         if draft.repeats.is_round and not (draft.is_answered or draft.asked):
             draft.entries = given_up(draft, GOES_ROUND)
-        most = self._most_turns if end in ("step_limit", "deadline") else MOST_TURNS
-        if not draft.is_answered and task.begun.turns + 1 >= most:
-            steps = f" of {draft.inputs.max_steps} steps" if most < MOST_TURNS else ""
-            draft.entries = given_up(draft, f"no answer was given in {most} turns{steps}")
-
-    @property
-    def _most_turns(self) -> int:
-        """How many turns may use up their steps for a request: fifty calls or so, in three turns or more.
-
-        A capability's steps go by a plan of their own.
-        """
-        draft = self.draft
-        return MOST_TURNS if draft.seams.steps else max(MOST_TURNS // draft.inputs.max_steps, LEAST_TURNS)
+        why = task.why_no_more_calls(len(draft.answers))
+        if not why and task.begun.turns + 1 >= MOST_TURNS:
+            why = f"no answer was given in {MOST_TURNS} turns"
+        if why and not draft.is_answered:
+            draft.entries = given_up(draft, why)
 
     def waits_for(self) -> str:
         """Return whom the agent has asked last."""
@@ -296,7 +293,8 @@ class RequestsPart(TurnPart):
             return
         if serving and status == "failed":
             counts, cost = self._gave_nothing, serving.cost_of(draft.answers)
-            state.requests = serving.after_failure(state.requests, cost, counts=counts)
+            asked = len(draft.answers)
+            state.requests = serving.after_failure(state.requests, cost, counts=counts, asked=asked)
         if serving and draft.last_words:
             state.requests = tuple(it for it in state.requests if it.key != serving.begun.key)
 
@@ -316,7 +314,8 @@ class RequestsPart(TurnPart):
             kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
             return task.request, (*others, *kept)
         results, cost = draft.unshown, task.cost_of(draft.answers)
-        after = task.after(draft.entries, results, calls, cost, draft.held, draft.repeats.in_vain)
+        in_vain, replies = draft.repeats.in_vain, len(draft.answers)
+        after = task.after(draft.entries, results, calls, cost, draft.held, in_vain, replies)
         return task.request, (*others, replace(after, stands_still=self._stands_still(after, end)))
 
     def _stands_still(self, after: Begun, end: End) -> bool:

@@ -21,9 +21,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.values import Paid
 
 MOST_TURNS = 50
-"""So many turns are taken for one request; then it has failed."""
-LEAST_TURNS = 3
-"""So many are taken however many steps each of them may have."""
+"""So many turns are taken for one request, whatever they cost; then it has failed."""
 MOST_FAILURES = 3
 """So many turns in a row may come to nothing for it."""
 NO_CALLS: Mapping[str, int] = {}
@@ -42,7 +40,7 @@ class Serving:
     is to, where the request was handed on, `hops` times so far. `path`: the agents that wait for it, the
     outermost first. `asked`: the payload, where it may be handed on. `budget`: how many credits, or
     tokens as its `unit` says, may be spent on it and on all that is asked for it; `spent`: what was, before a
-    turn that begins `at` a moment.
+    turn that begins `at` a moment. `max_calls`: how often its turns may ask a model; 0: nobody says.
     """
 
     request: str
@@ -59,6 +57,7 @@ class Serving:
     unit: Unit = "credits"
     at: str = ""
     not_after: str = ""
+    max_calls: int = 0
 
     @property
     def why_given_up(self) -> str:
@@ -67,7 +66,13 @@ class Serving:
             return f"its budget of {self.amount(self.budget)} is used up"
         if self.request and self.begun.failures >= MOST_FAILURES:
             return f"{MOST_FAILURES} turns came to nothing"
-        return ""
+        return self.why_no_more_calls(0)
+
+    def why_no_more_calls(self, asked: int) -> str:
+        """Return why no model is asked for it any more, after a turn that asked so often; or nothing."""
+        if not self.max_calls or self.begun.calls + asked < self.max_calls:
+            return ""
+        return f"no answer was given in {self.begun.calls + asked} calls of models (loops.max_calls)"
 
     def amount(self, number: float) -> BudgetAmount:
         """Return so much in the unit of its budget."""
@@ -84,6 +89,8 @@ class Serving:
 
         A question is asked if the most that it can cost is left.
         """
+        if worst is None and self.max_calls and (why := self.why_no_more_calls(len([*answers]))):
+            return why
         if self.budget is None:
             return ""
         spent, budget = self.spent + self.cost_of(answers), self.amount(self.budget)
@@ -114,6 +121,8 @@ class Serving:
         plain: dict[str, Any] = {"request": self.request, "asker": self.asker}
         if self.until is not None:
             plain["until"] = self.until
+        if self.max_calls:
+            plain["max_calls"] = self.max_calls
         further = {
             key: getattr(self, key)
             for key in ("conversation", "reply_to", "hops", "path", "asked", "not_after")
@@ -247,15 +256,18 @@ class Serving:
             share = min(given.number, share)
         return replace(entry, payload={**entry.payload, "budget": self.amount(share).plain})
 
-    def after_failure(self, before: Sequence[Begun], cost: float, *, counts: bool) -> tuple[Begun, ...]:
+    def after_failure(
+        self, before: Sequence[Begun], cost: float, *, counts: bool, asked: int = 0
+    ) -> tuple[Begun, ...]:
         """Return what an agent has begun after a turn that came to nothing.
 
-        `counts`: the model answered, and it was of no use; else nobody could be asked.
+        `counts`: the model answered, and it was of no use; else nobody could be asked. `asked`: how often.
         """
         others = [begun for begun in before if begun.key != self.begun.key]
         kept = next((begun for begun in before if begun.key == self.begun.key), Begun(request=self.request))
         spent = round(kept.spent + cost, 6) if self.budget is not None else 0.0
-        failed = replace(kept, failures=kept.failures + counts, spent=spent)
+        calls = kept.calls + asked if self.max_calls else 0
+        failed = replace(kept, failures=kept.failures + counts, spent=spent, calls=calls)
         return (*others, failed) if failed.says_anything else tuple(before)
 
     def after(
@@ -266,6 +278,7 @@ class Serving:
         cost: float = 0.0,
         held: Mapping[str, dict[str, Any]] = NONE_HELD,
         in_vain: Mapping[str, int] = NO_CALLS,
+        asked_models: int = 0,
     ) -> Begun:
         """Return how the request stands after a turn that did not answer it.
 
@@ -281,11 +294,12 @@ class Serving:
             results=tuple(results),
             turns=self.begun.turns + 1,
             spent=round(self.begun.spent + cost, 6) if self.budget is not None else 0.0,
+            calls=self.begun.calls + asked_models if self.max_calls else 0,
             in_vain={**in_vain},
         )
 
 
-def serving_of(task: Task, *, at: str, may_hand_on: bool) -> Serving:
+def serving_of(task: Task, *, at: str, may_hand_on: bool, max_calls: int = 0) -> Serving:
     """Return what a turn must know of the request it is for; its payload only if it may be handed on."""
     request, begun = task.request, task.begun
     if request is None:
@@ -311,6 +325,7 @@ def serving_of(task: Task, *, at: str, may_hand_on: bool) -> Serving:
         unit=unit,
         spent=round(begun.spent + sum(spent), 6),
         at=at,
+        max_calls=max_calls,
     )
 
 

@@ -54,7 +54,8 @@ class Begun(_Plain):
     `request` is the entry's identity, empty for what the agent asked on its own account. `asked`: of whom
     what, in order; `enough`: for each group, how many ends are waited for. `results`: those of tool calls
     that no turn was shown yet. `turns`: how many it has taken so far; `failures`: how many in a row gave
-    nothing that could be used. `spent`: what its own turns for it cost, where the request has a budget.
+    nothing that could be used. `spent`: what its own turns for it cost, where the request has a budget;
+    `calls`: how often these asked a model.
     `in_vain`: how often calls gave the same in its turns, by what tells them apart. `stands_still`: whether
     the last of them came no further: it gave no answer, and nothing was asked, called or learned.
     """
@@ -66,6 +67,7 @@ class Begun(_Plain):
     turns: int = 0
     failures: int = 0
     spent: float = 0.0
+    calls: int = 0
     in_vain: dict[str, int] = field(default_factory=dict)
     stands_still: bool = False
 
@@ -77,7 +79,7 @@ class Begun(_Plain):
     @property
     def says_anything(self) -> bool:
         """Whether it is more than that the request is open, which the entries tell."""
-        return bool(not self.is_only_shown or self.failures or self.spent)
+        return bool(not self.is_only_shown or self.failures or self.spent or self.calls)
 
     @property
     def key(self) -> str:
@@ -119,7 +121,7 @@ class Begun(_Plain):
         """Return it as JSON; keys that say nothing are left out."""
         asked = {"asked": [it.as_json() for it in self.asked]} if self.asked else {}
         lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
-        keys = ("failures", "spent", "in_vain", "stands_still")
+        keys = ("failures", "spent", "calls", "in_vain", "stands_still")
         further = {key: value for key in keys if (value := getattr(self, key))}
         return {"request": self.request, **asked, **lists, "turns": self.turns, **further}
 

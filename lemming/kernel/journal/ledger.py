@@ -41,7 +41,7 @@ _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
     "expired_unread", "passed_on", "serving", "requests", "end", "aside", "lost", "failed", "in_vain",
-    "kept", "turn",
+    "kept", "turn", "loops",
 )  # fmt: skip
 _perhaps_empty = attrgetter(*_MAY_BE_EMPTY)
 _holds_foreign = attrgetter("results", "requests", "kept", "in_vain", "passed_on", "aside")
@@ -66,7 +66,8 @@ class AgentState:
     capabilities cost, by their names. `lost`: what limits count beside `credits` and `cost_usd`. `turns`:
     those that were done, `failed`: those that failed. `in_vain`: how often calls gave the same, while
     `results` wait. `kept`: what capabilities keep for the next turn, by their names. `turn`: the number of
-    the turn among the agent's in that tick.
+    the turn among the agent's in that tick. `loops`: how many turns since one came further ended in the same
+    way, by what tells the ways apart.
     """
 
     tick: int = field(default=-1, metadata={"le": 10**12 - 2})  # after it there must be another one
@@ -92,6 +93,7 @@ class AgentState:
     in_vain: dict[str, int] = field(default_factory=dict)
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     turn: int = field(default=0, metadata={"ge": 0, "le": TURNS_PER_TICK - 1})
+    loops: dict[str, int] = field(default_factory=dict)
 
     written: ClassVar[tuple[dict[str, Any], bytes] | None] = None
     """Its line, as a value and as JSON, once it is in the ledger: from then on it does not change."""

@@ -73,6 +73,7 @@ class BegunJson(TypedDict):
     turns: Count
     failures: NotRequired[Count]
     spent: NotRequired[Amount]
+    calls: NotRequired[Count]
 
 
 class TaskJson(TypedDict):
@@ -90,6 +91,7 @@ class TaskJson(TypedDict):
     unit: NotRequired[str]
     at: NotRequired[str]
     asked: NotRequired[Json]
+    max_calls: NotRequired[Count]
     begun: BegunJson
 
 

@@ -47,7 +47,7 @@ from lemming.kernel.plugins.shipped import RECORDED
 TurnNumber = Annotated[
     Count, {"description": "Which of the agent's turns in the tick it is, from 0; left out for 0."}
 ]
-IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
+IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs", "loops")
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
 
 
@@ -131,6 +131,7 @@ class TurnStarted(Record):
     allocation: Json
     max_steps: Annotated[int, {"minimum": 1, "maximum": 50}]
     repairs: Annotated[int, {"minimum": 0, "maximum": 5}]
+    loops: Annotated[Json | None, {"description": "When a loop is broken; 0.2.0 wrote none."}] = None
     state: State
     read: Read
     warned: bool = False

@@ -111,7 +111,7 @@ class LostJson(TypedDict):
     tokens: NotRequired[Count]
 
 
-MAY_SAY_NOTHING = ("request", "removed", "trust", "verdicts", "judged", "lost", "turn")
+MAY_SAY_NOTHING = ("request", "removed", "trust", "verdicts", "judged", "lost", "turn", "stopped")
 """Keys of a report that are left out of JSON where they are empty."""
 NOT_IN_EVERY_LINE = (
     "reason", "error", "model", "tools", "written_ahead", "remarks", "notes", "duration_ms", *MAY_SAY_NOTHING,
@@ -141,7 +141,8 @@ class TurnReport(_Facts):
     `trust`: how far what it wrote is trusted, and what made it so; left out of JSON where nobody tracks that.
     `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
     was for; it is left out of JSON where it was for none, and so are `verdicts`, of
-    gates, `judged`, what judges said of its drafts, and `lost`, calls whose answers never came. Without an
+    gates, `judged`, what judges said of its drafts, `lost`, calls whose answers never came, and
+    `stopped`, why the agent is paused from now on. Without an
     `end` it is the usual one of the status. `turn`: its number among the agent's in the tick; 0 is left out.
     """
 
@@ -170,6 +171,7 @@ class TurnReport(_Facts):
     verdicts: list[VerdictJson] = []  # noqa: RUF012
     judged: Judged | None = None
     lost: LostJson | None = None
+    stopped: str = ""
     turn: Count = 0
 
     @property

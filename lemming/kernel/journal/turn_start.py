@@ -5,6 +5,7 @@ from __future__ import annotations
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.documents import value_of
 from lemming.kernel.journal.records import TurnStarted
+from lemming.kernel.org.blocks import LoopSettings
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 
@@ -16,7 +17,8 @@ def why_no_start(record: TurnStarted) -> str:
     """Return why no turn can begin from a `turn_started`; empty when one can."""
     if record.resume["name"] != record.agent:
         return f'turn_started /resume/name: "{record.resume["name"]}" is not {record.agent}'
-    for key, part_of in (("resume", agent_of), ("model", model_of), ("allocation", allocation_of)):
+    parts = {"resume": agent_of, "model": model_of, "allocation": allocation_of, "loops": loops_of}
+    for key, part_of in parts.items():
         try:
             part_of(record)
         except ValueError as error:
@@ -34,6 +36,13 @@ def model_of(record: TurnStarted) -> ModelEntry:
     """Return the model that the turn began with; raise `ValueError` for what is none."""
     entry: ModelEntry = value_of(ModelEntry, record.model)
     return entry
+
+
+def loops_of(record: TurnStarted) -> LoopSettings | None:
+    """Return when a loop of the turn is broken, if its record says so; raise `ValueError` for nonsense."""
+    plain = record.as_json().get("loops")
+    loops: LoopSettings | None = value_of(LoopSettings, plain) if plain else None
+    return loops
 
 
 def allocation_of(record: TurnStarted) -> AgentCredits:

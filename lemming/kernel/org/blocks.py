@@ -41,6 +41,28 @@ class Quota:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoopSettings:
+    """When a loop is broken: docs/loops.md. A resume may set the same keys for its agent."""
+
+    warn_after: int = field(
+        default=3,
+        metadata=about("So often something gives the same before the agent is told.", ge=2, le=10_000),
+    )
+    stop_after: int = field(
+        default=4,
+        metadata=about(
+            "So often it gives the same before the request fails, or the agent is paused.", ge=2, le=10_000
+        ),
+    )
+    max_calls: int = field(
+        default=25,
+        metadata=about(
+            "Calls of models that turns for one request may make; then it has failed.", ge=1, le=10_000
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class FindingSettings:
     """From when on `lemming findings` tells of something, and of what it does not: docs/checks.md."""
 

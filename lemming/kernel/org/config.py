@@ -23,7 +23,7 @@ from lemming.kernel.base.redaction.secrets import name_variables
 from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files.documents import NOT_JSON, Document, read_text, unreadable, value_of
 from lemming.kernel.files.fitting import INSIDE, about
-from lemming.kernel.org.blocks import AgentDefaults, FindingSettings, Quota
+from lemming.kernel.org.blocks import AgentDefaults, FindingSettings, LoopSettings, Quota
 from lemming.kernel.org.missing_settings import FilesInUse, missing_file
 from lemming.kernel.org.models import DEFAULT_MODELS, ModelEntry, with_place_of_option
 from lemming.kernel.org.organisation import Organisation
@@ -192,6 +192,7 @@ class Org:
     )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     quota: Quota = field(default_factory=Quota)
+    loops: LoopSettings = field(default_factory=LoopSettings)
     findings: FindingSettings = field(default_factory=FindingSettings)
     further: dict[str, Any] = field(default_factory=dict, metadata=INSIDE)
     """The values of keys that capabilities read, by key: those that the file has."""

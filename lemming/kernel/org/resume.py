@@ -166,6 +166,28 @@ class TurnLimits:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoopLimits:
+    """When a loop of this agent is broken; null: as `loops` of config/org.json says."""
+
+    warn_after: int | None = field(
+        default=None,
+        metadata=about("So often something gives the same before the agent is told.", ge=2, le=10_000),
+    )
+    stop_after: int | None = field(
+        default=None,
+        metadata=about(
+            "So often it gives the same before the request fails, or the agent is paused.", ge=2, le=10_000
+        ),
+    )
+    max_calls: int | None = field(
+        default=None,
+        metadata=about(
+            "Calls of models that its turns for one request may make; then it has failed.", ge=1, le=10_000
+        ),
+    )
+
+
 _NO_LIMITS = TurnLimits()
 
 
@@ -210,6 +232,7 @@ class Agent:
     instructions: str = field(metadata=about("What the agent is told to be and do.", min_length=1))
     credits: AgentCredits = field(default_factory=AgentCredits)
     turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
+    loops: LoopLimits = field(default_factory=LoopLimits)
     created_by: str = field(
         default="",
         metadata=about("The agent that created it, and whose limits it shares; create_agent writes it."),
@@ -263,6 +286,7 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "capabilities": {},
         "clock": False,
         "created_by": "",
+        "loops": {"warn_after": None, "stop_after": None, "max_calls": None},
         "paused": "",
     },
     "model": {"fallback": []},

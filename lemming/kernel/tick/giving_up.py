@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import TurnBroke
 from lemming.kernel.journal.file import Journal
 from lemming.kernel.journal.lost_calls import lost_in
 from lemming.kernel.journal.records import ModelReplied, Record, ToolFinished
 from lemming.kernel.journal.report import ToolUsed, TurnReport
 from lemming.kernel.tick.recorded_answers import reached_outside, record_of, recorded_answer, written_ahead
 from lemming.kernel.turn.ending import newest, spending, state_after_spending
+from lemming.kernel.turn.loop_breaker import count_loop, loop_of_failure
 from lemming.kernel.turn.parts import after_giving_up, kept_results
 from lemming.kernel.turn.results import INTERRUPTED, as_shown, tool_used
 from lemming.kernel.turn.values import TurnInputs, TurnOutcome
@@ -38,6 +40,9 @@ def given_up(
     state.results = newest((*state.results, *results))
     state.passed_on += sum(record.passed_on for record in finished)
     state.lost = state.lost.plus(lost := lost_in(records))
+    stopped = ""
+    if error == TurnBroke.__name__ and answers and inputs.loops:
+        state.loops, stopped = count_loop(inputs, loop_of_failure(error))
     report = TurnReport(
         agent=inputs.agent.name,
         status="failed",
@@ -47,6 +52,7 @@ def given_up(
         written_ahead=written_ahead(records),
         remarks=remarks,
         lost=lost.as_json(),
+        stopped=stopped,
         turn=inputs.turn,
         # Of the first turn no record ever said it; of a further one a second attempt has to know.
         request=inputs.task.request if inputs.task and inputs.turn else "",

@@ -6,16 +6,13 @@ strategy to say (`lemming.kernel.turn.loop`); whatever comes from outside comes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import (
     LemmingError,
-    LimitReached,
     OutOfCredits,
-    Paused,
     ProviderError,
     RequestOverLimit,
     StoppedByGate,
@@ -24,129 +21,25 @@ from lemming.kernel.base.errors import (
 )
 from lemming.kernel.base.times.spoken import moment_of
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
-from lemming.kernel.journal.report import STATUS_OF, End, Status, ToolUsed
+from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.lost_calls import Lost
+from lemming.kernel.journal.report import End
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.memory import memory_effect
 from lemming.kernel.messages import WAITING_FROM, OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.call_numbers import CallNumbers
-from lemming.kernel.turn.hooks import PLAIN_LINE, asking, entries_of, next_entry_id
+from lemming.kernel.turn.draft_state import DraftState
+from lemming.kernel.turn.hooks import asking, entries_of, next_entry_id
 from lemming.kernel.turn.moments import No
-from lemming.kernel.turn.notices import Notices, without_notices
-from lemming.kernel.turn.repeats import HINT, HINT_AT, STUCK_AT, Repeats
+from lemming.kernel.turn.repeats import HINT
 from lemming.kernel.turn.replies import read_reply
 from lemming.kernel.turn.results import OUTBOX_ENTRIES, RESULTS_CHARS, as_shown, tool_used
-from lemming.kernel.turn.values import Answer, Answers, TurnInputs
-
-HELD_UP = (LimitReached, Paused, TurnTooLong)
+from lemming.kernel.turn.values import Answer
 
 
-class Draft:
-    """What one turn has come to so far.
-
-    `answers`: those of the model. `staged`: files to be written, by place; `settled`: those written already,
-    before a call that reached outside. `results`: those of tool calls, the first `shown` of which the model
-    has seen; what is `untold` it is never shown. `accepted`: how many replies were acted on. `over`: how
-    the turn has to end now, whatever its strategy. `left`: what it leaves for the next turn.
-    """
-
-    in_vain = 0
-    notes = left = ""
-    stopped_by: LemmingError | None = None
-    is_handed_on = False
-    misfit = ""  # why the answer in the last reply is not what was asked for
-    only_asks = False  # it asks persons for something, and nothing was shown to anybody
-    asks_persons = False  # because a question was stopped
-
-    def __init__(self, inputs: TurnInputs, source: Answers) -> None:
-        self.inputs, self.source, self.task = inputs, source, inputs.task
-        self.seams = PLAIN_LINE  # until the turn is taken
-        self.accepted = self.shown = 0
-        self.over: End | None = None
-        self.lost = NONE_LOST
-        self.answers: list[Answer] = []
-        self.aside: dict[str, list[Answer]] = {}  # of these, those to questions of capabilities
-        # What it writes.
-        self.entries: list[OutboxEntry] = []
-        self.staged: dict[str, FileEffect] = {}
-        self.settled: dict[str, FileEffect] = {}
-        self.memory: dict[str, FileEffect] = {}
-        self.passed_on: dict[str, float] = {}  # by the resume that says so
-        # What its calls gave.
-        self.results: list[dict[str, Any]] = []
-        self.calls: list[str] = []  # of the results, what the backend calls them
-        self.numbers = CallNumbers(source.has_call)
-        self.untold: set[int] = set()
-        self.used: list[ToolUsed] = []
-        self.outside: list[dict[str, Any]] = []
-        self.notices = Notices()  # of the reply that is acted on
-        self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
-        # What is said of it.
-        self.remarks: list[str] = []
-        self.verdicts: list[dict[str, Any]] = []
-        self.noted: dict[str, Any] = {}  # by capabilities, as fields of its report
-        # Where it asks, or was asked.
-        self.asked: dict[str, int] = {}  # entries that ask, with the number of the result
-        self.held: dict[str, dict[str, Any]] = {}  # what capabilities keep until an entry is answered
-        self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
-
-    @property
-    def unshown(self) -> list[dict[str, Any]]:
-        """The results that the model has not been shown."""
-        if self.shown == len(self.results):
-            return []
-        return [self.results[place] for place in self.unshown_places]
-
-    @property
-    def to_go_on_with(self) -> Sequence[dict[str, Any]]:
-        """The results for which the model is asked again: no notices, but those of a first useless reply."""
-        unshown = self.unshown
-        return without_notices(unshown) if unshown and not self.notices.ask_again else unshown
-
-    @property
-    def unshown_places(self) -> list[int]:
-        """Which of the results the model has not been shown, and is to be."""
-        return [place for place in range(self.shown, len(self.results)) if place not in self.untold]
-
-    @property
-    def has_results_to_tell(self) -> bool:
-        """Whether there is a result to show, or a call of the backend's own that wants one."""
-        return self.shown < len(self.results)
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether what the turn is for has its answer."""
-        return any(is_answered() for is_answered in self.seams.is_answered)
-
-    @property
-    def held_up(self) -> str:
-        """Why no more may be asked, where that is not for the agent's credits; empty where it may."""
-        return str(self.stopped_by) if isinstance(self.stopped_by, HELD_UP) else ""
-
-    @property
-    def trust(self) -> str:
-        """How far the turn is trusted by now, in a word; empty where nobody tracks that."""
-        return next((word for trust in self.seams.trust if (word := trust())), "")
-
-    @property
-    def questions(self) -> int:
-        """How many questions were asked, those without an answer included."""
-        return len(self.answers) + self.in_vain
-
-    @property
-    def may_rest(self) -> bool:
-        """Whether the turn may say nothing, and leave open what it was asked."""
-        return any(may_rest() for may_rest in self.seams.may_rest)
-
-    def status_of(self, end: End) -> Status:
-        """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
-        return "skipped" if end in ("out_of_credits", "paused") and not self.answers else STATUS_OF[end]
-
-    def show(self, prompt: list[Message]) -> None:
-        """Have the turn begin with another prompt."""
-        self.inputs = replace(self.inputs, prompt=prompt)
+class Draft(DraftState):
+    """What one turn has come to so far, and what its replies make of it."""
 
     def ask(
         self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None, by: str = ""
@@ -240,14 +133,12 @@ class Draft:
         """Stage an entry, with what is known of it; for what is none, say why in a result."""
         for fills in self.seams.fills:
             if isinstance(filled := fills(new, alone=alone), No):
-                whom = {"target": new.payload.get("target")}
-                self.add_result(OUTBOX_ENTRIES, whom, ToolResult(False, filled.why))
+                self._refuse_entry(new, {}, ToolResult(False, filled.why))
                 return None
             new = filled
         for leaving in self.seams.leaving if not by_engine else ():
             if isinstance(may := leaving(new, at), No):
-                told = {"kind": new.kind, "target": new.payload.get("target")}
-                self.add_result(OUTBOX_ENTRIES, told, ToolResult(False, may.why, outcome="refused"))
+                self._refuse_entry(new, {"kind": new.kind}, ToolResult(False, may.why, outcome="refused"))
                 return None
             new = may
         if self.seams.watch and not by_engine:
@@ -259,6 +150,11 @@ class Draft:
         entry = self.as_entry(new, identity, at)
         self.entries.append(entry)
         return entry
+
+    def _refuse_entry(self, new: NewEntry, shown: Json, refused: ToolResult) -> None:
+        """Tell the model why an entry is not written; the same one again counts as the same call does."""
+        self.add_result(OUTBOX_ENTRIES, {**shown, "target": new.payload.get("target")}, refused)
+        self._notice(len(self.results) - 1, ToolCall(OUTBOX_ENTRIES, new._asdict()), refused)
 
     def as_entry(self, new: NewEntry, identity: str, at: str) -> OutboxEntry:
         """Return the entry that something new becomes."""
@@ -368,9 +264,9 @@ class Draft:
                 is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
                 why = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
                 self.stop(StoppedByGate(why) if is_gates else ToolError(why))
-        elif (count := self.repeats.count(call, result)) == HINT_AT:
-            self.notices.add(HINT.format(call.tool))
-        elif count >= STUCK_AT and self._may_go_on:
+        elif (count := self.repeats.count(call, result)) == self.loops.warn_after:
+            self.notices.add(HINT.format(call.tool, count))
+        elif count >= self.loops.stop_after and self._may_go_on:
             self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 

@@ -13,6 +13,13 @@ from lemming.kernel.journal.report import USUAL_ENDS, End, Status, TurnReport, V
 from lemming.kernel.llm.credits import has_reached_soft_cap
 from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, entry_effect
 from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.loop_breaker import (
+    REFUSED,
+    REPEATED,
+    Loop,
+    count_loop,
+    loop_of_failure,
+)
 from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.results import RESULTS_CHARS
 from lemming.kernel.turn.values import Answer, TurnInputs, TurnOutcome
@@ -51,12 +58,17 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
     staged = writes_first(draft.staged.values()) if counts else []
     # Entries last: what they speak of is there before anybody can read them.
     effects = (*staged, *map(entry_effect, entries))
-    used = spending(draft.answers)
+    used, (loops, stopped) = spending(draft.answers), _count_loops(draft, end, error)
+    if stopped:
+        draft.noted["stopped"] = stopped
+        draft.remarks.append(f"paused: {stopped}")
     return TurnOutcome(
         report=_report(draft, status, end, error, entries, staged, effects, used),
-        state=_state_after(draft, status, end, used),
+        state=_state_after(draft, status, end, used, loops),
         # Worked out when needed: hardly ever are files not writable.
-        state_if_unwritten=lambda: _state_after(draft, "failed", "failed", used, is_maybe_written=True),
+        state_if_unwritten=lambda: _state_after(
+            draft, "failed", "failed", used, loops, is_maybe_written=True
+        ),
         entries=entries,
         effects=effects,
     )
@@ -125,12 +137,19 @@ def _waiting_reason(draft: Draft) -> str:
 
 
 def _state_after(
-    draft: Draft, status: Status, end: End, used: dict[str, Any], *, is_maybe_written: bool = False
+    draft: Draft,
+    status: Status,
+    end: End,
+    used: dict[str, Any],
+    loops: dict[str, int],
+    *,
+    is_maybe_written: bool = False,
 ) -> AgentState:
     """Return the agent's state after the turn."""
     inputs, counts = draft.inputs, is_applied(status)
     holds_all = counts or is_maybe_written
     state = state_after_spending(inputs, draft.answers, used, status)
+    state.loops = loops
     state.end = "" if end == USUAL_ENDS[status] else end
     if draft.lost.calls:
         state.lost = state.lost.plus(draft.lost)
@@ -197,6 +216,30 @@ def _fingerprint_after(draft: Draft) -> dict[str, Any] | None:
         for place, digest in draft.inputs.fingerprint["context"].items()
     }
     return {**draft.inputs.fingerprint, "memory": dict(sorted(memory.items())), "context": context}
+
+
+def _count_loops(draft: Draft, end: End, error: LemmingError | None) -> tuple[dict[str, int], str]:
+    """Return the counts of turns that came no further, with this one, and why the agent is paused, if so.
+
+    The counts are kept while turns cost nothing, and are empty once a turn has come further.
+    """
+    before, limits = draft.inputs.state.loops, draft.inputs.loops
+    if limits is None or not draft.answers or draft.only_asks or end == "no_answer":
+        return before, ""
+    loop = _loop_of(draft, end, error)
+    return count_loop(draft.inputs, loop) if loop else ({}, "")
+
+
+def _loop_of(draft: Draft, end: End, error: LemmingError | None) -> Loop | None:
+    """Return in what way a turn came no further; None if it came further."""
+    if draft.status_of(end) == "failed":
+        return loop_of_failure(name_of(error)) if error else None
+    if draft.asked or draft.entries or draft.settled or draft.is_handed_on or draft.repeats.has_learned:
+        return None
+    called = draft.repeats.calls_of_turn
+    if end == "repeats":
+        return Loop(REPEATED, sorted(called))
+    return Loop(REFUSED, sorted(called)) if called and all(called.values()) else None
 
 
 # --- what it has spent ------------------------------------------------------------------------

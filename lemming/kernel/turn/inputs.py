@@ -32,6 +32,7 @@ from lemming.kernel.org.schedule import Wake
 from lemming.kernel.org.uses import habits_of
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.labels import Labels
+from lemming.kernel.turn.loop_breaker import loop_warnings
 from lemming.kernel.turn.moments import Moment, Showing
 from lemming.kernel.turn.news import changed, is_news
 from lemming.kernel.turn.opening import Opening, Openings, Surroundings
@@ -126,7 +127,10 @@ def gather(
         context=context,
         added=added,
         results=shown.results,
-        warnings=_warnings_of(allocation.soft_cap if warned else None, state),
+        warnings=[
+            *_warnings_of(allocation.soft_cap if warned else None, state),
+            *(loop_warnings(state.loops, opening.loops) if state.loops else ()),
+        ],
         memory_chars=settings.memory_chars,
         uses_wire_form=opening.takes_schema,
         calls_tools=opening.calls_tools,
@@ -143,6 +147,7 @@ def gather(
         allocation=allocation,
         max_steps=opening.fields["max_steps"],
         repairs=opening.fields["repairs"],
+        loops=opening.loops,
         prompt=[*map(dict, opening.messages), {"role": "user", "content": "\n".join(situation)}],
         schema=opening.fields["schema"],
         state=state,

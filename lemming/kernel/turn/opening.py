@@ -16,6 +16,7 @@ from lemming.kernel.base.errors import ConfigError, Unusable
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.mail.visibility import Mail
+from lemming.kernel.org.blocks import LoopSettings
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.organisation import Organisation
@@ -24,6 +25,7 @@ from lemming.kernel.providers import LLMProvider, Message, make_provider, provid
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.actions import STEPS, action_schema, actions_of
+from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.prompt import OPENINGS
 from lemming.kernel.turn.reply_schemas import Form, brief_schema, reply_schema
 
@@ -101,7 +103,7 @@ class Opening(NamedTuple):
     """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
 
     `basis` is what it follows from, beside `added`, the sections after the agent's instructions. `fields` are
-    those of a `TurnStarted` from `schema` to `repairs`, and `messages` the messages that the prompt begins
+    those of a `TurnStarted` from `schema` to `loops`, and `messages` the messages that the prompt begins
     with; `written` are both, as JSON.
     """
 
@@ -111,6 +113,7 @@ class Opening(NamedTuple):
     takes_schema: bool
     calls_tools: bool
     fields: dict[str, Any]
+    loops: LoopSettings
     messages: list[Message]
     written: bytes
     toolset: Toolset
@@ -185,6 +188,7 @@ def _make_opening(
             schema = _formed(entry.prompt, agent, in_json, forms)
         else:
             schema = _schema(entry.prompt, tuple(limits.kinds), in_json, limits.max_entries)
+    loops = loop_limits(agent, settings.loops)
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
@@ -193,6 +197,7 @@ def _make_opening(
         "allocation": vars(allocation),
         "max_steps": limits.max_steps or defaults.max_steps or _steps(entry, limits, goes_on=can.calls_tools),
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
+        "loops": vars(loops),
     }
     return Opening(
         basis=basis,
@@ -201,6 +206,7 @@ def _make_opening(
         takes_schema=can.takes_schema,
         calls_tools=can.calls_tools,
         fields=fields,
+        loops=loops,
         messages=messages,
         written=compact({"prompt": messages, **fields}),
         toolset=now.toolset,

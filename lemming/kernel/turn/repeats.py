@@ -10,12 +10,7 @@ from lemming.kernel.base.jsontext import compact
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tools import ToolResult
 
-HINT_AT, STUCK_AT = 3, 4
-"""At how many times the model is told, and at how many the turn is over."""
-
-HINT = "{} has given the same three times for the same arguments. Do something else, or finish."
-
-
+HINT = "{} has given the same {} times for the same arguments. Do something else, or finish."
 KEPT = 64
 """So many calls are remembered from turn to turn, with what they gave."""
 
@@ -27,7 +22,8 @@ class Repeats:
     `entries`: those of replies, by id, as the model wrote them.
     """
 
-    def __init__(self, before: Mapping[str, int] | None = None) -> None:
+    def __init__(self, before: Mapping[str, int] | None = None, stop_after: int = 4) -> None:
+        self._stop_after = stop_after
         self._kept: dict[str, int] = {**(before or {})}
         self._counts = {**self._kept}
         self._before = frozenset(self._kept)
@@ -50,13 +46,20 @@ class Repeats:
         return self._has_learned
 
     @property
+    def calls_of_turn(self) -> Mapping[str, bool]:
+        """Whether each call of the turn failed, by what tells it and its result apart."""
+        return self._of_turn
+
+    @property
     def is_round(self) -> bool:
         """Whether calls gave the same so often, over several turns, that another turn would come to the same.
 
         One that fails is enough. Of those that succeed it must be all that the turn did: who goes on with its
         work may look at the same file in each turn.
         """
-        again = [key for key in self._of_turn if self._counts[key] >= STUCK_AT and key in self._before]
+        again = [
+            key for key in self._of_turn if self._counts[key] >= self._stop_after and key in self._before
+        ]
         if any(self._of_turn[key] for key in again):
             return True
         return bool(again) and len(again) == len(self._of_turn) and not self.has_learned

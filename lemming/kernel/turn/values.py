@@ -17,6 +17,7 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_mark import ReadMark
 from lemming.kernel.journal.report import End, TurnReport
 from lemming.kernel.messages import OutboxEntry, entry_id
+from lemming.kernel.org.blocks import LoopSettings
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.providers import Message
@@ -111,6 +112,8 @@ class TurnInputs:
     """Who asked, by the identity of the open requests that the prompt shows beside others."""
     given: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What capabilities start from that take part in the turn, by their names (`turn.seams`)."""
+    loops: LoopSettings | None = None
+    """When a loop is broken; None: the turn was begun by a version that broke none."""
     turn: int = 0
     """Which of the agent's turns in the tick it is."""
     problem: ProviderError | None = None

@@ -1,0 +1,73 @@
+"""The loop breaker: how many turns of an agent came to the same, and no further. Pure.
+
+Within one turn, and for one request, `turn.repeats` counts calls. Here whole turns are counted, from one to
+the next. What counts follows from a turn's record alone, so a replay agrees: a turn that was paid for, and
+failed as it did before; or did nothing but what was refused or failed as before. A turn that writes an entry,
+keeps a new memory or has a call succeed has come further. So has one that finds nothing to do.
+Format: `loops` of a ledger's line, docs/formats.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import NamedTuple
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.org.blocks import LoopSettings
+from lemming.kernel.turn.values import TurnInputs
+
+MOST_LOOPS = 8
+"""So many ways in which turns came no further are counted apart: an agent may alternate between some."""
+REFUSED = "did nothing but what was refused or failed as before"
+REPEATED = "made the same call again and again, and were given the same"
+
+
+class Loop(NamedTuple):
+    """A way in which a turn came no further, in words, and what tells it from others with those words."""
+
+    words: str
+    what: object
+
+    @property
+    def digest(self) -> str:
+        """What tells it from all others."""
+        return blake2b(compact([*self]), digest_size=16).hexdigest()
+
+
+def loop_of_failure(error: str) -> Loop:
+    """Return the loop of turns that failed: by the class of the error, whatever its words."""
+    return Loop(f"failed in the same way ({error})", "")
+
+
+def count_loop(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:
+    """Return the agent's counts with one more turn that came no further, and why it is paused, if so."""
+    before, limits, key = inputs.state.loops, inputs.loops, loop.digest
+    counts = {it: before[it] for it in before if it != key}
+    while len(counts) >= MOST_LOOPS:
+        del counts[next(iter(counts))]
+    counts[key] = times = before.get(key, 0) + 1
+    # What goes wrong for a request fails the request, and its asker hears of it.
+    if limits is None or times < limits.stop_after or (inputs.task and inputs.task.request):
+        return counts, ""
+    return {}, f"{times} of its turns {loop.words}"
+
+
+def loop_limits(agent: Agent, settings: LoopSettings) -> LoopSettings:
+    """Return when a loop of an agent is broken: as its resume says, else as the organisation does."""
+    own = {key: value for key, value in asdict(agent.loops).items() if value is not None}
+    return LoopSettings(**{**asdict(settings), **own})
+
+
+def loop_warnings(counts: Mapping[str, int], limits: LoopSettings) -> list[str]:
+    """Return what an agent is warned of whose turns come to the same."""
+    times = max(counts.values(), default=0)
+    if times < limits.warn_after:
+        return []
+    return [
+        f"{times} of your turns came to the same and no further: they failed in one way, or what they did "
+        "was refused or failed as before. Do something else, or write one entry that says what keeps you "
+        f"from it. After {limits.stop_after} such turns you are paused, and a person is told."
+    ]
