@@ -6,12 +6,12 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from lemming.commands.failures import tell_problem
+from lemming.commands.foreseen import Foreseen, foresee
 from lemming.commands.options import Here, argument, is_org, noun, option
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.commands.trust import load_settings
@@ -25,11 +25,9 @@ from lemming.exchange.putting import Put, put_together, write
 from lemming.exchange.source import Destination, Source, Taken, open_source
 from lemming.exchange.template import template_files
 from lemming.facts.problems import problems_of_agents, problems_of_config
-from lemming.facts.reach import reaches
 from lemming.facts.readiness import readiness_of
 from lemming.facts.structure_problems import waits_for_its_name
-from lemming.kernel.access.trust import Reach
-from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
 from lemming.kernel.files import fs
@@ -62,8 +60,9 @@ def apply(
     """Make an organisation, or change one, as one file says: its agents, models, settings and files.
 
     What the file does not name stays as it is; the same file again changes nothing. `lemming export org`
-    prints such a file. Files that are there and say something else, and code, are written with --yes, or
-    after a question on a terminal.
+    prints such a file. It is judged where it goes first: nothing is written unless all of it can run there.
+    Each gate, grant and limit that would go or change is named. Files that are there and say something else,
+    and code, are written with --yes, or after a question on a terminal.
 
     \b
     Examples:
@@ -77,20 +76,28 @@ def apply(
     known, around = new() if template else there(org, load_settings(org))
     wanted = wanted_of(document, str(file), known, around)
     changes = changes_of(base, wanted, template)
-    brings = _brings(wanted) if changes else []
+    foreseen = foresee(base, changes, wanted.resumes) if changes else Foreseen((), (), ())
     if here.as_json:
         files = {change.path: change.kind for change in changes}
         show_json("applied", {"org": str(base), "files": files, "is_dry_run": dry_run,
-                              "does": [reach.does for reach in brings]})  # fmt: skip
+                              "does": [*foreseen.brings], "loosens": [*foreseen.loosens]})  # fmt: skip
     else:
         for change in changes:
             show(f"{change.kind:<8} {change.path}")
-        for reach in brings:
-            tell(f"brings along: {one_line(reach.does, _SENTENCE_WIDTH)}", style="yellow")
+        for line in foreseen.loosens:
+            tell(one_line(line, _SENTENCE_WIDTH), style="yellow")
+        for does in foreseen.brings:
+            tell(f"brings along: {one_line(does, _SENTENCE_WIDTH)}", style="yellow")
+    if foreseen.errors:
+        for problem in foreseen.problems:
+            tell_problem(problem, org)
+        into = f" {folder}" if folder else ""
+        tell(f"it cannot run so, and nothing was written; next: mend {file}, then lemming apply {file}{into}")
+        raise typer.Exit(ConfigError.exit_status)
     if dry_run or not changes:
         tell("nothing was written" if changes else "nothing to change")
         return
-    _require_leave(changes, brings, yes=yes, file=file, folder=folder)
+    _require_leave(changes, foreseen, yes=yes, file=file, folder=folder)
     write_changes(base, changes) if not template else write_new(base, changes)
     if template:
         with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
@@ -120,23 +127,11 @@ def _content(file: Path) -> bytes:
         raise UsageError(f"cannot be read: {error.strerror or error}", where=str(file)) from error
 
 
-def _brings(wanted: OrgPieces) -> list[Reach]:
-    """Return what running would do outside the folder because of the document, looked at in an empty one."""
-    with TemporaryDirectory(prefix="lemming-apply-") as name:
-        place = Path(name)
-        alone = wanted._replace(read_by=[])
-        write_new(place, changes_of(place, alone, template_files("empty")))
-        org = Organisation(place)
-        config = load_config(org)
-        agents: list[Agent] = list(survey_agents(org).agents.values())
-        return [reach for reach in reaches(org, config, agents) if reach.needs_agreement]
-
-
 def _require_leave(
-    changes: list[Change], brings: list[Reach], *, yes: bool, file: Path, folder: Path | None
+    changes: list[Change], foreseen: Foreseen, *, yes: bool, file: Path, folder: Path | None
 ) -> None:
     changed = [change.path for change in changes if change.kind == "changed"]
-    if yes or not (changed or brings):
+    if yes or not (changed or foreseen.brings):
         return
     if sys.stdin.isatty() and sys.stderr.isatty():
         if typer.confirm("Write it?", err=True):
@@ -144,7 +139,7 @@ def _require_leave(
         raise typer.Exit(1)
     into = f" {folder}" if folder else ""
     hint = f"read it, then: lemming apply {file}{into} --yes"
-    if brings:
+    if foreseen.brings:
         raise NotTrusted("it brings code, and nothing was written", where=str(file), hint=hint)
     raise UsageError(
         f"{counted(len(changed), 'file')} would change; nothing was written", where=str(file), hint=hint

@@ -74,6 +74,8 @@ def document_of(raw: bytes, file: str) -> Json:
         raise ConfigError(f"it is no UTF-8 text (at byte {error.start})", where=file) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"it is no TOML: {error}", where=file) from error
+    except RecursionError as error:  # of TOML: the other two say so themselves
+        raise ConfigError("it is nested too deep", where=file) from error
     except (JsonProblem, NotFrontMatter) as error:
         place = f"{file}:{error.line}" if error.line else file
         raise ConfigError(
@@ -230,7 +232,7 @@ def _files(given: Json, file: str) -> Iterator[tuple[str, bytes]]:
 
 def is_taken(path: str) -> bool:
     """Return whether a document may hold the file."""
-    is_plain = path == str(PurePosixPath(path)) and ".." not in path.split("/")
+    is_plain = path == str(PurePosixPath(path)) and ".." not in path.split("/") and path.isprintable()
     return is_plain and any(_fits(path, pattern) for pattern in FILES)
 
 
