@@ -27,6 +27,7 @@ _LIMIT_BYTES = 1 << 20
 _ALONE = "AGENTS.md"
 _COPIED = ("config", "agents", "shared", "skills", "tools", "evals")
 _LEFT = frozenset({"outbox", "memory", "logs", "workspace"})
+_WORDS = re.compile(rb"[\w.-]+")
 _QUOTED = re.compile(r'"([^"]+)"')
 
 
@@ -124,9 +125,10 @@ def _may_be_of_code(place: Path, config: Config, problem: Problem) -> bool:
     named = _QUOTED.search(problem.message)
     if "/permissions/tools/" not in problem.pointer or named is None:
         return False
-    word = re.compile(rf"\b{re.escape(named[1])}\b".encode())
     code = (file.path for _, _, files in walk(str(place)) for file in files if is_code(file.path))
-    return bool(config.org.plugins) or any(word.search(fs.read_bytes(path, _LIMIT_BYTES)) for path in code)
+    return bool(config.org.plugins) or any(
+        named[1].encode() in _WORDS.findall(fs.read_bytes(path, _LIMIT_BYTES)) for path in code
+    )
 
 
 def _key(problem: Problem) -> tuple[str, str, str]:
