@@ -9,6 +9,7 @@ from typing import Any
 from lemming.capabilities.approvals.decisions import (
     approved_ahead,
     decided_in,
+    denied_in,
     ends_of,
     results_with_decisions,
 )
@@ -37,6 +38,9 @@ from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.places import Holder
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 from lemming.kernel.turn.values import TurnInputs
+
+MOST_DENIED = 256
+"""So many calls that persons denied are remembered, the latest."""
 
 
 class Approvals(Capability):
@@ -77,6 +81,9 @@ class Approvals(Capability):
             raise ValueError("kept/approvals/used: it is a list of entries")
         if not isinstance(kept.get("asked", []), list):
             raise ValueError("kept/approvals/asked: it is a list")
+        denied, texts = kept.get("denied", []), ("request", "id", "sha256", "by", "reason")
+        if not isinstance(denied, list) or not all(_is_denied(it, texts) for it in denied):
+            raise ValueError("kept/approvals/denied: it is a list of calls that were denied")
         for asked in self.asked(kept):
             self.require_held(asked.held.get(NAME, {}))
 
@@ -118,6 +125,11 @@ class Approvals(Capability):
         yield from problems_of_asking(base, config, only)
 
 
+def _is_denied(plain: object, texts: Iterable[str]) -> bool:
+    is_sound = isinstance(plain, dict) and isinstance(plain.get("binds"), dict)
+    return is_sound and isinstance(plain, dict) and all(isinstance(plain.get(key), str) for key in texts)
+
+
 class ApprovalsPreparation(Preparation):
     """What is decided, what is to be asked, and what waits until then, as a turn begins."""
 
@@ -126,6 +138,8 @@ class ApprovalsPreparation(Preparation):
         kept = moment.state.kept.get(NAME, {})
         self._asked: Sequence[Asked] = [value_of(Asked, plain) for plain in kept.get("asked", ())]
         self._used: Sequence[str] = kept.get("used", ())
+        begun = {it.request for it in moment.state.requests}
+        self._denied: list[Json] = [it for it in kept.get("denied", ()) if it["request"] in begun]
         self._review: Review | None = review_of(moment.now, moment.agent, self._asked)
         self._decided: Json = {}
 
@@ -160,6 +174,7 @@ class ApprovalsPreparation(Preparation):
         """Return what the turn is shown, without the results of calls that are made as it begins."""
         if shown.task is None:
             return shown
+        self._denied = [*self._denied, *denied_in(shown.task)][-MOST_DENIED:]
         form, at = self.moment.model.prompt, self.moment.now.at
         self._decided, to_come = decided_in(shown.task, shown.results, form, at)
         kept = [result for place, result in enumerate(shown.results) if place not in to_come]
@@ -180,6 +195,6 @@ class ApprovalsPreparation(Preparation):
             ahead, used = approved_ahead(now.mail, agent, self._used)
         asked = [it.as_json() for it in self._asked]
         found: Json = {"asked": asked, "askable": askable, "numbered": bool(askable), "ahead": ahead}
-        found |= {"used": used, "decided": self._decided}
+        found |= {"used": used, "decided": self._decided, "denied": self._denied}
         found |= self._review.given() if self._review else {}
         return {"at": now.at, **{key: value for key, value in found.items() if value}}

@@ -222,6 +222,25 @@ def _decided_calls(task: Task) -> Iterator[tuple[int, Ended]]:
         yield chosen.asked.call - 1, chosen
 
 
+def denied_in(task: Task) -> list[Json]:
+    """Return the calls that persons denied since the last turn for a request, as a ledger keeps them.
+
+    What an agent asks on its own account has no end, so a "no" is for one call there.
+    """
+    key = task.begun.request
+    decided = [(ended, _decision_of(ended)) for _, ended in _decided_calls(task)] if key else []
+    return [
+        {
+            "request": key,
+            **{name: ended.asked.held[NAME][name] for name in ("id", "sha256", "binds")},
+            "by": ended.asked.to,
+            "reason": decision.text,
+        }
+        for ended, decision in decided
+        if decision and decision.word == "deny"
+    ]
+
+
 def _decision_of(ended: Ended) -> Decision | None:
     if ended.answer is None or ended.asked.end not in ("answered", "refused"):
         return None

@@ -73,11 +73,20 @@ class CallApprovals:
             if (other["sha256"], other["binds"]) == (held.sha256, binds):
                 why = f"WAITS: this very call waits for approval already ({other['id']}); it is made once"
                 return Held(ToolResult(False, why, outcome="deferred"))
+        if call.approved is None and (before := self._denied(held.sha256, binds)):
+            return Held(ToolResult(False, _denied_text(before), outcome="refused"))
         most = agent.turn.max_approvals
         if call.approved is None and self._asked_now() >= most:
             return Held(ToolResult(False, too_many(most), outcome="deferred"))
         since = [] if call.approved is None else changed(binds, call.approved["binds"])
         return Held(_asked(held, asking, people, context, planned, since))
+
+    def _denied(self, sha256: str, binds: Json) -> Mapping[str, Any] | None:
+        """Return the very same call for the same request that a person denied; None where nobody did."""
+        request = self._inputs.task.begun.request if self._inputs.task else ""
+        meant = (request, sha256, binds)
+        denied = self._given.get("denied", ()) if request else ()
+        return next((it for it in denied if (it["request"], it["sha256"], it["binds"]) == meant), None)
 
     def _asked_now(self) -> int:
         """Return about how many calls this turn asks persons who were not asked about them before."""
@@ -110,6 +119,14 @@ def _callable(call: ToolCall, context: ToolContext) -> Tool | None:
             tool.check(call.args)
             return tool
     return None
+
+
+def _denied_text(before: Mapping[str, Any]) -> str:
+    why = f": {before['reason']}" if before["reason"] else ""
+    return (
+        f"DENIED by {before['by']}{why} ({before['id']}); this very call is not asked about again for this "
+        "request: do something else, or answer without it"
+    )
 
 
 def _why_nobody(people: Sequence[str], agent: str, asking: Asking) -> str:

@@ -144,7 +144,8 @@ class ApprovalsPart(TurnPart):
         # A word that was used outside, or for files that may be there, is used up though the turn failed.
         used = [word["entry"] for word, is_outside in self._used if holds_all or is_outside]
         used = [*self.given.get("used", ()), *used]
-        return {**({"asked": asked} if asked else {}), **({"used": used} if used else {})}
+        kept = {"asked": asked, "used": used, "denied": self.given.get("denied", ())}
+        return {key: value for key, value in kept.items() if value}
 
 
 # --- calls that were approved ---------------------------------------------------------------------
