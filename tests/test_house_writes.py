@@ -60,6 +60,10 @@ NOT_WRITING = {
     ("capabilities/programs/cli.py", "os.write"): "the pipe to a program",
     ("capabilities/programs/cli.py", "tempfile.TemporaryDirectory"): "where one runs that needs no files",
     ("capabilities/embedded/weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
+    (
+        "capabilities/background/connections.py",
+        "os.write",
+    ): "a line to standard error, from a thread that may",
     ("commands/stopping.py", "os.write"): "a line to standard error, from a thread that must not wait",
     ("capabilities/sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
     ("capabilities/sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",

@@ -182,11 +182,7 @@ def serve(
         tell(f"http://127.0.0.1:{port}/mcp")
         tell(f"Authorization: Bearer {token}" if is_new else f"the token is that of {TOKEN_VARIABLE}")
 
-    try:
-        serve_http(server, http, token, print_address)
-    except OSError as error:
-        hint = "name another port, or 0 for any that is free"
-        raise UsageError(f"cannot listen on 127.0.0.1:{http}: {error.strerror}", hint=hint) from error
+    serve_http(server, http, token, print_address)
 
 
 # --- the pieces ------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.background.connections import bounded_protocol
+from lemming.capabilities.background.connections import answer_on, bounded_config
 from lemming.capabilities.background.threads import keep_alive
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,10 +67,7 @@ class _Server:
         app = make_app(
             self._live, token=token, person=page["person"] or None, is_read_only=page["is_read_only"]
         )
-        config = uvicorn.Config(
-            app, lifespan="off", log_config=None, access_log=False, server_header=False, ws="none",
-            http=bounded_protocol(), timeout_graceful_shutdown=2,
-        )  # fmt: skip
+        config = bounded_config(app, lifespan="off", server_header=False, ws="none")
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None  # until it runs
 
@@ -82,11 +80,11 @@ class _Server:
         import asyncio
 
         self._loop = asyncio.get_running_loop()
-        await self._server.serve(sockets=[listening])
+        await answer_on(self._server, listening)
 
     def wait_until_it_answers(self, thread: threading.Thread) -> None:
-        until = time.monotonic() + BEGINS_WITHIN_S
-        while not self._server.started and thread.is_alive() and time.monotonic() < until:
+        deadline = Deadline(BEGINS_WITHIN_S)
+        while not self._server.started and thread.is_alive() and not deadline.has_passed:
             time.sleep(0.005)
 
     def stop(self) -> None:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
+import os
+import queue
 import resource
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,11 +22,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lemming.capabilities.background.threads import keep_alive
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.organisation import OrgPath
 
 if TYPE_CHECKING:
     import asyncio
+
+    import uvicorn
 
 MOST, FEWEST = 64, 4
 REQUEST_S, WORK_S = 20.0, 120.0
@@ -42,7 +49,7 @@ def most_connections() -> int:
 
 class _Caller:
     def __init__(self) -> None:
-        self.until, self.is_heard = time.monotonic() + REQUEST_S, False
+        self.until, self.is_heard = Deadline(REQUEST_S), False
 
 
 class BoundedServer(ThreadingHTTPServer):
@@ -82,23 +89,27 @@ class BoundedServer(ThreadingHTTPServer):
         return has_room
 
     def _let_go_of_the_oldest(self) -> None:
-        silent = [request for request, caller in self._callers.items() if not caller.is_heard]
+        silent = {request: caller for request, caller in self._callers.items() if not caller.is_heard}
         if silent:
-            _let_go(min(silent, key=lambda request: self._callers[request].until))
+            _let_go(min(silent, key=lambda request: silent[request].until.remaining()))
 
     def service_actions(self) -> None:
         """Let go of everybody whose time is up."""
-        now = time.monotonic()
         with self._changed:
             for request, caller in self._callers.items():
-                if now >= caller.until:
+                if caller.until.has_passed:
                     _let_go(request)
 
     def may_take(self, request: Any, seconds: float, *, is_heard: bool) -> None:
         """Give a connection so much time from now; one that is heard is not let go for another."""
         with self._changed:
             if caller := self._callers.get(request):
-                caller.until, caller.is_heard = time.monotonic() + seconds, is_heard
+                caller.until, caller.is_heard = Deadline(seconds), is_heard
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a caller that went away."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection, and give its place to another."""
@@ -134,6 +145,63 @@ class BoundedHandler(BaseHTTPRequestHandler):
 def _let_go(request: socket.socket) -> None:
     with contextlib.suppress(OSError):  # its thread, which reads or writes, ends it
         request.shutdown(socket.SHUT_RDWR)
+
+
+def bounded_config(app: Any, **more: Any) -> uvicorn.Config:
+    """Return uvicorn's settings for an application: with these bounds, and complaints that hold nobody up.
+
+    As many connections as wait to be accepted are accepted at once, before one of them counts. So fewer wait
+    than may be open.
+    """
+    import uvicorn
+
+    most, log = most_connections(), logging.getLogger("uvicorn.error")
+    log.handlers, log.propagate = [_Complaints()], False
+    return uvicorn.Config(
+        app,
+        http=bounded_protocol(most),
+        backlog=max(1, most // 4),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=2,
+        **more,
+    )
+
+
+async def answer_on(server: uvicorn.Server, listening: socket.socket) -> None:
+    """Answer what comes in on a socket, until the server is to end."""
+    import asyncio
+
+    def complain(_: object, context: dict[str, Any]) -> None:
+        logging.getLogger("uvicorn.error").error(context["message"], exc_info=context.get("exception"))
+
+    asyncio.get_running_loop().set_exception_handler(complain)
+    await server.serve(sockets=[listening])
+
+
+class _Complaints(logging.Handler):
+    """Writes to the standard error stream, from a thread of its own and without Python's lock on the stream.
+
+    Nobody may read the stream: then what it has no room for is dropped, and the server goes on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._lines: queue.Queue[str] = queue.Queue(maxsize=100)
+        self._is_read = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self._is_read:
+            self._is_read = True
+            threading.Thread(target=self._write, name="lemming-complaints", daemon=True).start()
+        with contextlib.suppress(queue.Full):
+            self._lines.put_nowait(self.format(record))
+
+    def _write(self) -> None:
+        while True:
+            line = self._lines.get()
+            with contextlib.suppress(OSError):
+                os.write(2, f"{line}\n".encode("utf-8", "replace"))
 
 
 def bounded_protocol(most: int | None = None, request_s: float = REQUEST_S) -> type[asyncio.Protocol]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from lemming.capabilities.background.connections import bounded_protocol
+from lemming.capabilities.background.connections import answer_on, bounded_config
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.version import __version__
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def serve_stdio(server: MCPServer) -> None:
 def serve_http(server: MCPServer, port: int, token: str, ready: Callable[[int], None]) -> None:
     """Answer on this machine's own address to who has the token, until the process is ended.
 
-    `ready` is told the port. Raises `OSError` when it cannot be had.
+    `ready` is told the port. Raises `UsageError` when it cannot be had.
     """
     import socket
 
@@ -202,13 +203,16 @@ def serve_http(server: MCPServer, port: int, token: str, ready: Callable[[int], 
     app = _guarded(server.streamable_http_app(stateless_http=True, json_response=True), token)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(("127.0.0.1", port))
-        listening.listen()
+        config = bounded_config(app, log_level="error")
+        try:
+            listening.bind(("127.0.0.1", port))
+            listening.listen(config.backlog)
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            hint = "name another port, or 0 for any that is free"
+            raise UsageError(f"cannot listen on 127.0.0.1:{port}: {why}", hint=hint) from error
         ready(listening.getsockname()[1])
-        config = uvicorn.Config(
-            app, log_level="error", access_log=False, timeout_graceful_shutdown=2, http=bounded_protocol()
-        )
-        uvicorn.Server(config).run(sockets=[listening])
+        asyncio.run(answer_on(uvicorn.Server(config), listening))
 
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
