@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from lemming.capabilities.hosted.refusals import Servers
 from lemming.capabilities.hosted.streams import ChatStream, MessageStream
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.files.documents import adapter
 from lemming.kernel.llm.calls import ask
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, RetryingLLMProvider
@@ -218,7 +220,8 @@ REFUSALS = [
 def test_a_server_without_tools_is_told_of_them_in_the_prompt(
     why: str, api: Api, native: NativeServer, tmp_path: Path
 ) -> None:
-    native.answers = [{"error": {"message": why}}, api.answer("fine")]
+    refused = {"error": {"message": why}}
+    native.answers = [refused, api.answer("fine"), refused]
     servers = Servers(tmp_path, FrozenClock(), lambda _: None)
     wrapped = RetryingLLMProvider(api.make(native.url), server=servers.server("its name"))
     calls = [{"id": "a", "tool": "file.read", "args": {"path": "x"}}]
@@ -228,25 +231,73 @@ def test_a_server_without_tools_is_told_of_them_in_the_prompt(
         {"role": "tool", "call": "a", "tool": "file.read", "content": "the x", "success": True},
     ]
     assert wrapped.complete(Request("m", said, deadline_s=20.0, schema=SCHEMA)).text == "fine"
-    sent = native.received[-1]
+    sent = native.received[1]
     told = str(sent)
     assert not sent.get("tools")
     assert "file.read: Read a file." in told
     assert "the x" in told
     assert "thinking" not in told
-    assert servers.left_out("its name m") == {"tools"}
+    assert list(servers.left_out("its name m")) == ["tools"]
+
+
+ABOUT_ONE_CONVERSATION = [
+    "messages[3].tool_calls: not allowed here",
+    "Invalid 'tools': array too long. Expected an array with maximum length 128, but got 200.",
+    "tools[7].function.name: invalid name",
+    "messages with role 'tool' must be a response to a preceding message with tool_calls; not allowed",
+]
+
+
+@pytest.mark.parametrize("why", ABOUT_ONE_CONVERSATION)
+def test_a_refusal_of_one_conversation_is_raised_and_nothing_is_learned(
+    why: str, native: NativeServer, tmp_path: Path
+) -> None:
+    native.answers = [{"error": {"message": why}}, chat("fine")]
+    servers = Servers(tmp_path, FrozenClock(), lambda _: None)
+    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.server("its name"))
+    with pytest.raises(RequestRejected):
+        wrapped.complete(Request("m", prompt(), deadline_s=20.0, schema=SCHEMA))
+    assert list(servers.left_out("its name m")) == []
+
+
+def test_what_the_smallest_question_does_not_confirm_is_not_learned(
+    native: NativeServer, tmp_path: Path
+) -> None:
+    refused = {"error": {"message": "this mix of tools and results is not supported"}}
+    native.answers = [refused, chat("fine"), chat("ok")]
+    servers = Servers(tmp_path, FrozenClock(), lambda _: None)
+    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.server("its name"))
+    reply = wrapped.complete(Request("m", prompt(), deadline_s=20.0))
+    assert reply.text == "fine"
+    assert list(servers.left_out("its name m")) == []
+    smallest = native.received[2]
+    assert (len(smallest["messages"]), len(smallest["tools"])) == (1, 1)
+    assert wrapped.complete(Request("m", prompt(), deadline_s=20.0)).text == "ok"
+    assert native.received[3]["tools"]
+
+
+def test_what_was_learned_expires(native: NativeServer, tmp_path: Path) -> None:
+    refused = {"error": {"message": "m does not support tools"}}
+    native.answers = [refused, chat("fine"), refused, chat("fine")]
+    servers = Servers(tmp_path, FrozenClock(), lambda _: None)
+    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.server("its name"))
+    wrapped.complete(Request("m", prompt(), deadline_s=20.0))
+    assert list(servers.left_out("its name m")) == ["tools"]
+    later = FrozenClock(FrozenClock().now() + timedelta(days=8))
+    assert list(Servers(tmp_path, later, lambda _: None).left_out("its name m")) == []
 
 
 def test_a_server_that_takes_no_schema_beside_tools_gets_the_tools(
     native: NativeServer, tmp_path: Path
 ) -> None:
     why = "Cannot use custom grammar constraints with tools."
-    native.answers = [{"error": {"message": why}}, chat("fine"), chat("fine")]
+    refused = {"error": {"message": why}}
+    native.answers = [refused, chat("fine"), refused, chat("fine")]
     servers = Servers(tmp_path, FrozenClock(), lambda _: None)
     wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.server("its name"))
     wrapped.complete(Request("m", prompt(), deadline_s=20.0, schema=SCHEMA))
     wrapped.complete(Request("m", [{"role": "user", "content": "hi"}], deadline_s=20.0, schema=SCHEMA))
-    assert ["response_format" in sent for sent in native.received] == [True, False, True]
+    assert ["response_format" in sent for sent in native.received] == [True, False, True, True]
 
 
 def test_ollama_is_given_no_format_beside_tools(native: NativeServer) -> None:

@@ -56,6 +56,12 @@ _ABOUT = {
     "tools": re.compile(r"\btools?\b|tool.(?:choice|call)|function.call", re.I),
     "encrypted_content": re.compile(r"encrypted.content|\binclude\b", re.I),
 }
+# What is said of one message, one tool or a length is about this conversation, and not about the server.
+_ABOUT_THIS_ONE = re.compile(
+    r"\b(?:messages?|tools?|functions|input|contents?)\s*(?:\[|\.)\s*\d|tool_call_id|tool_use_id"
+    r"|too (?:long|many|large|big)|maximum (?:length|number)|at most \d|\bpreceding\b|must be followed",
+    re.I,
+)
 _REFUSED = re.compile(
     r"not (?:be )?(?:supported|permitted|allowed|available|recogni[sz]ed|implemented)|unsupported|unknown"
     r"|unrecogni[sz]ed|unexpected|extra|forbidden|deprecated|does ?n.t (?:take|support)|does not support"
@@ -206,10 +212,12 @@ def refused_part(message: str, parts: Sequence[str]) -> str:
 
     >>> refused_part("HTTP 400: Unsupported parameter: 'seed'", ["json_schema", "seed"])
     'seed'
+    >>> refused_part("HTTP 400: messages[3]: role 'tool' must be a response to tool_calls", ["tools"])
+    ''
     >>> refused_part("HTTP 400: This response_format type is unavailable now", ["json_schema"])
     'json_schema'
     """
-    if _TOO_LONG.search(message) or not _REFUSED.search(message):
+    if _TOO_LONG.search(message) or _ABOUT_THIS_ONE.search(message) or not _REFUSED.search(message):
         return ""
     for part in parts:
         pattern = _ABOUT.get(part) or re.compile(rf"\b{part}")

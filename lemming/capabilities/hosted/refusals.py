@@ -11,10 +11,11 @@ import re
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.clock import Clock, timestamp
+from lemming.kernel.base.clock import Clock, is_timestamp, parse_timestamp, timestamp
 from lemming.kernel.base.errors import DiskError, Problem, RequestRejected
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.files import fs
@@ -34,6 +35,8 @@ INSTEAD = {
 }
 """What is done where a server does not take a part of a request."""
 
+_KEPT = timedelta(days=7)
+"""For so long a server is not asked for what it refused: its next version may take it."""
 _ONE_SCHEMA = re.compile(
     r"invalid (?:json )?schema|schema is (?:not valid|invalid)|parse (?:json )?schema", re.I
 )
@@ -45,6 +48,10 @@ class Refusal:
 
     at: str = ""
     why: str = ""
+
+    def is_old(self, now: datetime) -> bool:
+        """Return whether it was so long ago that the server is tried again."""
+        return not is_timestamp(self.at) or abs(now - parse_timestamp(self.at)) > _KEPT
 
 
 Known = dict[str, dict[str, Refusal]]
@@ -61,6 +68,7 @@ class Servers:
         self._base, self._clock, self._tell = base, clock, tell
         self._lock = threading.Lock()
         self._known = read_servers(base)
+        self._asked_about: set[tuple[str, str]] = set()  # models and parts, since the process began
 
     def server(self, name: str) -> Server:
         """Return what is known of the server that `lemming.kernel.llm.circuit.circuit_name` named so."""
@@ -68,20 +76,36 @@ class Servers:
 
     def left_out(self, model: str) -> Collection[str]:
         """Return the parts of a request that a server does not take for a model."""
-        return self._known.get(model, {}).keys()
+        if not (refusals := self._known.get(model)):
+            return ()
+        now = self._clock.now()
+        return [part for part, refusal in refusals.items() if not refusal.is_old(now)]
+
+    def may_learn(self, model: str, error: RequestRejected) -> bool:
+        """Return whether the smallest question may tell more of what was refused: it is asked once a process.
+
+        Where it is refused for what is in one schema, that says nothing of others.
+        """
+        if _ONE_SCHEMA.search(error.message) or error.refused in self.left_out(model):
+            return False
+        with self._lock:
+            is_new = (model, error.refused) not in self._asked_about
+            self._asked_about.add((model, error.refused))
+            return is_new
 
     def learn(self, model: str, error: RequestRejected) -> None:
         """Take note of what was refused; not where that was for what is in one schema."""
         # This schema is wrong: that says nothing of others.
-        if _ONE_SCHEMA.search(error.message):
+        if _ONE_SCHEMA.search(error.message) or error.refused in self.left_out(model):
             return
         with self._lock:
             refusals = self._known.get(model, {})
-            if error.refused in refusals:
-                return
             found = Refusal(at=timestamp(self._clock.now()), why=error.message)
             self._keep({**self._known, model: {**refusals, error.refused: found}})
-        hint = f"it {INSTEAD[error.refused]}; delete {paths.SERVERS_FILE} to try again"
+        hint = (
+            f"it {INSTEAD[error.refused]}; it is tried again in {_KEPT.days} days, or once you delete "
+            f"{paths.SERVERS_FILE}"
+        )
         message = f"{model} does not take {error.refused}"
         self._tell(Problem(message, paths.SERVERS_FILE, hint=hint, severity="warning"))
 
@@ -119,6 +143,10 @@ class Server:
     def left_out(self, model_name: str) -> Collection[str]:
         """Return the parts of a request that it does not take for a model."""
         return self.servers.left_out(self._model(model_name))
+
+    def may_learn(self, model_name: str, error: RequestRejected) -> bool:
+        """Return whether the smallest question may tell more of what was refused."""
+        return self.servers.may_learn(self._model(model_name), error)
 
     def learn(self, model_name: str, error: RequestRejected) -> None:
         """Take note of what was refused when a model was asked."""

@@ -13,6 +13,7 @@ from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
 from lemming.kernel.llm.calls import ask, timed_out
 from lemming.kernel.llm.circuit import Circuit, CircuitsInMemory
+from lemming.kernel.llm.minimal_question import minimal_question
 from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits, Pace
 from lemming.kernel.providers import Backend, LLMProvider, Reply, Request
 
@@ -28,6 +29,10 @@ class Server(Protocol):
 
     def suited(self, request: Request) -> Request:
         """Return a request as the server takes it."""
+        ...
+
+    def may_learn(self, model_name: str, error: RequestRejected) -> bool:
+        """Return whether anything could be learned from a refusal, that is not known or was asked about."""
         ...
 
     def learn(self, model_name: str, error: RequestRejected) -> None:
@@ -54,7 +59,8 @@ class RetryingLLMProvider(Backend):
     for, or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error whose pause
     would outlast the deadline is raised at once. Each attempt waits for room in the `pace` by the `limits`,
     for as long as it takes: the deadline is the backend's, not ours. What the `server` refuses of a request
-    and can do without is left out: at once, and from then on. Without a `circuit` it has its own, as long as
+    and can do without is left out at once, and from then on if it refuses that of the smallest question too.
+    Without a `circuit` it has its own, as long as
     it lives, unless the provider cannot be down.
 
     Setting `stop` ends a pause or a wait for room; the call then fails, for the process is about to end.
@@ -139,17 +145,50 @@ class RetryingLLMProvider(Backend):
         """Ask, and again without each part of the request that the server refuses and can do without."""
         if self._server:
             request = self._server.suited(request)
+        refusals: list[tuple[Request, RequestRejected]] = []
         while True:
             try:
-                return self._once(request, deadline)
+                reply = self._once(request, deadline)
+                return self._confirm(reply, refusals, deadline) if refusals else reply
             except RequestRejected as error:
                 # Left out before and refused again: there is nothing more that could be left out.
                 if error.refused in ("", *request.without):
                     raise
-                if self._server:
-                    self._server.learn(request.model_name, error)
+                refusals.append((request, error))
                 without, remaining_s = (*request.without, error.refused), deadline.ends - self._clock()
                 request = request._replace(without=without, deadline_s=remaining_s)
+
+    def _confirm(
+        self, reply: Reply, refusals: list[tuple[Request, RequestRejected]], deadline: _Deadline
+    ) -> Reply:
+        """Have it learned what a server does not take, if it refuses that of the smallest question too.
+
+        Return the reply; what a question that was answered has used is added to it.
+        """
+        if self._server is None:
+            return reply
+        for request, error in refusals:
+            if not self._server.may_learn(request.model_name, error):
+                continue
+            answer, confirms = self._ask_smallest(request, error.refused, deadline)
+            if confirms:
+                self._server.learn(request.model_name, error)
+            elif answer:
+                reply = _with_use_of(reply, answer)
+        return reply
+
+    def _ask_smallest(self, request: Request, part: str, deadline: _Deadline) -> tuple[Reply | None, bool]:
+        """Ask the smallest question with a part in it; return its answer, and whether it was refused too."""
+        if part == "stream":  # which is no part of what is asked
+            return None, True
+        apart = dataclasses.replace(deadline, hear=None, again=None, failures=[])
+        smallest = minimal_question(request, part)._replace(deadline_s=deadline.ends - self._clock())
+        try:
+            return self._once(smallest, apart), False
+        except ProviderError as error:
+            return None, isinstance(error, RequestRejected) and error.refused == part
+        finally:
+            deadline.ends, deadline.waited_s = apart.ends, apart.waited_s
 
     def _once(self, request: Request, deadline: _Deadline) -> Reply:
         if request.deadline_s <= 0:
@@ -197,3 +236,15 @@ class RetryingLLMProvider(Backend):
         self._sleep(seconds)
         if self._stop.is_set():
             raise Unavailable("not asked again: the engine is stopping")
+
+
+def _with_use_of(reply: Reply, other: Reply) -> Reply:
+    """Return a reply that has used what another one used, too."""
+    return reply._replace(
+        input_tokens=_sum_of(reply.input_tokens, other.input_tokens),
+        output_tokens=_sum_of(reply.output_tokens, other.output_tokens),
+    )
+
+
+def _sum_of(one: int | None, other: int | None) -> int | None:
+    return one if one is None or other is None else one + other
