@@ -42,16 +42,16 @@ from lemming.tools import RecoverableError, ToolContext, tool
 
 
 @tool(tool_class="read", repeatable=True, independent=True)
-def {name}(text: str, times: int = 1) -> str:
-    """Repeat a text. A model reads this line, so say what the tool is for.
+def {name}(text: str, letters: int = 1) -> int:
+    """Count the words of a text. A model reads this line, so say what the tool is for.
 
     Args:
-        text: What is repeated.
-        times: How often.
+        text: The text.
+        letters: How many letters a word must have to be counted.
     """
-    if times < 1:
-        raise RecoverableError("times must be at least 1")  # the model reads this, word for word
-    return " ".join([text] * times)
+    if letters < 1:
+        raise RecoverableError("letters must be at least 1")  # the model reads this, word for word
+    return sum(len(word) >= letters for word in text.split())
 
 
 # A parameter that is annotated with ToolContext is filled in by the engine; the model does not see it:
@@ -222,7 +222,7 @@ def new(
     else:
         agents = ", ".join(survey_agents(base).agents)
         tell(f"nobody may call it yet: lemming tools new {name} --agent ONE of {agents}")
-    example = "" if not written.is_new else " text=hello"
+    example = "" if not written.is_new else ' text="one two three"'
     called = f"lemming tools call {name}{f' --agent {written.agent}' if written.agent else ''}{example}"
     tell(f"edit it; then `{called}`")
 

@@ -50,8 +50,12 @@ def test_missing_weights_say_how_to_get_them(
         ask(LocalProvider(path=str(tmp_path / "none.gguf")), small)
 
 
-def test_a_missing_library_says_how_to_install_it(small: Request, tmp_path: Path) -> None:
-    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+@pytest.mark.parametrize("has_weights", [True, False])
+def test_a_missing_library_says_how_to_install_it_whether_there_are_weights_or_not(
+    small: Request, tmp_path: Path, has_weights: bool
+) -> None:
+    if has_weights:
+        (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
     code = f"""
 import sys
 sys.modules["xllamacpp"] = None

@@ -129,7 +129,7 @@ def test_a_new_tool_is_loaded_and_may_be_called_by_whom_it_is_for(
     assert tools("new", "newer", "--agent", "ada")[0] == 0
     assert run(["-C", str(shop.base), "trust", "--yes"]) == 0  # it has changed
     capsys.readouterr()
-    assert tools("call", "newer", "text=x", "times=2")[:2] == (0, "x x\n")
+    assert tools("call", "newer", "text=one three", "letters=4")[:2] == (0, "1\n")
     assert load_agent(shop.base, "ada").permissions.tools == ["look", "send_off", "fresh", "newer"]
 
 

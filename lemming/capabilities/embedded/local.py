@@ -60,6 +60,7 @@ class LocalProvider(Backend):
             told.end()
 
     def _complete(self, request: Request, hear: Hear | None) -> Reply:
+        _library()  # before anybody is told to fetch weights that nothing here could use
         file = Path(self._path).expanduser() if self._path else checked_weights(request.model_name)
         if not file.is_file():
             hint = "check options.path in config/models.json"
@@ -174,12 +175,18 @@ def _model(file: Path, n_ctx: int) -> _Model:
         return _models[key]
 
 
-def _load(file: Path, n_ctx: int) -> Server:
+def _library() -> Any:
+    """Return llama.cpp; raise `Unusable` where it is not installed."""
     try:
         import xllamacpp
     except ImportError as error:
         hint = install_line("local")
-        raise Unusable("embedded models need xllamacpp", where="local", hint=hint) from error
+        raise Unusable("xllamacpp is not installed", where="local", hint=hint) from error
+    return xllamacpp
+
+
+def _load(file: Path, n_ctx: int) -> Server:
+    xllamacpp = _library()
     settings = xllamacpp.CommonParams()
     settings.model.path = str(file)
     settings.n_ctx, settings.n_parallel = n_ctx, 1
