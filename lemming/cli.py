@@ -304,7 +304,9 @@ def _tell_all(ctx: typer.Context, is_asked: bool) -> None:
 def _global_options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit."),
+        typer.Option(
+            "--version", "-V", callback=_tell_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
     every: Annotated[
         bool,

@@ -133,3 +133,20 @@ def test_what_is_wrong_is_told_and_nothing_is_written(tmp_path: Path, agents: An
         lemming.build(tmp_path / "org", agents=agents)
     assert told in f"{caught.value} {caught.value.hint}"
     assert not (tmp_path / "org").exists()
+
+
+def test_an_agent_that_only_judges_takes_no_turn_of_its_own(tmp_path: Path) -> None:
+    writer = {"does": "Write.", "read": "human", "verify": {"by": "critic"}}
+    org = lemming.build(
+        tmp_path / "org", agents={"writer": writer, "critic": "You judge."}, models={"default": SCRIPTED}
+    )
+    assert load_agent(org, "critic").schedule.wake == "addressed"
+
+
+def test_a_judge_that_reads_others_keeps_its_turns(tmp_path: Path) -> None:
+    writer = {"does": "Write.", "read": "human", "gates": [{"at": "out", "by": "critic", "then": "block"}]}
+    critic = {"does": "You judge.", "read": "writer"}
+    org = lemming.build(
+        tmp_path / "org", agents={"writer": writer, "critic": critic}, models={"default": SCRIPTED}
+    )
+    assert load_agent(org, "critic").schedule.wake == "changed"

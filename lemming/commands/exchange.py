@@ -19,6 +19,7 @@ from lemming.exchange.applying import Change, changes_of, new, there, write_new
 from lemming.exchange.applying import write as write_changes
 from lemming.exchange.claude import take_claude
 from lemming.exchange.company import take_company
+from lemming.exchange.document_lines import placed_by_line
 from lemming.exchange.one_file import LIMIT_BYTES, OrgPieces, document_of, wanted_of
 from lemming.exchange.openclaw import take_openclaw
 from lemming.exchange.putting import Put, put_together, write
@@ -71,10 +72,12 @@ def apply(
     """
     there_already = here.org_if_any if folder is None else None
     base, template = (there_already.base, {}) if there_already else made_at(folder or Path())
-    document = document_of(_content(file), file.name)
+    raw = _content(file)
+    document = document_of(raw, file.name)
     org = Organisation(base)
     known, around = new() if template else there(org, load_settings(org))
-    wanted = wanted_of(document, str(file), known, around)
+    with placed_by_line(raw, str(file)):
+        wanted = wanted_of(document, str(file), known, around)
     changes = changes_of(base, wanted, template)
     foreseen = foresee(base, changes, wanted.resumes) if changes else Foreseen((), (), ())
     if here.as_json:

@@ -173,6 +173,7 @@ def _resumes(
         if {person, "*"} & {*_listed(said.get("read"))}
     ]  # whose conversation one takes over, one reads
     asked_by = {name: [it for it, names in turned_to.items() if name in names] for name in there}
+    judges = {name for said in agents.values() for name in _judges_of(said)}
     resumes = {}
     for name, said in agents.items():
         place = f"{file}: agents.{name}"
@@ -185,8 +186,9 @@ def _resumes(
         hears = [*dict.fromkeys([*_listed(words.get("read")), *asked[name], *asked_by[name], *heard])]
         if hears and "*" not in hears:
             words["read"] = hears
-        if asked_by[name] and "wake" not in words and "schedule" not in words and "cron" not in words:
-            words["wake"] = "addressed"
+        only_judges = name in judges and not words.keys() & {"read", "every", "plan"}
+        if (asked_by[name] or only_judges) and not words.keys() & {"wake", "schedule", "cron"}:
+            words["wake"] = "addressed"  # who judges does so in the turn of who is judged
         for other in {*_listed(words.get("read")), *turned_to[name]} - {"*"} - there:
             hint = nearest(str(other), sorted(there)) or f"agents: {', '.join(sorted(there))}"
             raise ConfigError(f'there is no agent "{other}"', where=place, hint=hint)
@@ -215,6 +217,17 @@ def _of_team(said: Any, word: Literal["ask", "hand_to"]) -> list[str]:
     team = said.get("team") if isinstance(said.get("team"), dict) else {}
     named = [*_listed(said.get(word)), *_listed((team or {}).get(word))]
     return [it["agent"] if isinstance(it, dict) and "agent" in it else str(it) for it in named]
+
+
+def _judges_of(said: Any) -> Iterator[str]:
+    """Yield the agents, or model keys, that judge what an agent writes, as its words name them."""
+    if not isinstance(said, dict):
+        return
+    gates = said.get("gates") if isinstance(said.get("gates"), list) else []
+    for judged in (said.get("verify"), *(gates or ())):
+        by = judged.get("by") if isinstance(judged, dict) else None
+        if name := by.get("agent") if isinstance(by, dict) else by:
+            yield str(name)
 
 
 def _files(given: Json, file: str) -> Iterator[tuple[str, bytes]]:

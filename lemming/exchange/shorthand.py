@@ -157,11 +157,17 @@ def _take(plain: Json, path: tuple[str, ...]) -> tuple[Any, bool]:
     return value, True
 
 
+_OTHER_WORDS = dict.fromkeys(
+    ("goal", "instruction", "instuctions", "prompt", "role", "system", "system_prompt", "task"),
+    'write "does": what the agent is to do',
+)
+
+
 def _refuse_unknown(name: str, said: Mapping[str, Any]) -> None:
     known = [*WORDS, *sorted(_OWN_KEYS - {"name", "instructions"})]
     for word in said:
         if word not in (*known, "instructions") and not word.startswith("x-"):
-            hint = nearest(word, known) or f"words: {', '.join(known)}"
+            hint = _OTHER_WORDS.get(word, "") or nearest(word, known) or f"words: {', '.join(known)}"
             raise UsageError(f'"{word}" says nothing of an agent', where=f"agents.{name}", hint=hint)
 
 

@@ -285,3 +285,25 @@ def test_an_agent_that_is_a_plan_brings_what_belongs_to_it(tmp_path: Path, bare:
     idea.write_text(json.dumps({"agents": {"desk": {"plan": "first"}}}))
     refused = bare("apply", str(idea), str(tmp_path / "other"), "--yes")
     assert "agents.desk.plan" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("agents:\n  ada:\n    instruction: x\n", "idea.yaml:3: agents.ada: "),
+        ("agents:\n  ada:\n    does: x\n    read: huma\n", "idea.yaml:2: agents.ada: "),
+        ("models: {}\nagents:\n  ada: 5\n", "idea.yaml:3: agents.ada: "),
+        ("agents:\n  ada: x\nfiles:\n  ../x: y\n", "idea.yaml:4: files.../x: "),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(said: str, place: str, tmp_path: Path, bare: Lemming) -> None:
+    (tmp_path / "idea.yaml").write_text(said)
+    ran = bare("apply", str(tmp_path / "idea.yaml"), str(tmp_path / "org"), "--yes")
+    assert place in ran.err
+
+
+def test_what_is_wrong_in_json_is_told_with_its_line(tmp_path: Path, bare: Lemming) -> None:
+    (tmp_path / "idea.json").write_text('{"agents": {\n  "ada": {\n    "instruction": "x"}}}')
+    ran = bare("apply", str(tmp_path / "idea.json"), str(tmp_path / "org"), "--yes")
+    assert "idea.json:3: agents.ada: " in ran.err
+    assert 'write "does": what the agent is to do' in ran.err

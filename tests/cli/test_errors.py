@@ -164,3 +164,23 @@ def test_a_reader_that_stops_early_is_no_error(base: Path) -> None:
     with process:
         assert process.stderr.read() == ""
         assert process.wait() == 141
+
+
+def test_a_key_that_is_missing_beside_one_with_a_slip_is_told_to_be_renamed(
+    base: Path, lemming: Lemming
+) -> None:
+    make_org(base, resume("ada"), models={"gpt": {"provder": "openai", "model": "x"}})
+    assert 'rename "provder" to "provider"' in lemming("run-once").err
+    make_org(base, {"name": "ada", "instruction": "x"})
+    assert 'rename "instruction" to "instructions"' in lemming("validate").err
+
+
+def test_the_version_is_told_by_the_short_option_too(lemming: Lemming) -> None:
+    ran = lemming("-V")
+    assert (ran.status, ran.out.split()[0]) == (0, "lemming")
+
+
+@pytest.mark.parametrize("named", ["agents/ada", "ada"])
+def test_why_of_an_agent_says_what_can_be_asked_about(base: Path, lemming: Lemming, named: str) -> None:
+    make_org(base, resume("ada"))
+    assert "lemming why agents/ada/resume.json" in lemming("why", named).err

@@ -108,10 +108,21 @@ def judge_problems(
         )
         yield Problem(f'there is no {what} "{by.name}"', file, pointer=where, hint=hint)
         return
+    if not is_new and by.kind != "model" and by.name in agents:
+        yield from _turns_of_its_own(agents[by.name], file, where, config)
     entry = config.models.get(key)
     if entry and (entry.prompt == "values" or _speaks_for_others(entry, config)):
         hint = "name a model that answers in a turn; a person is asked by a step of a plan, or by a request"
         yield Problem(f'{who}"{key}" gives no verdict: {entry.provider}', file, pointer=where, hint=hint)
+
+
+def _turns_of_its_own(judge: Agent, file: str, pointer: str, config: Config) -> Iterator[Problem]:
+    """Yield a warning for a judge that reads nobody, and takes turns all the same."""
+    habits = habits_of(judge, config)
+    if habits.is_asked and habits.wake != "addressed" and not judge.permissions.read_outboxes:
+        message = f"{judge.name} judges, and takes turns of its own besides, in which it reads nobody"
+        hint = f'"wake": "addressed" in schedule of {paths.resume_file(judge.name)} has it judge alone'
+        yield Problem(message, file, pointer=pointer, hint=hint, severity="warning")
 
 
 def _speaks_for_others(entry: ModelEntry, config: Config) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Literal
 
 from lemming.kernel.base.errors import Problem
-from lemming.kernel.base.jsontext import escaped, meant, nearest
+from lemming.kernel.base.jsontext import escaped, meant, near, nearest
 from lemming.kernel.files.fitting import further_key, further_keys, further_of, types_by_key
 
 Unknown = Literal["kept", "at the top", "none"]
@@ -35,6 +36,24 @@ def must_be_known(problem: Problem, kind: Any, unknown: Unknown) -> bool:
     if unknown != "at the top" or "/" in key:
         return unknown != "kept"
     return key in _places_of(kind) or bool(meant(key, [*keys_of(kind), *further_of(kind)]))
+
+
+def with_renamed_keys(problems: Sequence[Problem], unknown: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return problems whose hint is to rename an unknown key, where it stands beside one that is missing."""
+    return tuple(_with_renamed_key(problem, unknown) for problem in problems)
+
+
+def _with_renamed_key(problem: Problem, unknown: Sequence[Problem]) -> Problem:
+    required, _, _ = problem.message.partition(" required: ")
+    if required == problem.message:
+        return problem
+    keys = problem.message.split('"')[1::2]
+    above = problem.pointer.rpartition("/")[0] if len(keys) == 1 else problem.pointer
+    for other in unknown:
+        place, _, key = other.pointer.rpartition("/")
+        if place == above and (wanted := near(key, keys)):
+            return replace(problem, hint=f'rename "{key}" to "{wanted}"')
+    return problem
 
 
 def _unknown_keys(

@@ -10,8 +10,10 @@ from collections import deque
 from hashlib import sha256
 from pathlib import Path
 
+from lemming.kernel.agents import agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files.stamps import is_folder
 from lemming.kernel.mail.capability_notes import CallNote, notes_of
 from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.record import TurnRecord
@@ -81,16 +83,15 @@ def sources(root: Thing) -> list[tuple[Thing, TracedTurn]]:
 
 def _find_target(writings: Writings, target: str) -> Thing:
     path = path_of(writings, target)
+    if is_folder(f"{writings.base}/{path}"):
+        raise UsageError(f'"{target}" is a folder', hint=_what_to_name(writings.base, path))
     here = read_file(writings.base, path)
     write = writings.last_write(path)
     # it is not what that turn wrote: another one may have, of which the ledger does not tell
     if write is None or (here is not None and sha256(here).hexdigest() != write.digest):
         write = writings.last_write(path, surely=True)
     if write is None and (here is None or _is_outside(writings.base, path)):
-        raise UsageError(
-            f'nothing is known of "{target}"',
-            hint="name an entry's id, a file of the organisation, or AGENT/memory/KEY",
-        )
+        raise UsageError(f'nothing is known of "{target}"', hint=_what_to_name(writings.base, path))
     content = here if here is not None or write is None else writings.content(write)
     thing = thing_at(path, content or b"")
     if write is None:
@@ -103,6 +104,14 @@ def _find_target(writings: Writings, target: str) -> Thing:
     elif (turn := writings.turn(write.moment[0], write.key)) and (said := _call_note(turn, path)):
         thing.remark = said.text
     return thing
+
+
+def _what_to_name(base: OrgPath, path: str) -> str:
+    """Return what can be asked about in place of a path that is no file: of an agent, what is its own."""
+    name = path.rstrip("/").removeprefix("agents/")
+    if name in agent_folders(base):
+        return f"lemming why {paths.resume_file(name)}; lemming agents show {name} shows the agent"
+    return "name an entry's id, a file of the organisation, or AGENT/memory/KEY"
 
 
 def _is_outside(base: OrgPath, path: str) -> bool:

@@ -1,0 +1,66 @@
+"""The line of a document at which something stands that is wrong: `idea.yaml:7: agents.ada`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import escaped, locate
+
+_QUOTED = re.compile(r'"([^"]+)"')
+
+
+@contextmanager
+def placed_by_line(raw: bytes, file: str) -> Iterator[None]:
+    """Add the line to the place of what is raised about a document within the block."""
+    try:
+        yield
+    except (ConfigError, UsageError) as error:
+        named, _, path = error.where.partition(": ")
+        if named == file and path and (line := _find_line(raw, file, path, error.message)):
+            before, error.where = error.where, f"{file}:{line}: {path}"
+            if isinstance(error, ConfigError):
+                found = (replace(it, file=error.where) if it.file == before else it for it in error.problems)
+                error.problems = tuple(found)
+        raise
+
+
+def _find_line(raw: bytes, file: str, path: str, message: str) -> int:
+    """Return the line of a path, or of a key below it that the message quotes; 0 if there is none."""
+    text = raw.decode("utf-8", "replace").removeprefix("\ufeff")
+    parts = path.split(".", 1)  # a file's name has dots, an agent's has none
+    parts = parts if parts[0] == "files" else path.split(".")
+    keys = _QUOTED.findall(message)[:1]
+    ways = ([*parts, *keys], parts)
+    if file.endswith(".json"):
+        return next(
+            (line for way in ways if (line := locate(text, "".join(f"/{escaped(it)}" for it in way))[0])), 0
+        )
+    if file.endswith(".toml"):
+        return 0
+    root = _yaml_root(text)
+    return next((line for way in ways if (line := _line_in_yaml(root, way))), 0)
+
+
+def _yaml_root(text: str) -> Any:
+    import yaml  # only where there is any
+
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:  # it has been read by its events, and a node may still not be made
+        return None
+
+
+def _line_in_yaml(node: Any, way: Sequence[str]) -> int:
+    line = 0
+    for key in way:
+        pairs = node.value if node is not None and node.id == "mapping" else ()
+        found = next(((name, value) for name, value in pairs if name.value == key), None)
+        if found is None:
+            return 0
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
