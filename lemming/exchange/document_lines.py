@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
+from lemming.capabilities.skills.front_matter import find_yaml_line
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import escaped, locate
 
@@ -42,25 +42,4 @@ def _find_line(raw: bytes, file: str, path: str, message: str) -> int:
         )
     if file.endswith(".toml"):
         return 0
-    root = _yaml_root(text)
-    return next((line for way in ways if (line := _line_in_yaml(root, way))), 0)
-
-
-def _yaml_root(text: str) -> Any:
-    import yaml  # only where there is any
-
-    try:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError:  # it has been read by its events, and a node may still not be made
-        return None
-
-
-def _line_in_yaml(node: Any, way: Sequence[str]) -> int:
-    line = 0
-    for key in way:
-        pairs = node.value if node is not None and node.id == "mapping" else ()
-        found = next(((name, value) for name, value in pairs if name.value == key), None)
-        if found is None:
-            return 0
-        line, node = found[0].start_mark.line + 1, found[1]
-    return line
+    return next((line for way in ways if (line := find_yaml_line(text, way))), 0)

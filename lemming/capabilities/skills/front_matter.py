@@ -7,7 +7,7 @@ deep nesting are refused: a small file could stand for gigabytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 LIMIT_CHARS = 64 << 10
@@ -79,6 +79,24 @@ def load_yaml(text: str, limit_chars: int = LIMIT_CHARS) -> Any:
     if len(found) > 1:
         raise NotFrontMatter("more than one document")
     return found[0] if found else None
+
+
+def find_yaml_line(text: str, way: Sequence[str]) -> int:
+    """Return the line of a key in a YAML text, by the keys that lead to it; 0 if there is none."""
+    import yaml
+
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:  # its events may be sound, and its nodes not
+        return 0
+    line = 0
+    for key in way:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        pair = next(((name, value) for name, value in pairs if name.value == key), None)
+        if pair is None:
+            return 0
+        line, node = pair[0].start_mark.line + 1, pair[1]
+    return line
 
 
 def _value(event: Any, events: Iterator[Any], depth: int) -> Any:
