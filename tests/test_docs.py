@@ -17,7 +17,8 @@ from docs.site import MOVED, as_the_generator_reads_it, build, fetching_nothing,
 from lemming.capabilities.skills.skill import skill_of
 from lemming.cli import _root_and_rest, load_command, run
 from lemming.facts.schemas import FORMATS, schema_of
-from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base import errors
+from lemming.kernel.base.errors import LemmingError, UsageError
 
 ROOT = Path(__file__).parent.parent
 SKILL = ROOT / "lemming/agent_skill/lemming-organisations/SKILL.md"
@@ -135,6 +136,20 @@ def test_every_error_code_is_explained() -> None:
     text = (ROOT / "docs/TROUBLESHOOTING.md").read_text()
     sources = "".join(path.read_text() for path in sorted((ROOT / "lemming").rglob("*.py")))
     assert {code for code in re.findall(r"LMG-\d+", sources) if code not in text} == set()
+
+
+def test_each_error_class_has_a_code_of_its_own_or_that_of_the_class_above() -> None:
+    classes = {it for it in vars(errors).values() if isinstance(it, type) and issubclass(it, LemmingError)}
+    codes = [it.code for it in classes if "code" in vars(it)]
+    assert [code for code in sorted(set(codes)) if codes.count(code) > 1] == []
+
+
+def test_the_row_of_an_error_code_names_its_class() -> None:
+    text = (ROOT / "docs/TROUBLESHOOTING.md").read_text()
+    rows = dict(re.findall(r"^\| (LMG-\d+) \| (.*)$", text, re.MULTILINE))
+    classes = {it for it in vars(errors).values() if isinstance(it, type) and issubclass(it, LemmingError)}
+    named = {it.__name__: it.code for it in classes if "code" in vars(it)}
+    assert [name for name, code in sorted(named.items()) if f"`{name}`" not in rows[code]] == []
 
 
 def test_an_error_code_means_one_thing() -> None:

@@ -37,3 +37,38 @@ def test_the_agreement_is_asked_for_before_a_file_of_tools_is_loaded() -> None:
     line = {ast.unparse(it.func): it.lineno for it in ast.walk(refresh) if isinstance(it, ast.Call)}
     assert line["self._org.own(Consent).require_sources"] < line["self._load"]
     assert [text for text, _ in calls(TOOL_FILES)].count("self._load") == 1
+
+
+WRITES_OUTSIDE = {
+    "kernel/files/outputs.py",  # takes secrets out of what it is given
+    "kernel/files/effects.py",  # files that turns write, below folders that they are granted
+    "capabilities/channels/folder.py",  # a channel's own folder; what leaves has been looked at by gates
+    "commands/service.py",  # a unit of systemd, for this machine
+}
+WRITES_PRIVATELY = {"kernel/files/outputs.py", "dashboard/visits.py"}
+WRITES_ENTRIES = {
+    "kernel/messages.py",  # what people and commands send
+    "kernel/turn/ending.py",  # what a turn has written, once gates have looked at it
+    "capabilities/toolbox/reminders.py",  # handed to the turn, whose gates look at it
+    "capabilities/gates/written.py",  # which writes anew what it has looked at
+    "timeline/retake.py",  # which compares, and writes nothing
+}
+
+
+def test_what_is_written_for_others_outside_goes_through_one_writer() -> None:
+    outside = {
+        name
+        for name in TREES
+        for text, call in calls(name)
+        if text in ("fs.publish", "fs.create") and any(word.arg == "is_org" for word in call.keywords)
+    }
+    private = {name for name in TREES for text, _ in calls(name) if text == "fs.publish_private"}
+    assert outside == WRITES_OUTSIDE
+    assert private == WRITES_PRIVATELY
+    assert not {text for text, _ in calls("commands/export.py")} & {"fs.publish", "fs.create"}
+
+
+def test_entries_are_made_into_files_by_people_and_turns_alone() -> None:
+    writers = {name for name in TREES for text, _ in calls(name) if text == "entry_effect"}
+    writers |= {name for name in TREES if "entry_effect" in imported_from(name, "lemming.kernel.messages")}
+    assert writers == WRITES_ENTRIES

@@ -27,7 +27,7 @@ from lemming.kernel.access import bound
 from lemming.kernel.access.trust import Reach, allow_code
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import compact
-from lemming.kernel.files import fs
+from lemming.kernel.files.outputs import put_output, without_secrets
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 if TYPE_CHECKING:
@@ -124,10 +124,10 @@ def eval(
         _show(results, quiet=quiet)
         if not quiet:
             _tell_spent(sum(it.asked for it in results), float(spending.dollars), spending.unpriced)
-    lines = b"".join(compact(result.as_json()) + b"\n" for result in results)
+    lines = b"".join(without_secrets(result.as_json(), compact) + b"\n" for result in results)
     for place, content in zip(places, (lines, junit(results)), strict=True):
         if place is not None:
-            fs.publish(place.parent, place.name, content, is_org=False)
+            put_output(place.parent, place.name, content)
     if not all(result.passed for result in results):
         raise typer.Exit(1)
 

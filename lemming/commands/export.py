@@ -26,8 +26,9 @@ from lemming.kernel.agents import RESUME_LIMIT_BYTES, survey_agents
 from lemming.kernel.base.errors import NotSent, UsageError
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.base.paths import resume_file
-from lemming.kernel.base.redaction.secrets import without_userinfo
+from lemming.kernel.base.redaction.secrets import redact_json, without_userinfo
 from lemming.kernel.files import fs
+from lemming.kernel.files.outputs import create_output, put_output, without_secrets
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import takes_turns
 
@@ -60,10 +61,11 @@ def export_org(
     from lemming.exchange.whole_org import yaml_of
 
     document, left = document_of_org(here.org, template_files("empty"))
+    document = redact_json(document)  # before it is spelled: a secret may have a quote in it
     text = pretty(document).decode() if here.as_json else yaml_of(document)
     if output is None:
         show_text(text.rstrip("\n"))
-    elif not fs.create(output.expanduser().absolute().parent, output.name, text.encode()):
+    elif not create_output(output.expanduser().absolute(), text.encode()):
         raise UsageError("it is there already", where=str(output), hint="name another file")
     for path in left:
         tell(f"left out, no text or too long: {path}", style="yellow")
@@ -115,7 +117,7 @@ def export_a2a(
     folder = output.expanduser().absolute()
     fs.make_root(folder)
     for name, card in cards.items():
-        fs.publish(folder, f"{name}/{CARD_FILE}", pretty(card), is_org=False)
+        put_output(folder, f"{name}/{CARD_FILE}", without_secrets(card, pretty))
         file = str(folder / name / CARD_FILE)
         if not here.shows("agent_card", {"agent": name, "card": card, "file": file}):
             show(file)

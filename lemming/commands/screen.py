@@ -195,12 +195,9 @@ def _write_line(text: str, stream: TextIO) -> None:
 
 
 def _show_json(plain: Any, write: Any, end: str) -> None:
-    from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json
+    from lemming.kernel.files.outputs import without_secrets
 
-    raw: bytes = write(plain)
-    if redact_bytes(raw) != raw:
-        raw = write(redact_json(plain))
-    text = raw.decode()
+    text = without_secrets(plain, write).decode()
     if not text.isascii():
         text = "".join(map(_escaped, text))
     _write(text.replace("\x7f", "\\u007f") + end, sys.stdout)

@@ -15,6 +15,7 @@ from typing import Any
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.files import fs
+from lemming.kernel.files.outputs import put_private_output, without_secrets
 
 Json = dict[str, Any]
 
@@ -105,14 +106,14 @@ class Shelf:
             return None
 
     def _write(self, relative: str, content: bytes) -> int:
-        fs.publish(self.folder, relative, content, is_org=False)
+        put_private_output(self.folder, relative, content)
         self.files.append(relative)
         self.total_bytes += len(content)
         return len(content)
 
 
 def _call(name: str, values: Mapping[str, Any]) -> bytes:
-    text = compact(compact(values).decode()).decode()
+    text = compact(without_secrets(values, compact).decode()).decode()
     return f'Lemming.put("{name}", {text});\n'.encode()
 
 

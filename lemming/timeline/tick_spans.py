@@ -1,4 +1,4 @@
-"""The past of an organisation, read from its journals: check it, run it again. Nothing here calls a model."""
+"""Which ticks a person means by `7`, `3-9` or `3..`, of those that have a journal."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ GATES = [
     {"at": "call", "tool": "file_append", "redact": ["secret"], "then": "rewrite"},
     {"at": "result", "max_length": 60, "then": "rewrite"},
     {"at": "out", "dedupe": True, "then": "block"},
+    {"at": "out", "redact": ["marked [0-9]+"], "then": "rewrite"},
     {"at": "out", "when": {"field": "key", "op": "is", "value": "never"}, "then": "block"},
 ]
 
@@ -26,8 +27,9 @@ def gated(base: Path, org: dict[str, Any]) -> None:
         call("file_append", path="log", content="a secret"),
         call("file_write", path="shared/b", content="2"),
         call("memory_write", key="never", value=1),
+        call("remind_me", text="marked 12", after="1h"),
     ]
-    tools = {"tools": ["file_write", "file_append"], "read_outboxes": ["*"]}
+    tools = {"tools": ["file_write", "file_append", "remind_me"], "read_outboxes": ["*"]}
     reply = say("the pin 12 is known", tool_calls=calls, memory_updates=[{"key": "pin", "value": "pin 12"}])
     make_org(
         base,

@@ -248,8 +248,8 @@ def when(field: str, value: Any, op: str = "is", **gate: Any) -> Json:
 
 
 IN_GATES: dict[str, tuple[Json, str, str]] = {
-    "no tool": ({"at": "call", "then": "pass", "tool": []}, "", "name at least one"),
-    "no class": ({"at": "call", "then": "pass", "class": []}, "", "name at least one"),
+    "no tool": ({"at": "call", "then": "pass", "tool": []}, "/tool", "name at least one"),
+    "no class": ({"at": "call", "then": "pass", "class": []}, "/class", "name at least one"),
     "another judge": ({"at": "out", "then": "block", "by": "editr"}, "/by", 'did you mean "editor"?'),
     "another key": ({"at": "out", "then": "block", "by": {"model": "gtp"}}, "/by", 'did you mean "gpt"?'),
     "a limit of no model": (
@@ -265,6 +265,62 @@ IN_GATES: dict[str, tuple[Json, str, str]] = {
     "a number for a path": (when("args.path", 1, tool="file_write"), "/when/value", "it is string"),
     "quotes around true": (when("own", "true"), "/when/value", "it is true or false"),
     "quotes around a number": (when("tick", "7"), "/when/value", "it is a number"),
+    "quotes around a number that is compared": (
+        {"at": "call", "then": "block", "when": {"field": "tick", "op": "ge", "value": "7"}},
+        "/when/value",
+        "it is a number",
+    ),
+    "a truth for a number": (when("tick", True), "/when/value", "it is a number"),
+    "a folder with a slip, where a path begins": (
+        {
+            "at": "call",
+            "then": "block",
+            "tool": "file_write",
+            "when": {"field": "args.path", "op": "starts_with", "value": "shraed/"},
+        },
+        "/when/value",
+        'did you mean "shared"?',
+    ),
+    "a folder with a slip, in an argument": (
+        {"at": "call", "then": "block", "tool": "file_write", "args": {"path": "workspce/*"}},
+        "/args/path",
+        'did you mean "workspace"?',
+    ),
+    "a keyword with a slip of two letters": (
+        {"at": "out", "then": "block", "schema": {"propertys": {"a": {}}}},
+        "/schema/propertys",
+        'did you mean "properties"?',
+    ),
+    "an operation that is none": (
+        {"at": "call", "then": "block", "when": {"field": "tool", "op": "match", "value": "x"}},
+        "/when/op",
+        'did you mean "matches"?',
+    ),
+    "an expression that is none": (
+        {"at": "out", "then": "block", "deny": ["ok", "["]},
+        "/deny/1",
+        "no regular expression",
+    ),
+    "a window that is none": (
+        {"at": "spend", "then": "block", "calls": 1, "per": "agent", "window": "1w"},
+        "/window",
+        '"7d"',
+    ),
+    "a time that is none": (
+        {"at": "call", "then": "ask", "tool": "file_write", "expires": "2 hrs"},
+        "/expires",
+        "2h",
+    ),
+    "a judge's key with a slip": (
+        {"at": "out", "then": "block", "by": {"agnet": "editor"}, "policy": "x"},
+        "/by",
+        'did you mean "agent"?',
+    ),
+    "the beginning of a word": (
+        {"at": "spend", "then": "block", "calls": 1, "per": "org"},
+        "/per",
+        'did you mean "organisation"?',
+    ),
     "a schema that checks nothing": (
         {"at": "out", "then": "block", "schema": {"properties": {"a": {"minLenght": 3}}}},
         "/schema/properties/a/minLenght",

@@ -288,7 +288,7 @@ def test_a_function_of_a_plugin_is_asked_recorded_and_not_asked_in_a_replay(
     ("gate", "why"),
     [
         ({"at": "call", "then": "rewrite"}, '"rewrite" needs one of'),
-        ({"at": "call", "then": "block", "deny": ["a"], "redact": ["b"]}, "a gate looks for one thing"),
+        ({"at": "call", "then": "block", "deny": ["a"], "redact": ["b"]}, "a gate must look for one thing"),
         ({"at": "in", "then": "block", "tool": "shell"}, 'are for gates at "call" and "result"'),
         ({"at": "call", "then": "block", "deny": ["("]}, "no regular expression"),
         ({"at": "result", "then": "block", "dedupe": True}, 'is for gates at "in" and "out"'),

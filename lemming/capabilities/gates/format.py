@@ -158,54 +158,82 @@ class Gate:
     def __post_init__(self) -> None:
         found = [key for key in FINDINGS if getattr(self, key) not in ([], {}, None, False, "")]
         if len(found) > 1:
-            raise Misfit(f'a gate looks for one thing: "{found[0]}" or "{found[1]}"; write two gates')
+            message = f'a gate must look for one thing, got "{found[0]}" and "{found[1]}"'
+            raise Misfit(message, at=f"/{found[1]}", hint="write two gates")
         if self.then == "rewrite" and not CAN_REWRITE.intersection(found):
-            raise Misfit(f'"rewrite" needs one of {", ".join(sorted(CAN_REWRITE))}: what is it to put there?')
+            message = f'"rewrite" needs one of {", ".join(sorted(CAN_REWRITE))}: what is it to put there?'
+            raise Misfit(message, at="/then", hint='add "redact": ["..."], say, or let it "block"')
         if self.at not in OF_TOOLS and (self.tools or self.classes):
-            raise Misfit(f'"tool" and "class" are for gates at "call" and "result", not at "{self.at}"')
+            message = f'"tool" and "class" are for gates at "call" and "result", not at "{self.at}"'
+            raise Misfit(message, at="/at", hint='write "at": "call", or take them out')
         if [] in (self.tool, self.tool_class):
-            raise Misfit('"tool" and "class" name at least one; a gate that concerns all has neither')
+            message = '"tool" and "class" name at least one; a gate that concerns all has neither'
+            raise Misfit(
+                message, at="/tool" if self.tool == [] else "/class", hint="name one, or take it out"
+            )
         if self.args and self.at not in OF_TOOLS:
-            raise Misfit(f'"args" is for gates at "call" and "result", not at "{self.at}"')
+            message = f'"args" is for gates at "call" and "result", not at "{self.at}"'
+            raise Misfit(message, at="/args", hint='write "at": "call", or take it out')
         if self.dedupe and self.at in OF_TOOLS:
-            raise Misfit(f'"dedupe" is for gates at "in" and "out", not at "{self.at}"')
+            message = f'"dedupe" is for gates at "in" and "out", not at "{self.at}"'
+            raise Misfit(message, at="/dedupe", hint='write "at": "out", or take it out')
         self._check_limit(found)
         self._check_expires()
         if self.approved and (self.at, self.then) != ("call", "ask"):
-            raise Misfit('"approved" is for gates at "call" that "ask"')
+            hint = 'write "at": "call" and "then": "ask", or take it out'
+            raise Misfit('"approved" is for gates at "call" that "ask"', at="/approved", hint=hint)
         if self.by:
             _require_judge(self.by)
         if self.by and self.at in ("in", "spend"):
-            raise Misfit('"by" is not for gates at "in": no model is asked before the turn begins')
+            message = '"by" is not for gates at "in" and "spend": no model is asked before the turn begins'
+            raise Misfit(message, at="/by", hint='write "at": "out"')
         if self.policy and not self.by:
-            raise Misfit('"policy" is for gates with "by": whom is it for?')
-        for pattern in (*self.redact, *self.deny):
+            hint = 'add "by": the name of an agent or a model key that judges'
+            raise Misfit('"policy" is for gates with "by": whom is it for?', at="/policy", hint=hint)
+        self._check_patterns()
+
+    def _check_patterns(self) -> None:
+        """Raise `Misfit` for an expression, a schema or a condition that is none."""
+        patterns = [
+            (f"/{key}/{number}", it)
+            for key in ("redact", "deny")
+            for number, it in enumerate(getattr(self, key))
+        ]
+        for place, pattern in patterns:
             try:
                 expression(pattern)
             except NoExpression as error:
-                raise Misfit(f"no regular expression: {pattern!r}: {error}") from None
+                hint = "a plain text has \\\\ before each of . * + ? ( ) [ ] { } ^ $ |"
+                raise Misfit(f"no regular expression: {pattern!r}: {error}", at=place, hint=hint) from None
         flaw, inside = flaw_of(self.schema) if self.schema is not None else ("", "")
         if flaw:
-            raise Misfit(f"schema{inside.replace('/', '.')}: no JSON Schema: {flaw}")
-        for wrong in problems_of(self.when, "when") if self.when is not None else ():
-            raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
+            hint = "keywords and types of JSON Schema: https://json-schema.org"
+            raise Misfit(f"no JSON Schema: {flaw}", at=f"/schema{inside}", hint=hint)
+        for wrong in problems_of(self.when, "/when") if self.when is not None else ():
+            raise Misfit(wrong.message, at=wrong.pointer, hint=wrong.hint)
 
     def _check_limit(self, found: Sequence[str]) -> None:
         """Raise `Misfit` for a limit that is none."""
         has_amount = any(getattr(self, key) is not None for key in AMOUNTS)
         if self.at != "spend" and (has_amount or self.per or self.window or self.models):
-            raise Misfit(f'limits and "models" are for gates at "spend", not at "{self.at}"')
+            message = f'limits and "models" are for gates at "spend", not at "{self.at}"'
+            raise Misfit(message, at="/at", hint='write "at": "spend"')
         if self.at == "spend" and not OF_SPENDING.issuperset(found):
-            raise Misfit(f'"{found[0]}" is not for gates at "spend"')
+            hint = "it is about a text: take it out"
+            raise Misfit(f'"{found[0]}" is not for gates at "spend"', at=f"/{found[0]}", hint=hint)
         if has_amount != bool(self.per) or (has_amount and found):
             amounts = '"credits", "dollars", "tokens" and "calls"'
-            raise Misfit(f'a limit is one of {amounts}, with "per", and nothing else')
+            add = '"per": "agent", say' if has_amount else '"credits": 100, say'
+            hint = f"take {found[0]} out" if has_amount and found else f"add {add}"
+            raise Misfit(f'a limit is one of {amounts}, with "per", and nothing else', hint=hint)
         if self.window is not None and self.per in (None, "turn"):
-            raise Misfit('"window" is for limits per request, agent or organisation')
+            message = '"window" is for limits per request, agent or organisation'
+            raise Misfit(message, at="/window", hint="take it out")
         try:
             window_of(self.window)
         except ValueError as error:
-            raise Misfit(str(error)) from None
+            message = f"expected a window, found {compact(self.window).decode()[:60]}"
+            raise Misfit(message, at="/window", hint=str(error)) from None
 
     def _check_expires(self) -> None:
         """Raise `Misfit` for a time that is none."""
@@ -213,9 +241,11 @@ class Gate:
             try:
                 parse_duration(self.expires)
             except UsageError as error:
-                raise Misfit(f'"expires": {error.message}: write a number of ticks, or {DURATIONS}') from None
+                hint = f"write a number of ticks, or {DURATIONS}"
+                raise Misfit(error.message, at="/expires", hint=hint) from None
         elif self.expires is not None and self.expires < 1:
-            raise Misfit('"expires" is at least 1 tick')
+            message = f"expected a number of at least 1, found {self.expires}"
+            raise Misfit(message, at="/expires", hint="write 1, for one tick")
 
     @property
     def finding(self) -> str:
@@ -281,4 +311,7 @@ def _require_judge(by: str | dict[str, str | list[str]]) -> None:
         raise Misfit(why)
     from lemming.capabilities.judges.settings import judge_named  # only where one is named
 
-    judge_named(by)
+    try:
+        judge_named(by)
+    except Misfit as error:
+        raise Misfit(str(error), at="/by", hint=error.hint) from None

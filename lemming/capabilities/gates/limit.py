@@ -62,7 +62,7 @@ def window_of(said: dict[str, int] | str | None) -> Window | None:
             return Window(seconds=int(found[1]) * _SECONDS_IN[found[2]])
     elif said.keys() == {"ticks"} and said["ticks"] >= 1:
         return Window(ticks=said["ticks"])
-    raise ValueError('no window: write {"ticks": 100}, "90m", "24h" or "7d"')
+    raise ValueError('write {"ticks": 100}, "90m", "24h" or "7d"')
 
 
 def beyond(limits: Mapping[str, Decimal], amount: Amount) -> str:

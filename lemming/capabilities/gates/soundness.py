@@ -12,6 +12,7 @@ from lemming.capabilities.conditions.slips import slips_in
 from lemming.capabilities.conditions.when import predicate
 from lemming.capabilities.gates.format import SEEN, Gate
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import Outcome
 from lemming.kernel.base.jsontext import compact, meant, nearest
 from lemming.kernel.base.kinds import MESSAGE_KINDS, ToolClass
@@ -44,6 +45,7 @@ _NOTHING_BELOW = {
 """Fields that are one text, number or truth."""
 _SAME = {"is", "is_not"}
 _AMONG = {"in", "not_in"}
+_ORDERS = {"lt", "le", "gt", "ge"}
 
 
 class Test(NamedTuple):
@@ -58,6 +60,11 @@ class Test(NamedTuple):
     def values(self) -> Sequence[Any]:
         """The values that it holds the field against, one of which it must be."""
         return (self.value,) if self.op in _SAME else self.value if self.op in _AMONG else ()
+
+    @property
+    def compared(self) -> Sequence[Any]:
+        """The values that it compares the field with: those, and what a number is more or less than."""
+        return (self.value,) if self.op in _ORDERS else self.values
 
 
 def wrong_with(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Fault]:
@@ -203,8 +210,8 @@ def _impossible_values(test: Test, gate: Gate, known: Inventory, agent: Agent | 
 
 def _of_other_kinds(test: Test, types: tuple[type, ...], what: str) -> Iterator[Fault]:
     """Yield the values that are none of what a field is: a text where it is a number."""
-    for value in test.values:
-        if not isinstance(value, types):
+    for value in test.compared:
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             shown = compact(value).decode()
             yield Fault(f"{test.pointer}/value", f'"{test.field}" is never {shown}', f"it is {what}")
 
@@ -251,6 +258,7 @@ def tests_in(condition: Json, pointer: str) -> Iterator[Test]:
 
 _LITERAL = re.compile(r"\^((?:[A-Za-z0-9_ -]|/|\\?\.)+/)(?![*+?{])")
 _TOPS = ("shared", "agents")
+_OF_PLACES = {*_SAME, *_AMONG, "starts_with"}
 _WHOLE = (
     "no place begins so: those in the organisation are relative to it",
     "name its folders, such as shared/ and agents/",
@@ -271,11 +279,30 @@ def _wrong_with_paths(
             yield Fault(f"{pointer}/value", why, f'{hint}; or "op": "starts_with" with the path itself')
         elif op == "starts_with" and _is_the_whole(value, known):
             yield Fault(f"{pointer}/value", *_WHOLE)
+        elif op in _OF_PLACES:
+            for path in value if isinstance(value, list) else [value]:
+                yield from _mistyped_folder(path, f"{pointer}/value", known)
     for name, patterns in gate.args.items():
         for index, pattern in enumerate([patterns] if isinstance(patterns, str) else patterns):
+            at = f"/args/{name}" if isinstance(patterns, str) else f"/args/{name}/{index}"
             if name in names and "*" in pattern and _is_the_whole(pattern.partition("*")[0], known):
-                at = f"/args/{name}" if isinstance(patterns, str) else f"/args/{name}/{index}"
                 yield Fault(at, *_WHOLE)
+            elif name in names:
+                yield from _mistyped_folder(pattern, at, known)
+
+
+def _mistyped_folder(path: Any, at: str, known: Inventory) -> Iterator[Fault]:
+    """Yield a path whose first folder is one of the organisation's with a slip, and is in no workspace."""
+    if not isinstance(path, str) or "/" not in path or path.startswith("/"):
+        return
+    first = path.removeprefix("./").partition("/")[0]
+    if not (other := meant(first, (*_TOPS, "workspace"))):
+        return
+    workspaces = [f"{known.org.base}/{paths.workspace_folder(name)}" for name in known.names]
+    if not any(os.path.lexists(f"{folder}/{first}") for folder in (known.org.base, *workspaces)):
+        yield Fault(
+            at, f'there is no folder "{first}", in a workspace or beside them', f'did you mean "{other}"?'
+        )
 
 
 def _places_of(gate: Gate, known: Inventory, agent: Agent | None) -> set[str]:

@@ -1,8 +1,12 @@
-"""Gates at what a turn writes: its entries and its memories. Pure over the turn's recorded answers."""
+"""Gates at what a turn writes: its entries and its memories. Pure over the turn's recorded answers.
+
+Whatever a turn writes for others comes by here, also what its tools want written for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.gates.checks import asking
@@ -15,7 +19,7 @@ from lemming.kernel.files.documents import value_of
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.mail.references import named_in
 from lemming.kernel.memory import decode_memory, memory_effect
-from lemming.kernel.messages import targets_in
+from lemming.kernel.messages import OutboxEntry, decode_entry, entry_effect, names_in, targets_in
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.places import Asking, Found
 from lemming.kernel.turn.results import OUTBOX_ENTRIES
@@ -55,6 +59,13 @@ class OutGates:
 
         rules = [rule for rule in self._rules if not (is_approved and rule.gate.then == "ask")]
         looked = self._look(new.payload, facts, f"entry of kind {new.kind}", rules)
+        of_texts = [rule for rule in rules if _is_about_texts(rule.gate)] if new.tags else []
+        if of_texts and looked.then in ("pass", "ask"):
+            payload = looked.content
+            of_tags = self._look(new.tags, lambda _: facts(payload), f"tags of {new.kind}", of_texts)
+            new = new._replace(tags=of_tags.content)
+            if not of_tags.passes and (looked.passes or of_tags.then != "ask"):
+                looked = of_tags._replace(content=payload)
         if looked.passes:
             self._earlier.add(digest_of(new.payload))
             return new._replace(payload=looked.content)
@@ -104,13 +115,23 @@ class OutGates:
         return looked.content
 
     def look_at_effects(self, effects: Iterable[FileEffect], at: str) -> tuple[FileEffect, ...]:
-        """Return the files that a tool wants written, its memories as they may be remembered."""
+        """Return the files that a tool wants written, its memories and entries as they may be written."""
         return tuple(self._looked_at(effects, at))
 
     def _looked_at(self, effects: Iterable[FileEffect], at: str) -> Iterator[FileEffect]:
         name = self._draft.inputs.agent.name
         folder = f"{paths.memory_folder(name)}/"
         for effect in effects:
+            if entry := _entry_in(effect, name):
+                new = NewEntry(entry.kind, entry.payload, entry.tags)
+                may = self.look_at_entry(new, at)
+                if may is not None:
+                    yield (
+                        effect
+                        if may == new
+                        else entry_effect(replace(entry, payload=may.payload, tags=[*may.tags]))
+                    )
+                continue
             if effect.root or effect.removes or not effect.path.startswith(folder):
                 yield effect
                 continue
@@ -164,3 +185,17 @@ class OutGates:
     def _ask(self, name: str, seen: dict[str, Any]) -> Found | None:
         number, self._asked = self._asked, self._asked + 1
         return self._draft.source.check(number, name, seen, asking)
+
+
+def _is_about_texts(gate: Gate) -> bool:
+    """Return whether a gate looks at tags too: its patterns do, and what lets all of an entry pass."""
+    return gate.finding in ("deny", "redact") or (gate.then == "pass" and not gate.finding)
+
+
+def _entry_in(effect: FileEffect, agent_name: str) -> OutboxEntry | None:
+    """Return the entry that a tool wants written into the agent's outbox; None for any other file."""
+    folder, _, file_name = effect.path.rpartition("/")
+    if effect.root or effect.removes or folder != paths.outbox_folder(agent_name):
+        return None
+    name = next(iter(names_in(agent_name, [file_name])), None)
+    return decode_entry(name, effect.content) if name else None

@@ -50,7 +50,9 @@ def judge_named(plain: WhoJudges) -> NamedJudge:
         return NamedJudge("", plain)
     kind = next((kind for kind in _KINDS if kind in plain), None)
     if kind is None or len(plain) != 1:
-        raise Misfit('verify.by is a name, {"agent": name}, {"model": key} or {"command": ["program", ...]}')
+        other = next((key for key in plain if key != kind), "")
+        who = 'a name, {"agent": name}, {"model": key} or {"command": ["program", ...]}'
+        raise Misfit(f"verify.by is {who}", hint=nearest(other, [*_KINDS]) if other else "")
     said = plain[kind]
     if kind != "command":
         if not isinstance(said, str) or not said:

@@ -9,7 +9,7 @@ from typing import Any
 from lemming.capabilities.conditions.when import fields_in, problems_of
 from lemming.capabilities.trust.words import TRUST
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.jsontext import escaped, nearest
 from lemming.kernel.files.fitting import Misfit, about, keyed
 from lemming.kernel.org.config import Org
 
@@ -38,9 +38,12 @@ class TrustRule:
     def __post_init__(self) -> None:
         if self.when:
             for wrong in problems_of(self.when):
-                raise Misfit(f"when{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
+                raise Misfit(wrong.message, at=f"/when{wrong.pointer}", hint=wrong.hint)
             if claimed := [name for name in fields_in(self.when) if not name.startswith(_VERIFIED)]:
-                raise Misfit(f'when: "{claimed[0]}" is only claimed: a rule looks at verified.... alone')
+                message = f'"{claimed[0]}" is only claimed: a rule looks at verified.... alone'
+                raise Misfit(
+                    message, at="/when", hint=f'"field": "verified.{claimed[0]}", if the channel does'
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +79,17 @@ class Trust:
     def __post_init__(self) -> None:
         order = self.order
         if wrong := next((word for word in order if not _WORD.match(word) or order.count(word) > 1), None):
-            raise Misfit(f'order: "{wrong}" must be a word of a-z, 0-9, - and _, and stand there once')
+            message = f'"{wrong}" must be a word of a-z, 0-9, - and _, and stand there once'
+            raise Misfit(message, at="/order", hint=f"such as {', '.join(ORDER)}")
         if order[:1] != ["outside"] or order[-1:] != ["owner"] or "agent" not in order:
-            raise Misfit('order: it begins with "outside", ends with "owner", and has "agent" between them')
-        for word in (*(rule.is_ for rule in self.rules), *self.tools.values()):
+            message = 'it begins with "outside", ends with "owner", and has "agent" between them'
+            raise Misfit(message, at="/order", hint=f"such as {', '.join(ORDER)}")
+        said = [(f"/rules/{number}/is", rule.is_) for number, rule in enumerate(self.rules)]
+        said += [(f"/tools/{escaped(pattern)}", word) for pattern, word in self.tools.items()]
+        for place, word in said:
             if word not in order:
-                words = f'"{word}" is none of the words of order: {", ".join(order)}'
-                raise Misfit(f"{words} ({hint})" if (hint := nearest(word, order)) else words)
+                message = f'"{word}" is none of the words of order: {", ".join(order)}'
+                raise Misfit(message, at=place, hint=nearest(word, order) or f'write "{order[0]}", say')
 
 
 @dataclass(frozen=True, kw_only=True)

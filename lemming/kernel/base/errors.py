@@ -346,7 +346,7 @@ class LimitReached(OutOfCredits):
 class RequestOverLimit(LimitReached):
     """What a gate at `spend` lets be spent on the request is spent: no more is asked for it."""
 
-    code = "LMG-704"
+    code = "LMG-706"
 
 
 class Paused(OutOfCredits):

@@ -147,9 +147,9 @@ def near(word: str, known: Collection[str]) -> str:
     """Return the closest known word, or an empty string."""
     by_letters = {other.lower(): other for other in known}
     matches = get_close_matches(word, known, n=1, cutoff=0.6)
-    if not matches:
-        matches = [by_letters[it] for it in get_close_matches(word.lower(), by_letters, n=1, cutoff=0.6)]
-    return matches[0] if matches else ""
+    matches = matches or [by_letters[it] for it in get_close_matches(word.lower(), by_letters, 1, 0.6)]
+    begun = [it for it in known if len(word) > 2 and it.lower().startswith(word.lower())]  # "exec", "org"
+    return matches[0] if matches else begun[0] if len(begun) == 1 else ""
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -267,9 +267,11 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
         pointer = "".join(f"/{part}" for part in path)
         above, _, key = pointer.rpartition("/")
         if item["type"] != "missing":
-            is_ours = item["type"] == "value_error"  # it says itself what to write
-            hint = "" if is_ours else _instead(_type_at(kind, path), item["input"])
-            found.append((pointer, in_plain_words(item), hint))
+            misfit = item.get("ctx", {}).get("error")
+            at, hint = (misfit.at, misfit.hint) if isinstance(misfit, Misfit) else ("", "")
+            if item["type"] != "value_error":  # else it says itself what to write
+                hint = _instead(_type_at(kind, path), item["input"])
+            found.append((f"{pointer}{at}", in_plain_words(item), hint))
         elif above in lacking:
             lacking[above].append(key)
         else:

@@ -25,7 +25,14 @@ Fitter = Callable[[Any], Any]
 
 
 class Misfit(ValueError):
-    """The value is not, beyond doubt, one of this type."""
+    """The value is not, beyond doubt, one of this type.
+
+    `at` is a JSON pointer to the part of it that is wrong, and `hint` what to write there.
+    """
+
+    def __init__(self, message: str = "", *, at: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.at, self.hint = at, hint
 
 
 def about(description: str, **limits: float) -> dict[str, Any]:
