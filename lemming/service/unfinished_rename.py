@@ -18,6 +18,17 @@ def rename_begun(base: OrgPath) -> tuple[str, str] | None:
 
     Raises `CorruptState` for a file that says no names.
     """
+    plain = _intent(base)
+    return (str(plain["agent"]), str(plain["becomes"])) if plain else None
+
+
+def is_copied(base: OrgPath) -> bool:
+    """Return True if the rename under way has copied the folder, which could not be moved."""
+    plain = _intent(base)
+    return bool(plain and plain.get("copied") is True)
+
+
+def _intent(base: OrgPath) -> dict[str, object] | None:
     try:
         plain = parse(fs.read_bytes(f"{base}/{paths.RENAMING_FILE}", LIMIT_BYTES))
     except FileNotFoundError:
@@ -28,12 +39,12 @@ def rename_begun(base: OrgPath) -> tuple[str, str] | None:
     old, new = (str(plain.get(key, "")) for key in ("agent", "becomes"))
     if not (paths.AGENT_NAME.match(old) and paths.AGENT_NAME.match(new)):
         raise _unreadable('expected {"agent": NAME, "becomes": NAME}')
-    return old, new
+    return plain
 
 
-def begin_rename(base: OrgPath, old: str, new: str) -> None:
-    """Write down what is to be done, before any of it is."""
-    content = pretty({"agent": old, "becomes": new})
+def begin_rename(base: OrgPath, old: str, new: str, *, copied: bool = False) -> None:
+    """Write down what is to be done, before any of it is; `copied`: a copy of the folder is whole."""
+    content = pretty({"agent": old, "becomes": new, **({"copied": True} if copied else {})})
     fs.publish(Path(base), paths.RENAMING_FILE, content, sync=True)
 
 

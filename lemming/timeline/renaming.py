@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ from typing import Any
 
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
+from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, as_laid_out, compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.stamps import is_there
@@ -21,7 +22,7 @@ from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capabilities import capabilities_here
-from lemming.service.unfinished_rename import begin_rename, end_rename
+from lemming.service.unfinished_rename import begin_rename, end_rename, is_copied
 
 LIMIT_BYTES = 1 << 20
 LOG_LIMIT_BYTES = 1 << 30
@@ -32,19 +33,25 @@ def rename(base: OrgPath, old: str, new: str) -> list[str]:
     """Give an agent another name everywhere, and return the files of people's that were changed for it.
 
     What is to be done is written down first: after a kill the same again does the rest. Raises `UsageError`
-    where both folders are there.
+    where both folders are there, and `DiskError`; where the folder could not be moved, nothing has changed.
     """
     before, after = paths.agent_folder(old), paths.agent_folder(new)
-    if is_there(f"{base}/{before}") and is_there(f"{base}/{after}"):
+    was_copied = is_copied(base)
+    if not was_copied and is_there(f"{base}/{before}") and is_there(f"{base}/{after}"):
         raise UsageError(f'there is an agent "{new}" already', where=after, hint="choose another name")
     # written down first: half a rename leaves entries whose author no folder has any more
-    begin_rename(base, old, new)
+    begin_rename(base, old, new, copied=was_copied)
     readers = [reader for reader in survey_agents(base).agents if reader not in (old, new)]
-    with ExitStack() as stack:
-        for capability in capabilities_here():
-            stack.enter_context(capability.renaming(base, before, after))
-        if is_there(f"{base}/{before}"):
-            fs.move(Path(base), before, after)
+    try:
+        with ExitStack() as stack:
+            for capability in capabilities_here():
+                stack.enter_context(capability.renaming(base, before, after))
+            if is_there(f"{base}/{before}"):
+                _move_folder(Path(base), old, new, was_copied=was_copied)
+    except DiskError:
+        if is_there(f"{base}/{before}") and not is_there(f"{base}/{after}"):
+            end_rename(base)  # or no tick would run for a rename that has not begun
+        raise
     entries_renamed(base, old, new)
     for reader in readers:
         shown_stays_shown(base, reader, old, new)
@@ -54,6 +61,39 @@ def rename(base: OrgPath, old: str, new: str) -> list[str]:
     changed = [file for file in files if names_replaced(base, file, old, new)]
     end_rename(base)  # last: until then no engine runs here
     return changed
+
+
+def _move_folder(base: Path, old: str, new: str, *, was_copied: bool) -> None:
+    """Move an agent's folder; where the file system cannot (an overlay), copy it and remove the old one.
+
+    The copy is made under a name that is no agent's, and noted once it is whole: at no moment does a kill
+    leave two agents, or one without its files.
+    """
+    before, after, staging = paths.agent_folder(old), paths.agent_folder(new), f"agents/.{new}.copied"
+    if not was_copied:
+        try:
+            fs.move(base, before, after)
+        except DiskError as error:
+            if getattr(error.__cause__, "errno", 0) != errno.EXDEV:
+                raise
+        else:
+            return
+        _remove_if_there(base, staging)  # what a kill left of an earlier copy
+        try:
+            fs.copy_tree(base, before, staging)
+            fs.sync_file_system(base)
+        except DiskError:
+            _remove_if_there(base, staging)
+            raise
+        begin_rename(base, old, new, copied=True)
+    if not is_there(f"{base}/{after}"):
+        fs.move(base, staging, after)
+    fs.remove_tree(base, before)
+
+
+def _remove_if_there(base: Path, folder: str) -> None:
+    if (base / folder).is_dir():
+        fs.remove_tree(base, folder)
 
 
 def entries_renamed(base: OrgPath, old: str, new: str) -> None:

@@ -21,8 +21,10 @@ from lemming.capabilities.trust.vouches import Vouches
 from lemming.capabilities.trust.words import TRUST
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fields import Json
+from lemming.kernel.files.stamps import is_there
 from lemming.kernel.journal.records import Record, ToolFinished
 from lemming.kernel.org.config import Config, Org
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -82,7 +84,12 @@ class TrustOfTurns(Capability):
     def renaming(self, base: OrgPath, before: str, after: str) -> Iterator[None]:
         """Have the marks of the files in a folder be those of another."""
         rename_marks(base, before, after)
-        yield
+        try:
+            yield
+        except DiskError:
+            if is_there(f"{base}/{before}") and not is_there(f"{base}/{after}"):  # it stays where it is
+                forget_marks(base, after)
+            raise
         forget_marks(base, before)
 
     def kept_results(

@@ -131,6 +131,15 @@ def remove_tree(root: Path, relative: str) -> None:
         shutil.rmtree(name, dir_fd=folder)
 
 
+def copy_tree(root: Path, source: str, destination: str) -> None:
+    """Copy a folder inside `root` with all that is in it. Links in it stay links."""
+    announce("copytree", destination, root)
+    try:
+        shutil.copytree(root / source, root / destination, symlinks=True)
+    except OSError as error:
+        raise refused(root, destination, error) from error
+
+
 def move_surely(root: Path, source: str, destination: str) -> None:
     """Move a file inside `root` so that power loss leaves it in one of the places at least; repeatable."""
     with (

@@ -24,6 +24,7 @@ _HINTS = {
     errno.EACCES: "no permission; check the owner and the mode of this path",
     errno.EPERM: "no permission; check the owner and the mode of this path",
     errno.EMFILE: "too many open files; raise `ulimit -n` and run again",
+    errno.EBUSY: "something is mounted there; unmount it and run again",
     errno.ELOOP: "a symbolic link stands where a file or folder of the organisation should be; remove it",
     errno.ENOENT: "somebody removed the file or its folder at the same time; run again",
     errno.ENOTDIR: "something that is not a folder stands where a folder should be; move it away",
