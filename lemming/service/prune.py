@@ -17,7 +17,7 @@ from lemming.kernel.agents import agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
-from lemming.kernel.journal.sealing import SEALED, segments
+from lemming.kernel.journal.sealing import SEALED, remove_segment, segments
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.counter import load_tick
@@ -57,6 +57,8 @@ def remove(base: OrgPath, surplus: Surplus) -> None:
     """Take one thing away. Raises `DiskError`."""
     if surplus.kind == "aside":
         fs.remove_tree(Path(base), surplus.path)
+    elif surplus.kind == "journals":
+        remove_segment(base, surplus.path)
     else:
         fs.remove(Path(base), surplus.path)
 

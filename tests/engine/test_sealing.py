@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lemming.cli import run
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once, run_tick
 from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.kernel.journal import sealing
@@ -229,3 +230,31 @@ def test_a_removal_that_was_cut_off_is_finished_at_the_next_packing(aged: Path) 
     for _ in range(2):
         run_once(aged, clock=FrozenClock())
     assert sealed_ticks(aged)[0] >= 300
+
+
+def missing_journals(org: Path) -> list[tuple[int, str]]:
+    return [(it.tick, it.file) for it in verify(org).errors if it.kind == "missing"]
+
+
+def test_the_oldest_segment_that_is_gone_is_missed_where_all_journals_are_kept(org: Path) -> None:
+    run_once(org)
+    (org / SEGMENT).unlink()
+    assert missing_journals(org) == [(99, "logs/ticks/00000099.jsonl")]
+    assert run(["-C", str(org), "verify"]) == 7
+    assert run(["-C", str(org), "check", "--quiet"]) == 7
+
+
+def test_the_oldest_segment_is_not_missed_where_old_journals_are_to_go(org: Path) -> None:
+    run_once(org)
+    (org / SEGMENT).unlink()
+    (org / "config/org.json").write_text('{"plain_journals": 0, "kept_journals": 0}')
+    assert missing_journals(org) == []
+
+
+def test_journals_that_prune_removed_are_not_missed_here_or_in_a_fork(org: Path, tmp_path: Path) -> None:
+    run_once(org)
+    assert run(["-C", str(org), "prune", "--journals", "1", "--yes"]) == 0
+    assert not (org / SEGMENT).exists()
+    assert missing_journals(org) == []
+    assert run(["-C", str(org), "fork", str(tmp_path / "fork"), "--at", "100"]) == 0
+    assert missing_journals(tmp_path / "fork") == []

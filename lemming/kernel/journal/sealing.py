@@ -17,6 +17,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.integers import LAST_TICK, bounded_int
+from lemming.kernel.base.jsontext import JsonProblem, parse, pretty
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
 from lemming.kernel.files.stamps import Listing, is_there, list_again, status_of
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.zip_segments import ZipSegment
 
 SEALED = f"{paths.JOURNALS}/sealed"
+REMOVED_FILE = f"{SEALED}/removed.json"
+"""Through which tick journals were removed on purpose."""
 TICKS_PER_SEGMENT = 100
 SEGMENT_LIMIT_BYTES = 512 << 20  # of journals, packed or not: a hundred that are larger stay as they are
 _KINDS = ("jsonl.xz", "zip")  # as version 0.1 wrote them
@@ -56,8 +60,31 @@ def remove_old_segments(base: OrgPath, tick: int, kept: int) -> list[str]:
     """Remove the segments of which every tick is older than `kept` ticks; return their paths."""
     old = [f"{SEALED}/{name}" for name, _, last in segments(base) if last < tick - kept]
     for segment in old:
-        fs.remove(Path(base), segment)
+        remove_segment(base, segment)
     return old
+
+
+def remove_segment(base: OrgPath, segment: str) -> None:
+    """Remove a segment that is no longer kept, and note it: any other that is gone is lost."""
+    last = next((last for name, _, last in segments(base) if name == Path(segment).name), -1)
+    if last > removed_through(base):
+        note_removed(Path(base), last)
+    fs.remove(Path(base), segment)
+
+
+def note_removed(base: Path, through: int) -> None:
+    """Write down through which tick journals were removed on purpose."""
+    fs.publish(base, REMOVED_FILE, pretty({"through": through}), sync=True)
+
+
+def removed_through(base: OrgPath) -> int:
+    """Return the last tick whose journals were removed on purpose; -1 if none were."""
+    try:
+        plain = parse(fs.read_bytes(f"{base}/{REMOVED_FILE}", 4096), any_integer=False)
+    except (OSError, JsonProblem):
+        return -1
+    last = bounded_int(plain.get("through"), le=LAST_TICK) if isinstance(plain, dict) else None
+    return -1 if last is None else last
 
 
 def plain_ticks(base: OrgPath) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import CorruptState, Problem
+from lemming.kernel.base.errors import ConfigError, CorruptState, Problem
 from lemming.kernel.base.integers import LAST_TICK, read_int
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.turn_numbers import split_key
@@ -24,7 +24,9 @@ from lemming.kernel.journal.records import (
     TurnCommitted,
     TurnStarted,
 )
+from lemming.kernel.journal.sealing import removed_through
 from lemming.kernel.journal.sequence import NoRecord, record_of
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.counter import newest_in_ledgers
 from lemming.timeline.record import RecordedTick, recorded_in
@@ -109,6 +111,7 @@ def read_journal_facts(
     """
     told = JournalFacts(journal_ticks(base) if only is None else newest_journals(base, only))
     told.skimmed = 0 if newest is None else max(0, len(told.ticks) - newest)
+    keeps_all = only is None and _keeps_all(base)
     apart_from = told.ticks[told.skimmed] if told.skimmed < len(told.ticks) else LAST_TICK
     for number, (before, tick) in enumerate(zip([None, *told.ticks], told.ticks, strict=False)):
         steps("journals", number, len(told.ticks))
@@ -120,7 +123,8 @@ def read_journal_facts(
                 recorded = recorded_in(tick, reading)
                 is_last = tick == told.ticks[-1]
                 told.findings += _journal_findings(recorded, reading.surplus_bytes, is_last=is_last)
-            _note_gone(told, recorded, before)
+            if before is not None or keeps_all:
+                _note_gone(told, recorded, removed_through(base) if before is None else before)
         except CorruptState as error:
             told.damaged.append(tick)
             told.findings.append(
@@ -134,12 +138,26 @@ def read_journal_facts(
     return told
 
 
-def _note_gone(told: JournalFacts, recorded: RecordedTick, before: int | None) -> None:
-    """Note what tells that journals are gone; old ones that somebody cleared away from the front are not."""
+def _keeps_all(base: OrgPath) -> bool:
+    """Return True if no journal is ever to be removed. Where the settings cannot be read, nobody knows."""
+    try:
+        return load_config(base).org.kept_journals is None
+    except ConfigError:
+        return False
+
+
+def _note_gone(told: JournalFacts, recorded: RecordedTick, before: int) -> None:
+    """Note what tells that journals are gone; `before` is the tick of the journal before.
+
+    Before the oldest it is the one through which journals were removed on purpose; where `kept_journals` has
+    them removed, versions before noted none, and nobody asks.
+    """
     named = recorded.begin.after if recorded.records else None
-    if before is not None and named is not None and named > before:
+    if named is not None and named > before:
         told.gone.append(named)
         message = f"is gone: tick {recorded.tick} names it as the one before"
+        if recorded.tick == told.ticks[0]:
+            message += ", and all journals are kept; kept_journals says so if the oldest are to go"
         told.findings.append(mismatch(named, paths.journal_file(named), "missing", message))
 
 
