@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -234,15 +235,34 @@ class Verb(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what was typed; a command alone has its defaults."""
-        if not args and not ctx.resilient_parsing:
-            self.params = [parameter for parameter in self.params if parameter.required]
+        """Parse what was typed; what was not has its defaults."""
+        if not ctx.resilient_parsing:
+            self.params = _parameters_typed(self.params, args)
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return `--help` as a flag that is off unless given."""
         return _off_unless_given(super().get_help_option(ctx))
+
+
+def _parameters_typed(parameters: Sequence[Any], words: Sequence[str]) -> list[Any]:
+    """Return the parameters that the words of a command may set, and its flags; all where one is unclear."""
+    if not words:
+        return [parameter for parameter in parameters if parameter.required]
+    options = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
+    names = {parameter: {*parameter.opts, *parameter.secondary_opts} for parameter in parameters}
+    if not options <= {name for known in names.values() for name in known}:  # --help, a slip, -n5
+        return list(parameters)
+    has_words = any(not word.startswith("-") or word == "-" for word in words)
+    return [
+        it
+        for it in parameters
+        if it.required
+        or getattr(it, "is_flag", False)
+        or options & names[it]
+        or (has_words and it.param_type_name == "argument")
+    ]
 
 
 def _off_unless_given(option: Any) -> Any:
