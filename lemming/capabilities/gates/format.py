@@ -40,7 +40,7 @@ _CALL = ("tool", "class", "args")
 _COMMON = ("what", "text", "key", "value", "agent", "tick", "trust")
 SEEN: dict[At, Collection[str]] = {
     "in": {"from", "channel", "id", *_ENTRY, "label", "tool", *_COMMON},
-    "call": {*_CALL, "writes", "own", "agent", "tick", "trust"},
+    "call": {*_CALL, "writes", "own", "agent", "tick", "trust", "args_trust", "args_lowest"},
     "result": {*_CALL, "success", "outcome", "output", "agent", "tick", "trust"},
     "out": {*_ENTRY, "target", "leaves", *_COMMON},
     "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars", "tokens", "trust"},

@@ -135,7 +135,12 @@ class GateJudges:
 
     def _of_call(self, call: ToolCall, rule: Rule, args: Any) -> Json:
         places = self._places[rule.line].get(call.tool, {})
-        return {**self._facts(call, rule), "args": as_written(args, places, self._agent)}
+        origin: Json = {}
+        if word := self._draft.trust:
+            from lemming.capabilities.trust.origins import args_trust, low_values  # it is tracked: it is here
+
+            origin = args_trust(args, word, low_values(self._draft.inputs.given["trust"], word))
+        return {**self._facts(call, rule), **origin, "args": as_written(args, places, self._agent)}
 
     def _concerned(self, call: ToolCall, at: str) -> Iterator[Rule]:
         """Yield the gates whose judges may have to be asked.

@@ -149,7 +149,8 @@ def require_seen(gate: Gate, seen: Json) -> None:
     """Raise `LookupError` for a gate whose condition looks at what is never there: it would never speak."""
     if unseen := min(gate.fields.difference(SEEN[gate.at]), default=""):
         raise LookupError(f'a gate at "{gate.at}" does not see "{unseen}"')
-    if "trust" in gate.fields and "trust" not in seen and seen.get("what") != "file":
+    looks_at_trust = not gate.fields.isdisjoint(("trust", "args_trust", "args_lowest"))
+    if looks_at_trust and "trust" not in seen and seen.get("what") != "file":
         raise LookupError('nobody tracks trust: "trust": {} in config/org.json')
 
 

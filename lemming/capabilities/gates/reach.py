@@ -131,8 +131,9 @@ class Reaching:
         if why := why_missing("trust"):
             raise ConfigError(why, hint="install lemming-engine again")
         from lemming.capabilities.trust.authors import Authors
-        from lemming.capabilities.trust.settings import Trust
+        from lemming.capabilities.trust.settings import Trust, least_shown
 
+        self._least_shown = least_shown
         self.tracks_trust = "trust" in config.org.further
         settings = replace(config.org, further={"trust": Trust(), **config.org.further})
         self._authors = Authors(org, replace(config, org=settings), survey.agents, load_tick(org))
@@ -253,7 +254,9 @@ class Reaching:
 
     def _foreseen(self, agent: Agent, at: At, known: Json, absent: Iterable[str] = ()) -> list[Foreseen]:
         rules: Iterable[Rule] = (it for it in rules_for(agent, self._config.org) if it.gate.at == at)
-        untracked = [] if self.tracks_trust else ["trust"]
+        untracked = [] if self.tracks_trust else ["trust", "args_trust", "args_lowest"]
+        if at == "call" and "trust" in known and not self._least_shown(agent):
+            known = {**known, "args_lowest": known["trust"]}  # only a clean turn knows values from below
         return foreseen(rules, {"agent": agent.name, **known}, [*absent, *untracked])
 
     def _reach_in_words(self, agent: Agent, tool: Tool, words: Iterable[str]) -> ToolReach:

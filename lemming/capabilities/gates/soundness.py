@@ -39,10 +39,12 @@ _OF_SCHEMAS: dict[Any, tuple[type, ...]] = {
     "string": (str,), "boolean": (bool,), "integer": (int, float), "number": (int, float),
 }  # fmt: skip
 _NOTHING_BELOW = {
-    "agent", "call", "channel", "class", "credits", "dollars", "from", "id", "key", "kind", "label", "leaves",
-    "model", "outcome", "output", "own", "provider", "success", "text", "tick", "tool", "trust", "what",
+    "agent", "args_lowest", "call", "channel", "class", "credits", "dollars", "from", "id", "key", "kind",
+    "label", "leaves", "model", "outcome", "output", "own", "provider", "success", "text", "tick", "tool",
+    "trust", "what",
 }  # fmt: skip
 """Fields that are one text, number or truth."""
+_OF_TRUST = {"trust", "args_trust", "args_lowest"}
 _SAME = {"is", "is_not"}
 _AMONG = {"in", "not_in"}
 _ORDERS = {"lt", "le", "gt", "ge"}
@@ -186,7 +188,7 @@ def _unsound_field(test: Test, gate: Gate, known: Inventory) -> Iterator[Fault]:
         yield Fault(f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint)
     elif below and head in _NOTHING_BELOW:
         yield Fault(f"{test.pointer}/field", f'nothing stands below "{head}"', f'"field": "{head}"')
-    elif head == "trust" and "trust" not in known.config.org.further:
+    elif head in _OF_TRUST and "trust" not in known.config.org.further:
         hint = '"trust": {} in config/org.json has the engine track it'
         yield Fault(test.pointer, "it looks at trust, which nobody tracks", hint)
 
@@ -218,8 +220,10 @@ def _of_other_kinds(test: Test, types: tuple[type, ...], what: str) -> Iterator[
 
 def _values_of(test: Test, gate: Gate, known: Inventory, agent: Agent | None) -> Collection[str] | None:
     """Return all that a field can be; None where that is not known."""
+    if test.field.startswith("args_trust."):
+        test = test._replace(field="trust")
     match test.field:
-        case "trust":
+        case "trust" | "args_lowest":
             trust = known.config.org.further.get("trust")
             return trust.order if trust else None
         case "agent":

@@ -7,6 +7,7 @@ from typing import Any
 Json = dict[str, Any]
 
 _FROM_OUTSIDE: Json = {"field": "trust", "op": "is", "value": "outside"}
+_BY_WORDS_FROM_OUTSIDE: Json = {"field": "args_lowest", "op": "is", "value": "outside"}
 _READ_BY_A_MODEL = "this turn was shown words from outside"
 
 
@@ -30,9 +31,9 @@ def standard() -> Json:
             {
                 "at": "call",
                 "class": ["send", "execute", "administer"],
-                "when": _FROM_OUTSIDE,
+                "when": _BY_WORDS_FROM_OUTSIDE,
                 "then": "ask",
-                "because": _READ_BY_A_MODEL,
+                "because": f"{_READ_BY_A_MODEL}, or an argument is a value of such an answer",
             },
             {
                 "at": "call",

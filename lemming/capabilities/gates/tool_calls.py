@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,7 @@ class CallGates:
     settings: Org
     tick: int
     trust: str = ""
+    facts_of_args: Callable[[Any], dict[str, Any]] = lambda _: {}
 
     @classmethod
     def of(cls, agent: Agent, settings: Org, tick: int) -> CallGates | None:
@@ -64,7 +65,7 @@ class CallGates:
         Where gates want approval for it, it is asked for once, for all of them, and for the call as those
         behind them rewrite it.
         """
-        self.trust = trusted.word
+        self.trust, self.facts_of_args = trusted.word, trusted.facts_of
         try:
             looked = self.look_at_call(call, tool, context)
         except CannotTell as error:
@@ -111,9 +112,17 @@ class CallGates:
         def facts(args: Any) -> dict[str, Any]:
             # What planning reads is not read again unless a gate has changed the arguments.
             told = planned if args == call.args else changes_for(args)
-            return {**self._facts(call, tool), **told, "args": self._args_as_opened(args, tool, context.base)}
+            origin = self.facts_of_args(args) or self._as_the_turn(args)
+            opened = self._args_as_opened(args, tool, context.base)
+            return {**self._facts(call, tool), **told, **origin, "args": opened}
 
         return facts
+
+    def _as_the_turn(self, args: Any) -> dict[str, Any]:
+        """Return what is said of arguments of which nothing else is known."""
+        named = args if isinstance(args, dict) else {}
+        told = {"args_trust": dict.fromkeys(named, self.trust), "args_lowest": self.trust}
+        return told if self.trust else {}
 
     def after(
         self, call: ToolCall, tool: Tool, base: Path, trusted: Trusted, result: ToolResult

@@ -13,6 +13,7 @@ from typing import Any
 
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.marks import Marks
+from lemming.capabilities.trust.origins import telling_values
 from lemming.capabilities.trust.words import AGENT, Part
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.paths import memory_file, resume_file
@@ -32,6 +33,7 @@ class CleanTurn:
     def __init__(self, authors: Authors, marks: Marks, least: str, resumes: Mapping[str, Agent]) -> None:
         self._authors, self._marks, self._least, self._resumes = authors, marks, least, resumes
         self._as_values: set[str] = set()
+        self.values: list[tuple[Any, Part]] = []
         self.left_out: list[tuple[str, Part]] = []
 
     def of_entry(self, entry: OutboxEntry) -> str:
@@ -80,6 +82,8 @@ class CleanTurn:
         for schema in self._schemas_of(answer.agent, entry):
             if (values := values_in(schema, answer.payload)) is not None:
                 self._as_values.add(answer.identity)
+                part = Part(self._authors.order.known(self._authors.of_entry(answer)), answer.identity)
+                self.values += [(value, part) for value in telling_values(schema, values)]
                 return self._emptied(answer, values)
         self._passes("entry", self._authors.of_entry(answer), answer.identity)
         return self._emptied(answer, {NOT_SHOWN: f"it is trusted less than {self._least}"})

@@ -115,6 +115,11 @@ class Tracker:
         if self._clean and self._clean.left_out:
             told["left_out"] = [{"is": word, "of": source} for _, (word, source) in self._clean.left_out]
             seen.time = [*seen.time, self._clean.words()]
+        if self._clean and self._clean.values:
+            known = [
+                {"value": value, "is": word, "of": source} for value, (word, source) in self._clean.values
+            ]
+            told["values"] = known
         if self._entry.prompt != "values":
             words = (file.word for file in files)
             labelled = zip(seen.context, words, strict=True)

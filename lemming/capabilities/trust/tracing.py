@@ -13,8 +13,9 @@ from typing import Any
 
 from lemming.capabilities.trust.authors import authors_in
 from lemming.capabilities.trust.marks import Marks
+from lemming.capabilities.trust.origins import args_trust, low_values
 from lemming.capabilities.trust.turn import TurnTrust
-from lemming.capabilities.trust.words import AGENT, Part
+from lemming.capabilities.trust.words import AGENT, TRUST, Part
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.paths import place_of
@@ -39,6 +40,7 @@ class TrustTracing:
 
     def __init__(self, now: Surroundings, inputs: TurnInputs) -> None:
         self._authors, self._turn = now.own(authors_in), TurnTrust.of(inputs)
+        self._told: dict[str, Any] = inputs.given[TRUST]
         self._given: dict[str, Any] = {}
         self._marks: Marks | None = None
         self._tool: Tool | None = None
@@ -54,6 +56,10 @@ class TrustTracing:
         """What made the turn trusted less than agents are; empty where nothing did."""
         named = self._turn.sources if self._authors.order.is_low(self.word) else []
         return named[0].source if named else ""
+
+    def facts_of_args(self, args: Any) -> dict[str, Any]:
+        """Return what gates see of where the arguments of a call come from."""
+        return args_trust(args, self.word, low_values(self._told, self.word))
 
     @property
     def word_after(self) -> str:

@@ -167,7 +167,7 @@ class LiveCalls:
         # What was announced had passed them: a second look could refuse what has happened.
         lookouts = self._lookouts if tool is not None and index not in self._started else None
         if lookouts and tool:
-            trusted = Trusted(tracing.word, tracing.source) if tracing else Trusted()
+            trusted = Trusted(tracing.word, tracing.source, tracing.facts_of_args) if tracing else Trusted()
             make = partial(self._runtime.use_tool, index, context=context)
             look = partial(lookouts.before, call, tool, context, trusted, make)
             passed = self._runtime.may_call(self._name, index, call, look)

@@ -94,11 +94,22 @@ class Holder(Protocol):
         ...
 
 
+class LowValue(NamedTuple):
+    """A value that a turn knows from an answer that is trusted less than the turn is, and how far that is."""
+
+    value: Any
+    word: str
+
+
 class Trusted(NamedTuple):
-    """How far a turn is trusted by now, and what made it less than agents are; empty: nobody tracks that."""
+    """How far a turn is trusted by now, and what made it less than agents are; empty: nobody tracks that.
+
+    `facts_of` gives what gates see of where a call's arguments come from.
+    """
 
     word: str = ""
     source: str = ""
+    facts_of: Callable[[Any], Json] = lambda _: {}
 
 
 class Passed(NamedTuple):
@@ -271,6 +282,10 @@ class Tracing(Protocol):
     @property
     def source(self) -> str:
         """What made the turn trusted less than agents are; empty where nothing did."""
+        ...
+
+    def facts_of_args(self, args: Any) -> Json:
+        """Return what gates see of where the arguments of a call come from."""
         ...
 
     @property
