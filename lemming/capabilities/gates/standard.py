@@ -31,7 +31,7 @@ def standard() -> Json:
             {
                 "at": "call",
                 "class": ["send", "execute", "administer"],
-                "when": _BY_WORDS_FROM_OUTSIDE,
+                "when": {"any": [_FROM_OUTSIDE, _BY_WORDS_FROM_OUTSIDE]},
                 "then": "ask",
                 "because": f"{_READ_BY_A_MODEL}, or an argument is a value of such an answer",
             },
