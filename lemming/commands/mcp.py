@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import closing
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +17,9 @@ from lemming.commands.trust import require_agreement
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import nearest
 from lemming.kernel.org.organisation import Organisation
+
+if TYPE_CHECKING:
+    from lemming.capabilities.mcp.servers import Listed
 
 app = noun("See and try MCP servers, accept what they have, and be one.")
 
@@ -83,10 +85,13 @@ def try_servers(
     arguments = object_typed(args, "--args", '{"path": "a.txt"}')
     require_agreement(base, trusts=trust, servers=chosen)
     require_sdk()
+    from lemming.capabilities.mcp.servers import McpServers
+
     is_well = True
     with closing(base):
+        all_listed = base.own(McpServers).list(chosen)  # all at once: one that hangs holds up no other
         for server in chosen:
-            found = _test(base, server, as_json=here.as_json)
+            found = _test(base, server, all_listed[server], as_json=here.as_json)
             is_well &= found is not None
             if tool is not None and found is not None:
                 called = _offered(config, server, tool, found, yes=yes)
@@ -211,24 +216,19 @@ def _reached(server: McpServer) -> str:
     return server.url or one_line(" ".join(server.command), 80)
 
 
-def _test(base: Organisation, name: str, *, as_json: bool) -> KnownServer | None:
-    """Look at one server and tell; return what it has, if it can be used as it was accepted."""
-    from lemming.capabilities.mcp.servers import McpServers
-
-    began = time.perf_counter()
-    listed = base.own(McpServers).list([name])[name]
-    took_ms = round(1000 * (time.perf_counter() - began))
+def _test(base: Organisation, name: str, listed: Listed, *, as_json: bool) -> KnownServer | None:
+    """Tell of one server; return what it has, if it can be used as it was accepted."""
     known = known_servers(base).servers.get(name)
     other = differences(known, listed.tools) if known and not listed.problem else {}
     if as_json:
         tools = {f"{PREFIX}{name}.{tool}": it.description for tool, it in listed.tools.tools.items()}
         facts = {"tools": tools, "problem": listed.problem, "left_out": dict(listed.left_out)}
-        show_json("mcp_test", {"server": name, **facts, "differences": other, "took_ms": took_ms})
+        show_json("mcp_test", {"server": name, **facts, "differences": other, "took_ms": listed.took_ms})
         return None if listed.problem or other else listed.tools
     if listed.problem:
         tell(one_line(f"{name}: {listed.problem}", 600), style="red")
         return None
-    what = f"{counted(len(listed.tools.tools), 'tool')} in {took_ms} ms"
+    what = f"{counted(len(listed.tools.tools), 'tool')} in {listed.took_ms} ms"
     show(f"{painted(name, 'bold')}: {what}: {one_line(', '.join(listed.tools.tools), 300)}")
     for tool, why in listed.left_out.items():
         tell(one_line(f"  {tool} is left out: {why}", 300), style="yellow")

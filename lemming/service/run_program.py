@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lemming.kernel.base.redaction.secrets import excerpt
 
-_STDERR_BYTES = 4096
+_STDERR_BYTES, _LAST_WORDS_S = 4096, 0.5
 _PASSED_ON = (
     *("PATH", "HOME", "LANG", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ"),
     *("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"),
@@ -31,8 +31,8 @@ def run_command(
     """Run a program to its end and return what went wrong, empty when nothing did.
 
     `given` is on its standard input. Of the environment it has what programs commonly need (PATH, HOME, ...,
-    XDG_*), and `variables`. After `limit_s` it is killed, with all of its process group. `once_started` is
-    called when it runs, or cannot be started.
+    XDG_*), and `variables`. After `limit_s` it is killed, with all of its process group. What it leaves
+    in the background when it ends goes on. `once_started` is called when it runs, or cannot be started.
     """
     try:
         running = subprocess.Popen(
@@ -47,30 +47,38 @@ def run_command(
     except (OSError, ValueError) as error:
         once_started()
         return f"{command[0]} cannot be started: {getattr(error, 'strerror', None) or error}"
-    with running:
-        timer = threading.Timer(limit_s, _kill, [running])
-        timer.daemon = True
-        timer.start()
-        once_started()
-        complaint = _converse(running, given)
-        status = running.wait()
-        is_late = timer.finished.is_set()
-        timer.cancel()
-    if is_late:
+    complaints: list[bytes] = []
+    talk = threading.Thread(target=_converse, args=(running, given, complaints), daemon=True)
+    talk.start()
+    once_started()
+    try:
+        status = running.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        _kill(running)
+        running.wait()
         return f"{command[0]} took longer than {limit_s:g} s and was killed"
-    last = (complaint.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
+    finally:
+        talk.join(_LAST_WORDS_S)  # a child of the program may hold the stream open for days
+    last = (b"".join(complaints).decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
     return f"{command[0]} ended with {status}: {excerpt(last)}" if status else ""
 
 
-def _converse(running: subprocess.Popen[bytes], given: bytes) -> bytes:
-    """Give the program its input and return the beginning of its complaints; whoever says more is cut off."""
+def _converse(running: subprocess.Popen[bytes], given: bytes, complaints: list[bytes]) -> None:
+    """Give the program its input and take in the beginning of its complaints; one that says more is cut off.
+
+    When it has ended, the rest is read and dropped: what it left in the background may write there for days.
+    """
     assert running.stdin
     assert running.stderr
-    with contextlib.suppress(BrokenPipeError), running.stdin:
+    with contextlib.suppress(OSError), running.stdin:
         running.stdin.write(given)
-    complaint = running.stderr.read(_STDERR_BYTES)
-    running.stderr.close()
-    return complaint
+    with running.stderr:
+        left = _STDERR_BYTES
+        while piece := os.read(running.stderr.fileno(), _STDERR_BYTES):
+            complaints += [piece[:left]] if left else []
+            left = max(0, left - len(piece))
+            if not left and running.poll() is None:
+                return
 
 
 def _kill(running: subprocess.Popen[bytes]) -> None:

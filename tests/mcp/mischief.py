@@ -4,7 +4,8 @@ As a program (`python mischief.py [WORD...]`) it speaks by standard input and ou
 port of this process, for organisations that are opened hundreds of times. Words: `mute` says nothing at all;
 `dead` ends at once; `other` has another description of `add`; `more` has one more tool; `endless` begins a
 line that never ends; `asks` speaks the newer protocol, in which a tool may ask back, and has some that do;
-`given` has the tools of `GIVEN` too, which answer with what stands there; `slow` is mute until `AWAKE`.
+`given` has the tools of `GIVEN` too, which answer with what stands there; `slow` is mute until `AWAKE`;
+`listless` hangs when it is to list its tools.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def answer(request: dict[str, Any], words: set[str]) -> Any:
             }
         case "server/discover" if "asks" in words:
             return {**DONE, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        case "tools/list" if "listless" in words:
+            threading.Event().wait()
         case "tools/list":
             return {**(DONE if "asks" in words else {}), "tools": tools(words)}
         case "tools/call" if request["params"]["name"] in ("book", "sample"):

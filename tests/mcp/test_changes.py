@@ -93,3 +93,17 @@ def test_the_commands_list_and_call_without_an_engine(
     assert run(["-C", str(base), "mcp", "test", "mist"]) != 0
     assert 'did you mean "mis"?' in capsys.readouterr().err
     assert not (base / "config/mcp.lock.json").exists()
+
+
+def test_a_server_that_hangs_is_named_with_its_setting_and_the_others_are_told_of(
+    base: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    org_with(base, {"hangs": server("listless", timeout_s=0.5), "well": server()})
+    assert run(["-C", str(base), "mcp", "test", "--trust"]) == 1
+    told = capfd.readouterr()
+    assert "well: " in told.out
+    assert " tools in " in told.out
+    limit = "0.5 s (timeout_s of its line in config/mcp.json)"
+    assert f"hangs: it did not list its tools within {limit}" in told.err
+    assert "models.json" not in told.err
+    assert "Error" not in told.err

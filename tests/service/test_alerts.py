@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,38 @@ def test_a_command_that_hangs_is_killed_with_all_it_has_started(base: Path) -> N
     )
     assert why == f"{sys.executable} took longer than 0.2 s and was killed"
     assert started == [True]
+
+
+BEHIND = """
+import os, pathlib, sys, time
+if os.fork():
+    os.write(2, b"no such host")
+    os._exit(3)
+print(os.getpid(), file=open("child.part", "w"))
+os.rename("child.part", "child")
+time.sleep(600)
+"""
+
+
+def test_what_a_command_leaves_in_the_background_takes_none_of_its_time_and_goes_on(base: Path) -> None:
+    fs.make_root(base)
+    why = run_command(
+        [sys.executable, "-c", BEHIND], given=b"", variables={}, cwd=base, limit_s=600, once_started=bool
+    )
+    assert why == f"{sys.executable} ended with 3: no such host"
+    for _ in range(2000):
+        if (base / "child").exists():
+            break
+        time.sleep(0.01)  # another program is starting; nothing of ours is waited for
+    child = int((base / "child").read_text())
+    os.kill(child, signal.SIGKILL)  # it is there
+
+
+def test_a_command_that_does_not_read_its_input_ends_in_time(base: Path) -> None:
+    fs.make_root(base)
+    hang = [sys.executable, "-c", "import signal; signal.pause()"]
+    why = run_command(hang, given=b"x" * (1 << 20), variables={}, cwd=base, limit_s=0.2, once_started=bool)
+    assert why == f"{sys.executable} took longer than 0.2 s and was killed"
 
 
 def test_a_command_that_talks_without_end_ends(base: Path) -> None:

@@ -136,6 +136,9 @@ class _Background:
             task.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
         await asyncio.gather(*map(self._close, list(self._clients)), return_exceptions=True)
+        self.loop.set_exception_handler(
+            lambda *_: None
+        )  # of what does not end in time nobody can do anything
         await self.loop.shutdown_asyncgens()
 
 

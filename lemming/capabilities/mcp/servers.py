@@ -5,6 +5,7 @@ A server that is mute, dies, is slow or says too much fails its calls; the tick 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ from lemming.capabilities.background.calls import SharedClient, run
 from lemming.capabilities.mcp.lock import KnownServer, known_tool
 from lemming.capabilities.mcp.session import Answered, Session, SessionEnded
 from lemming.capabilities.mcp.settings import PREFIX, McpServer, mcp_config, require_sdk
+from lemming.kernel.base.clock import elapsed_ms
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import LemmingError, TimedOut, ToolError
 from lemming.kernel.base.json_schema.violations import flaw_of, misfits
 from lemming.kernel.base.patterns import is_named
@@ -34,20 +37,21 @@ PATIENCE_S = 5.0
 LOOKED_AT_S = 3.0
 """Of the thread's own time, for the schemas of one server's tools: those after that are left out."""
 
-_MARGIN_S = 2.0
+_MARGIN_S, _CLOSING_TIME_S = 2.0, 15.0
 
 
 @dataclass(frozen=True)
 class Listed:
     """What a server has now. `left_out`: tools that cannot be used, and why. `problem`: why it has none.
 
-    `is_starting`: it has not answered yet, and may still do so in time.
+    `is_starting`: it has not answered yet, and may still do so in time. `took_ms`: how long it took.
     """
 
     tools: KnownServer = field(default_factory=KnownServer)
     left_out: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     is_starting: bool = False
+    took_ms: int = 0
 
 
 class ServerEnded(ToolError):
@@ -60,7 +64,8 @@ class McpServers:
     def __init__(self, org: Organisation) -> None:
         self._org = org
         self._sessions: dict[str, tuple[McpServer, SharedClient[Session]]] = {}
-        self._failed: dict[str, tuple[float, str]] = {}
+        self._failed: dict[str, tuple[Deadline, str]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._starting: dict[str, tuple[Session, asyncio.Task[Listed]]] = {}
         self._flaws: dict[str, str] = {}
 
@@ -85,7 +90,8 @@ class McpServers:
             found[name] = self._without_flawed(found[name])
             self._failed.pop(name, None)
             if found[name].problem and not found[name].is_starting:
-                self._failed[name] = time.monotonic(), found[name].problem
+                self._failed[name] = Deadline(LEFT_ALONE_S), found[name].problem
+                self._sessions.pop(name, None)
         return {name: found[name] for name in wanted}
 
     def call(
@@ -103,7 +109,8 @@ class McpServers:
             )
             return _as_promised(found)
         except TimedOut:
-            raise TimedOut(f"MCP server {name}: no answer within {server.timeout_s:g} s") from None
+            hint = f"raise timeout_s of {name} in config/mcp.json"
+            raise TimedOut(f"MCP server {name}: no answer within {server.timeout_s:g} s", hint=hint) from None
         except LemmingError as error:
             kind = ServerEnded if isinstance(error, SessionEnded) else ToolError
             raise kind(f"MCP server {name}: {error.message}", hint=error.hint) from None
@@ -112,8 +119,9 @@ class McpServers:
         """End all sessions. They are begun anew when they are needed."""
         sessions = [kept.get() for _, kept in self._sessions.values()]
         self._sessions, self._starting = {}, {}
-        if sessions:
-            run(lambda: _close_all(sessions), 15.0)
+        if sessions or self._ending:
+            with contextlib.suppress(TimedOut):  # one that does not end is left to its launcher
+                run(lambda: _close_all(sessions, self._ending), _CLOSING_TIME_S)
 
     def _session(self, name: str, server: McpServer) -> Session:
         known = self._sessions.get(name)
@@ -123,8 +131,8 @@ class McpServers:
         return known[1].get()
 
     def _left_alone(self, name: str) -> str:
-        since, why = self._failed.get(name, (0.0, ""))
-        return why if why and time.monotonic() - since < LEFT_ALONE_S else ""
+        left_alone, why = self._failed.get(name, (None, ""))
+        return "" if left_alone is None or left_alone.has_passed else why
 
     async def _list_all(
         self, sessions: Mapping[str, Session], servers: Mapping[str, McpServer], known: Collection[str]
@@ -142,13 +150,34 @@ class McpServers:
         patience_s = 0.0  # a tick before this one has waited for it
         # What ended well meanwhile was asked for an earlier tick: what there is now is asked anew.
         if asked is None or of is not session or (asked.done() and not asked.result().problem):
-            asked, patience_s = asyncio.create_task(_list(name, session, server)), PATIENCE_S
+            asked, patience_s = asyncio.create_task(self._list(name, session, server)), PATIENCE_S
         await asyncio.wait({asked}, timeout=patience_s if is_known else None)
         if asked.done():
             return asked.result()
         self._starting[name] = session, asked
         why = f"it has not listed its tools after {PATIENCE_S:g} s; those that were accepted are offered"
         return Listed(problem=why, is_starting=True)
+
+    async def _list(self, name: str, session: Session, server: McpServer) -> Listed:
+        import asyncio
+
+        began, whole = time.perf_counter(), Deadline(server.start_timeout_s + _MARGIN_S)
+        try:
+            async with asyncio.timeout(whole.remaining()):
+                await session.begin()
+                async with asyncio.timeout(min(server.timeout_s, whole.remaining())):
+                    said = await session.tools()
+            listed = _as_listed(said, name, server)
+        except TimeoutError:
+            setting = "start_timeout_s" if whole.has_passed else "timeout_s"
+            limit = f"{getattr(server, setting):g} s ({setting} of its line in config/mcp.json)"
+            listed = Listed(problem=f"it did not list its tools within {limit}")
+            ending = asyncio.create_task(session.close())  # nobody waits for it but `close`
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+        except LemmingError as error:
+            listed = Listed(problem=str(error))
+        return replace(listed, took_ms=elapsed_ms(began))
 
     def _without_flawed(self, listed: Listed) -> Listed:
         """Return what a server has without tools that have a schema to which nothing can be held."""
@@ -166,20 +195,6 @@ class McpServers:
             return listed
         sound = {name: tool for name, tool in listed.tools.tools.items() if name not in flawed}
         return replace(listed, tools=KnownServer(tools=sound), left_out={**listed.left_out, **flawed})
-
-
-async def _list(name: str, session: Session, server: McpServer) -> Listed:
-    import asyncio
-
-    try:
-        async with asyncio.timeout(server.start_timeout_s + _MARGIN_S):
-            said = await session.tools()
-    except TimeoutError:
-        await session.close()
-        return Listed(problem=f"it did not list its tools within {server.start_timeout_s:g} s")
-    except LemmingError as error:
-        return Listed(problem=str(error))
-    return _as_listed(said, name, server)
 
 
 def _as_listed(said: Iterable[Mapping[str, Any]], server_name: str, server: McpServer) -> Listed:
@@ -217,7 +232,7 @@ def _as_promised(found: Answered) -> Answered:
     return found
 
 
-async def _close_all(sessions: Iterable[Session]) -> None:
+async def _close_all(sessions: Iterable[Session], ending: Iterable[asyncio.Task[None]]) -> None:
     import asyncio
 
-    await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
+    await asyncio.gather(*(session.close() for session in sessions), *ending, return_exceptions=True)

@@ -154,7 +154,8 @@ class Session:
                 ready.set_result(client)
                 await over.wait()
         except TimeoutError:
-            self._fail(ready, f"it did not answer within {limit_s:g} s of being started")
+            limit = f"{limit_s:g} s of being started (start_timeout_s of its line in config/mcp.json)"
+            self._fail(ready, f"it did not answer within {limit}")
         except BaseException as error:  # noqa: BLE001 - the edge of a session: becomes what its calls are told
             self._fail(ready, self._in_words(error))
         finally:

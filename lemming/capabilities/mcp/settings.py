@@ -69,7 +69,9 @@ class McpServer:
         default=False,
         metadata=about("Those of its tools that may be repeated (see trust_hints) may be called at once."),
     )
-    timeout_s: float = field(default=60.0, metadata=about("Longest time of a call.", gt=0, le=86_400))
+    timeout_s: float = field(
+        default=60.0, metadata=about("Longest time of a call, and of listing the tools.", gt=0, le=86_400)
+    )
     start_timeout_s: float = field(
         default=30.0, metadata=about("Longest time to start and to list its tools.", gt=0, le=600)
     )
