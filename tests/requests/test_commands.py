@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from asked import PEOPLE
 from desk import named, organisation, put
 from terminal import Lemming
 
@@ -17,7 +19,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.counter import persist_tick
-from lemming.testing import FrozenClock, make_org, resume, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -270,3 +272,46 @@ def test_what_a_person_has_read_stands_in_their_ledger_and_no_turn_counts_it(
     assert read_state(org, "human") == state
     assert lemming("verify").status == 0
     assert lemming("inbox", "ada", "--peek").status == 2
+
+
+class Hasty(FrozenClock):
+    """A clock that is asked which start of the machine it is as an engine starts, and again right before the
+    first record of its tick: `then`.
+    """
+
+    then: Callable[[], object] | None = None
+    asked = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "boot_id" and self.then:
+            self.asked += 1
+            if self.asked == 2:
+                then, self.then = self.then, None
+                then()
+        return super().__getattribute__(name)
+
+
+def test_what_is_taken_back_before_the_first_record_of_a_tick_is_read_by_nobody(base: Path) -> None:
+    make_org(base, resume("ada"), resume("human", model={"key": "human"}), models=PEOPLE)
+    run_once(base, clock=FrozenClock())
+    entry = put(base, "human", "message", 2, text="oops", target="ada")
+    put(base, "human", "message", 2, text="stays", target="ada")
+    clock = Hasty()
+    clock.then = lambda: take_back(base, entry.identity)
+    run_once(base, clock=clock)
+    assert clock.then is None
+    started = next(it for it in journal_lines(base, 2) if it["type"] == "turn_started")
+    shown = "\n".join(message["content"] for message in started["prompt"])
+    assert "stays" in shown
+    assert "oops" not in shown
+
+
+def test_an_agent_that_would_wake_for_what_was_taken_back_alone_reads_nothing(base: Path) -> None:
+    asleep = resume("ada", schedule={"wake": "addressed"})
+    make_org(base, asleep, resume("human", model={"key": "human"}), models=PEOPLE)
+    entry = put(base, "human", "request", 1, text="oops", target="ada")
+    clock = Hasty()
+    clock.then = lambda: take_back(base, entry.identity)
+    run_once(base, clock=clock)
+    assert clock.then is None
+    assert "oops" not in json.dumps(journal_lines(base, 1))

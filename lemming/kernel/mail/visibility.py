@@ -60,6 +60,7 @@ class Mail:
         self.rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
         self._past: dict[str, Names] = {}
+        self.listed: dict[str, Names] = {}  # as each outbox was when it was looked at
         self._readable: dict[str, dict[str, Names]] = {}
         self._everybody: Names | None = None
         self._to_come: dict[str, list[EntryName]] = {}
@@ -103,9 +104,8 @@ class Mail:
         """
         if author == "*":
             return self.everybody
-        past = self._past.get(author)
-        if past is None:
-            names = self._shown(author, self._index.outbox(author))
+        if (past := self._past.get(author)) is None:
+            names = self._shown(author, self.listed.setdefault(author, self._index.outbox(author)))
             past = self._past[author] = names.until(self.tick - 1)
             if past is not names:
                 self._note_later(author, names.all[len(past.all) :])

@@ -145,7 +145,17 @@ class Snapshot:
         )
 
     def open_mail(self) -> Mail:
-        """Look at all outboxes that those who are due may read: now, before anybody writes."""
+        """Look at all outboxes that those who are due may read: now, before anybody writes.
+
+        The tick has its first record by now, and from there on nobody takes anything back. What a person took
+        back since the plan was made is shown to nobody.
+        """
+        from lemming.kernel.mail.index import EntryIndex
+
+        index, listed = self.org.own(EntryIndex), self.mail.listed
+        if any(index.outbox(name) is not listed[name] for name in self.mail.persons if name in listed):
+            for name in ("mail", "_kept"):
+                vars(self).pop(name, None)
         readers = (self.survey.agents[name] for name in self.plan.order if name in self.survey.agents)
         self.mail.open_for(readers)
         return self.mail

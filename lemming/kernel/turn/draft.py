@@ -90,7 +90,8 @@ class Draft(DraftState):
             if entry := self.write(new, at):
                 self.repeats.entries[entry.id] = new
         written = len(self.entries) - first
-        self.numbers.begin_reply(len(self.results), len(reply.tool_calls))
+        if reply.tool_calls:
+            self.numbers.begin_reply(len(self.results), len(reply.tool_calls))
         for place, call in enumerate(reply.tool_calls):
             if self.is_handed_on or self.over:
                 why = "the request was handed on" if self.is_handed_on else "the turn was over"
