@@ -15,8 +15,7 @@ import pytest
 
 from lemming.capabilities.batches.records import BatchSent
 from lemming.capabilities.gates.limit import AMOUNTS, Amount
-from lemming.capabilities.gates.reserved import Reserved
-from lemming.capabilities.gates.spent_before import amount_in
+from lemming.capabilities.gates.spent_before import amount_in, amount_lost
 from lemming.capabilities.money.prices import worst_of
 from lemming.cli import run
 from lemming.engine import run_once
@@ -31,6 +30,8 @@ from lemming.kernel.llm.credits import most_tokens_in
 from lemming.kernel.llm.retrying import RetryingLLMProvider
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.tick.reservations import Reservations
+from lemming.kernel.turn.values import TurnInputs
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay, replay_into
 
@@ -198,10 +199,10 @@ def test_a_call_whose_batch_is_waited_for_is_not_another_one(call: int, open_: i
     reserved = [ModelReserved(agent="ada", call=it, **most) for it in (0, 0)]
     items = [{"custom_id": "x", "agent": "ada", "call": call}]
     batch = BatchSent(batch="b", label="l", provider="openai", model="m", at="", items=items)
-    journal = SimpleNamespace(records=[*reserved, batch], records_of=lambda _: reserved)
-    assert Reserved(cast(Journal, journal), "ada").amount == Amount(
-        *map(Decimal, (open_, open_ / 2, open_, open_))
-    )
+    journal = SimpleNamespace(records=[*reserved, batch], records_of=lambda *_: reserved)
+    inputs = SimpleNamespace(agent=SimpleNamespace(name="ada"), turn=0)
+    found = Reservations(cast(Journal, journal), cast(TurnInputs, inputs)).reserved
+    assert amount_lost(found) == Amount(*map(Decimal, (open_, open_ / 2, open_, open_)))
 
 
 def test_a_question_that_the_turns_time_breaks_off_counts_as_spent(base: Path) -> None:

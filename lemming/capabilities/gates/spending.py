@@ -32,7 +32,6 @@ from lemming.capabilities.gates.limit import (
     window_of,
 )
 from lemming.capabilities.gates.looking import WORDS, require_seen, rules_at
-from lemming.capabilities.gates.reserved import Reserved
 from lemming.capabilities.gates.shared_limits import families_among
 from lemming.capabilities.gates.spent_before import (
     NotKnown,
@@ -60,6 +59,7 @@ from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.plugins.errors import words_of
 from lemming.kernel.plugins.shipped import NO_MODELS
 from lemming.kernel.providers import Request
+from lemming.kernel.tick.reservations import Reservations
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.values import TurnInputs
 
@@ -108,7 +108,7 @@ class TickSpending:
     def of(self, inputs: TurnInputs) -> TurnSpending:
         """Return the limits of a turn that begins, or goes on."""
         rules = rules_at(rules_for(inputs.agent, self.now.config.org), "spend")
-        return TurnSpending(self, inputs, rules, Reserved(self.journal, inputs))
+        return TurnSpending(self, inputs, rules, Reservations(self.journal, inputs))
 
     @cached_property
     def spent(self) -> SpentBefore:
@@ -220,7 +220,7 @@ class TurnSpending:
     """The limits of one turn, which has none of its own where others add up what it spends."""
 
     def __init__(
-        self, tick: TickSpending, inputs: TurnInputs, rules: Sequence[Rule], reserved: Reserved
+        self, tick: TickSpending, inputs: TurnInputs, rules: Sequence[Rule], reserved: Reservations
     ) -> None:
         self._tick, self._rules, self._reserved = tick, rules, reserved
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
@@ -231,11 +231,16 @@ class TurnSpending:
     @property
     def _own(self) -> Amount:
         """What the turn has spent, with what is reserved for calls that have no answer."""
-        return self._settled.plus(self._reserved.amount)
+        return self._settled.plus(amount_lost(self._reserved.reserved))
+
+    @property
+    def unsettled(self) -> Lost:
+        """What the turn may have spent beside its answers."""
+        return self._reserved.unsettled
 
     def settle(self, record: ModelReplied | ModelFailed) -> None:
         """Count what a call has cost, and what of the reservations for it is lost."""
-        self._reserved.settle(record.call)
+        self._reserved.settle(record)
         self._settled = self._settled.plus(amount_lost(Lost.of(record.lost)))
         if isinstance(record, ModelReplied):
             tokens = record.input_tokens + record.output_tokens
@@ -244,7 +249,7 @@ class TurnSpending:
     def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
         """Reserve the most that a call can cost which is about to be made."""
         if self._is_counted(key, entry):
-            self._reserved.reserve(request.step, key, worst_of(entry, most_tokens_in(request)))
+            self._reserved.reserve(key, entry, request)
 
     def release(self, call: int) -> None:
         """Give back what was reserved for a call: it was not made, or what it cost is known."""
@@ -252,7 +257,7 @@ class TurnSpending:
 
     def lost(self, call: int) -> Lost:
         """Return what of the reservations for a call is lost, now that it has its answer or has failed."""
-        return self._reserved.settle(call)
+        return self._reserved.lost(call)
 
     def _is_counted(self, key: str, entry: ModelEntry) -> bool:
         """Return whether a model answers: a plan, the clock and a program that judges are none."""

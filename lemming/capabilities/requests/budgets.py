@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import floor
 from typing import Any, Literal, NamedTuple
 
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
@@ -22,6 +23,11 @@ class BudgetAmount(NamedTuple):
     def plain(self) -> float | str:
         """The amount as payloads have it; of tokens there are no parts."""
         return f"{int(self.number)} tokens" if self.unit == "tokens" else self.number
+
+    def divided_by(self, parts: int) -> BudgetAmount:
+        """Return one of so many equal parts, rounded down: all of them are never more than the whole."""
+        digits = 1 if self.unit == "tokens" else 1_000_000
+        return self._replace(number=floor(round(self.number / parts * digits, 3)) / digits)
 
     @property
     def digits(self) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from lemming.capabilities.requests.agenda import agenda_of
+from lemming.capabilities.requests.charges import Charges
 from lemming.capabilities.requests.known_requests import is_awaited
 from lemming.capabilities.requests.request_turn import (
     MOST_FAILURES,
@@ -35,6 +36,7 @@ from lemming.kernel.base.errors import (
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.begun import Begun
 from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.lost_calls import NONE_LOST, lost_in
 from lemming.kernel.journal.records import ModelReplied, Record
 from lemming.kernel.journal.report import End, Status
 from lemming.kernel.mail.agenda import Agenda
@@ -96,10 +98,13 @@ class Requests(Capability):
         self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
     ) -> AgentState:
         """Return the state of an agent whose turn broke: that it came to nothing counts for its request."""
-        if error == TurnBroke.__name__ and isinstance(inputs.task, Serving):
+        if isinstance(inputs.task, Serving):
             replies = [it for it in records if isinstance(it, ModelReplied)]
-            cost, asked = inputs.task.cost_of(replies), len(replies)
-            state.requests = inputs.task.after_failure(state.requests, cost, counts=True, asked=asked)
+            cost, counts = inputs.task.cost_of(replies, lost_in(records)), error == TurnBroke.__name__
+            if counts or (cost and inputs.task.counts_open):
+                state.requests = inputs.task.after_failure(
+                    state.requests, cost, counts=counts, asked=len(replies)
+                )
         return state
 
     def awaits(self, mail: Mail) -> Awaits:
@@ -146,11 +151,24 @@ class RequestsPreparation(Preparation):
         """Return the request that a turn is for: with its payload where there is anybody to hand it on to."""
         team = team_of(self.moment.agent)
         may_hand_on = team is not None and bool(team.hand_to)
-        agent, config = self.moment.agent, self.moment.now.config
+        agent, now, request = self.moment.agent, self.moment.now, task.request
         # What people wrote in a file, such as a plan, asks no model.
-        is_written = habits_of(agent, config).is_written
-        most = 0 if is_written else loop_limits(agent, config.org.loops).max_calls
-        return serving_of(task, at=self.moment.now.at, may_hand_on=may_hand_on, max_calls=most)
+        is_written = habits_of(agent, now.config).is_written
+        most = 0 if is_written else loop_limits(agent, now.config.org.loops).max_calls
+        if request is None or "budget" not in request.payload:
+            return serving_of(task, at=now.at, may_hand_on=may_hand_on, max_calls=most)
+        charges = Charges(now)
+        budget = charges.budget_of(request, agent.name)
+        charged, allotted = charges.of_task(task, budget.unit) if budget else (0.0, 0.0)
+        return serving_of(
+            task,
+            at=now.at,
+            may_hand_on=may_hand_on,
+            max_calls=most,
+            budget=budget,
+            charged=charged,
+            allotted=allotted,
+        )
 
     def earlier_results(
         self, task: Task, results: Sequence[Mapping[str, Any]], labels: Labels
@@ -218,6 +236,22 @@ class RequestsPart(TurnPart):
             delegate(self.draft, self._serving, tool, call, at, self.given.get("out_of_reach", {}))
         return tool is not None
 
+    @property
+    def _cost(self) -> float:
+        """What the turn has cost so far, in the unit of the budget of what it is for."""
+        if self._serving is None:
+            return 0.0
+        lost = self.draft.lost if self._serving.counts_open else NONE_LOST
+        return self._serving.cost_of(self.draft.answers, lost)
+
+    def seals(self) -> None:
+        """Have the report say what counts as spent of the budget of the request."""
+        draft, task = self.draft, self._task
+        if task and task.budget is not None and task.counts_open:
+            entries = draft.last_words or draft.entries
+            budget = {"of": task.budget, "charged": task.charged(entries, self._cost)}
+            draft.noted["budget"] = budget if task.unit == "credits" else {**budget, "unit": task.unit}
+
     # --- how it ends --------------------------------------------------------------------------
 
     def concludes(self, end: End, error: LemmingError | None) -> End:
@@ -230,7 +264,7 @@ class RequestsPart(TurnPart):
             # what the turn wrote goes with it: nobody is to find half of an answer
             draft.entries, draft.staged, draft.memory = [], {}, {}
             why = f"{name_of(error)}: {error}"
-            said = task.with_amounts(given_up(draft, why, error.at), task.cost_of(draft.answers))
+            said = task.with_amounts(given_up(draft, why, error.at), self._cost)
             if status == "failed":  # and is told of as that, by who operates it
                 draft.last_words = said
                 return end
@@ -249,7 +283,7 @@ class RequestsPart(TurnPart):
             draft.entries = given_up(draft, f"the answer is not what was asked for: {draft.misfit}")
         if not (draft.is_handed_on or draft.may_rest):
             self._give_up_in_time(task, end, status)
-        draft.entries = task.with_amounts(draft.entries, task.cost_of(draft.answers))
+        draft.entries = task.with_amounts(draft.entries, self._cost)
         if draft.is_handed_on:
             return "handed_on"
         if draft.is_answered:
@@ -291,10 +325,9 @@ class RequestsPart(TurnPart):
                 left = () if are_kept else state.results
                 state.results, state.in_vain = tuple(filter(is_notice, left)), {}
             return
-        if serving and status == "failed":
-            counts, cost = self._gave_nothing, serving.cost_of(draft.answers)
-            asked = len(draft.answers)
-            state.requests = serving.after_failure(state.requests, cost, counts=counts, asked=asked)
+        if serving and (status == "failed" or (draft.lost and serving.counts_open)):
+            counts, asked = self._gave_nothing, len(draft.answers)
+            state.requests = serving.after_failure(state.requests, self._cost, counts=counts, asked=asked)
         if serving and draft.last_words:
             state.requests = tuple(it for it in state.requests if it.key != serving.begun.key)
 
@@ -313,9 +346,8 @@ class RequestsPart(TurnPart):
             own = [it for it in draft.entries if it.identity in draft.held and "parent" not in it.payload]
             kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
             return task.request, (*others, *kept)
-        results, cost = draft.unshown, task.cost_of(draft.answers)
-        in_vain, replies = draft.repeats.in_vain, len(draft.answers)
-        after = task.after(draft.entries, results, calls, cost, draft.held, in_vain, replies)
+        results, in_vain, replies = draft.unshown, draft.repeats.in_vain, len(draft.answers)
+        after = task.after(draft.entries, results, calls, self._cost, draft.held, in_vain, replies)
         return task.request, (*others, replace(after, stands_still=self._stands_still(after, end)))
 
     def _stands_still(self, after: Begun, end: End) -> bool:

@@ -1,14 +1,22 @@
-"""What turns for requests have cost: sums over the reports that stand in journals."""
+"""What turns for requests have cost: the one sum over the reports that stand in journals.
+
+Screens show it, and budgets go by it. Which request was asked for which says the report of the turn that
+asked it, and no payload: a turn for a request writes what is asked for it, and what hands it on. Calls whose
+answers never came count, for they may be billed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
+from lemming.capabilities.requests.budgets import Unit
 from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.file import journal_ticks, raw_journal
+from lemming.kernel.journal.lost_calls import Lost
+from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capabilities import why_missing
 from lemming.kernel.plugins.shipped import OF_PROVIDER
@@ -16,7 +24,7 @@ from lemming.kernel.plugins.shipped import OF_PROVIDER
 FEW_TICKS = 200
 """So many journals are looked through in less time than what is kept of others."""
 
-_NAMES_A_REQUEST, _ENDS_A_TURN = b'"request":"', b'{"type":"turn_'
+_NAMES_A_REQUEST, _ENDS_A_TURN = b'"request":"', (b'{"type":"turn_committed"', b'{"type":"turn_skipped"')
 
 
 class RequestCostShown(TypedDict):
@@ -36,6 +44,7 @@ class RequestCost:
     calls: int = 0
     credits: float = 0.0
     cost_usd: float | None = None
+    tokens: int = 0
 
     def plus(self, other: RequestCost) -> RequestCost:
         """Return what both cost together."""
@@ -46,7 +55,12 @@ class RequestCost:
             self.calls + other.calls,
             round(self.credits + other.credits, 6),
             dollars,
+            self.tokens + other.tokens,
         )
+
+    def in_unit(self, unit: Unit) -> float:
+        """Return what it cost in credits, or in tokens."""
+        return float(self.tokens) if unit == "tokens" else self.credits
 
     def as_json(self) -> RequestCostShown:
         """Return it as JSON values."""
@@ -61,22 +75,79 @@ class RequestCost:
 NOTHING_SPENT = RequestCost()
 
 
+class TurnForRequest(NamedTuple):
+    """What a report says of a turn that was for a request: what it cost, and what it wrote.
+
+    `wrote`: its entries, by identity. `answers`: it gave the answer, `hands_on`: it handed the request on; so
+    the agent owes it no further turn. `charged`: what counts as spent of its budget after the turn, without
+    what whoever it was handed on to may spend; None where no report says so.
+    """
+
+    agent: str
+    tick: int
+    request: str
+    cost: RequestCost
+    wrote: tuple[str, ...]
+    answers: bool
+    hands_on: bool
+    charged: float | None
+
+    @classmethod
+    def of(cls, report: TurnReport, tick: int) -> TurnForRequest:
+        """Return what a report says of a turn in a tick."""
+        name = report.agent
+        wrote = tuple(f"{name}/{tick:08}_{it['id']}" for it in report.entries)
+        hands_on = report.end == "handed_on"
+        # A failed turn writes nothing but that its request has failed.
+        is_over = report.status == "done" or (report.status == "failed" and bool(report.entries))
+        charged = report.budget["charged"] if report.budget else None
+        answers = is_over and not hands_on
+        return cls(name, tick, report.request, _cost_in(report), wrote, answers, hands_on, charged)
+
+
+def _cost_in(report: TurnReport) -> RequestCost:
+    lost = Lost.of(report.lost)
+    # answers of a capability's own provider are no calls of a model
+    calls = 0 if report.model in OF_PROVIDER else report.calls
+    cost = RequestCost(1, calls, report.credits, report.cost_usd, report.input_tokens + report.output_tokens)
+    in_vain = RequestCost(0, lost.calls, lost.credits, lost.cost_usd, lost.tokens)
+    return cost.plus(in_vain) if lost else cost
+
+
 class RequestCosts:
     """What each request has cost, by `author/TICK_ID`, as far as journals tell."""
 
-    def __init__(self, by_identity: dict[str, RequestCost]) -> None:
-        self._by_identity = by_identity
+    def __init__(self, turns: Iterable[TurnForRequest]) -> None:
+        self._turns = [*turns]
+        self._parents = {entry: turn.request for turn in self._turns for entry in turn.wrote}
 
     def of(self, request: RequestView) -> RequestCost:
         """Return what the turns for one request cost."""
-        return self._by_identity.get(request.identity, NOTHING_SPENT)
+        return _sum(it.cost for it in self._turns if it.request == request.identity)
 
     def of_tree(self, request: RequestView, requests: AllRequests) -> RequestCost:
         """Return what a request cost with all that was asked for it."""
-        cost = NOTHING_SPENT
-        for _, each in requests.tree(request):
-            cost = cost.plus(self.of(each))
-        return cost
+        return self.below(request.identity, {it.identity for _, it in requests.tree(request)})
+
+    def below(self, identity: str, others: Collection[str] = ()) -> RequestCost:
+        """Return what a request has cost with all that was asked for it, and for these others."""
+        wanted = {identity, *others}
+        return _sum(it.cost for it in self._turns if not wanted.isdisjoint(self._above(it.request)))
+
+    def _above(self, request: str) -> Iterator[str]:
+        """Yield a request and those that it was asked for, the nearest first."""
+        seen = set[str]()
+        while request and request not in seen:
+            seen.add(request)
+            yield request
+            request = self._parents.get(request, "")
+
+
+def _sum(costs: Iterable[RequestCost]) -> RequestCost:
+    found = NOTHING_SPENT
+    for cost in costs:
+        found = found.plus(cost)
+    return found
 
 
 def costs_of(
@@ -87,14 +158,14 @@ def costs_of(
     `progress` is told which.
     """
     oldest = min((request.tick for request in requests), default=None)
-    found: dict[str, RequestCost] = {}
+    found: list[TurnForRequest] = []
     if oldest is not None:
         ticks = [tick for tick in journal_ticks(base) if tick >= oldest]
         idle = _idle(base) if len(ticks) > FEW_TICKS else ()
         for tick in ticks:
             if tick not in idle:
                 progress(f"the journal of tick {tick}")
-                _add(found, raw_journal(base, tick))
+                found += turns_for_requests(base, tick)
     return RequestCosts(found)
 
 
@@ -107,31 +178,23 @@ def _idle(base: OrgPath) -> Collection[int]:
     return ticks_of_no_request(base)
 
 
-def _add(found: dict[str, RequestCost], raw: bytes) -> None:
-    """Add what one journal tells. Its lines are not checked here: `lemming verify` does that."""
-    if _NAMES_A_REQUEST not in raw:
-        return
-    for line in raw.split(b"\n"):
-        if not (line.startswith(_ENDS_A_TURN) and _NAMES_A_REQUEST in line):
-            continue
-        plain = _report_in(line)
-        request = plain.get("request")
-        if isinstance(request, str) and request:
-            found[request] = found.get(request, NOTHING_SPENT).plus(_cost_in(plain))
+def turns_for_requests(base: OrgPath, tick: int) -> Iterator[TurnForRequest]:
+    """Yield what one journal says of turns for requests.
+
+    Its lines are not checked here: `lemming verify` does that.
+    """
+    raw = raw_journal(base, tick)
+    for line in raw.split(b"\n") if _NAMES_A_REQUEST in raw else ():
+        if line.startswith(_ENDS_A_TURN) and _NAMES_A_REQUEST in line:
+            plain = _report_in(line)
+            if isinstance(plain.get("request"), str) and plain["request"]:
+                yield TurnForRequest.of(TurnReport.from_json(plain), tick)
 
 
 def _report_in(line: bytes) -> dict[str, Any]:
-    """Return the report that a line holds; empty for other kinds of lines, and for one that is damaged."""
-    if not line.startswith((b'{"type":"turn_committed"', b'{"type":"turn_skipped"')):
-        return {}
+    """Return the report that a line holds; empty for one that is damaged."""
     try:
         plain = parse(line, limit_bytes=len(line))
     except JsonProblem:
         return {}
     return plain if isinstance(plain, dict) else {}
-
-
-def _cost_in(report: dict[str, Any]) -> RequestCost:
-    # answers of a capability's own provider are no calls of a model
-    calls = 0 if report.get("model") in OF_PROVIDER else int(report.get("calls", 0))
-    return RequestCost(1, calls, report.get("credits", 0.0), report.get("cost_usd"))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import floor
 from typing import Any
 
-from lemming.capabilities.requests.budgets import BudgetAmount, Unit, amount_of, budget_in
+from lemming.capabilities.requests.asking_entries import asks, find_asked
+from lemming.capabilities.requests.budgets import BudgetAmount, Unit, budget_in
 from lemming.capabilities.requests.deadlines import last_tick, not_after_in
-from lemming.capabilities.requests.payloads import count_in, enough_in
+from lemming.capabilities.requests.payloads import count_in
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.files.documents import value_of
-from lemming.kernel.journal.begun import Asked, Begun
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
 from lemming.kernel.llm.credits import Most
 from lemming.kernel.mail.answers import MAY_ANSWER
 from lemming.kernel.mail.references import name_in, named_in
@@ -40,7 +43,8 @@ class Serving:
     is to, where the request was handed on, `hops` times so far. `path`: the agents that wait for it, the
     outermost first. `asked`: the payload, where it may be handed on. `budget`: how many credits, or
     tokens as its `unit` says, may be spent on it and on all that is asked for it; `spent`: what was, before a
-    turn that begins `at` a moment. `max_calls`: how often its turns may ask a model; 0: nobody says.
+    turn that begins `at` a moment, with what may be on what is open: that part of it is `allotted`, which
+    earlier versions did not count. `max_calls`: how often its turns may ask a model; 0: nobody says.
     """
 
     request: str
@@ -58,6 +62,12 @@ class Serving:
     at: str = ""
     not_after: str = ""
     max_calls: int = 0
+    allotted: float | None = None
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether what may be spent on it is limited."""
+        return self.budget is not None
 
     @property
     def why_given_up(self) -> str:
@@ -78,13 +88,13 @@ class Serving:
         """Return so much in the unit of its budget."""
         return BudgetAmount(number, self.unit)
 
-    def cost_of(self, answers: Iterable[Paid]) -> float:
-        """Return what answers cost, in the unit of its budget."""
+    def cost_of(self, answers: Iterable[Paid], lost: Lost = NONE_LOST) -> float:
+        """Return what answers cost, and calls whose answers never came, in the unit of its budget."""
         if self.unit == "tokens":
-            return float(sum(it.input_tokens + it.output_tokens for it in answers))
-        return sum(it.credits for it in answers)
+            return float(sum(it.input_tokens + it.output_tokens for it in answers) + lost.tokens)
+        return sum(it.credits for it in answers) + lost.credits
 
-    def why_unpaid(self, answers: Iterable[Paid], worst: Most | None = None) -> str:
+    def why_unpaid(self, answers: Iterable[Paid], lost: Lost, worst: Most | None = None) -> str:
         """Return why nothing more is asked after these answers: what it may cost is never exceeded.
 
         A question is asked if the most that it can cost is left.
@@ -93,7 +103,7 @@ class Serving:
             return why
         if self.budget is None:
             return ""
-        spent, budget = self.spent + self.cost_of(answers), self.amount(self.budget)
+        spent, budget = self.spent + self.cost_of(answers, lost), self.amount(self.budget)
         if worst is None:
             return f"the request's budget of {budget} is used up" if spent >= self.budget else ""
         most = float(worst.tokens if self.unit == "tokens" else worst.credits)
@@ -133,6 +143,7 @@ class Serving:
         if self.budget is not None:
             plain |= {"budget": self.budget, "spent": self.spent, "at": self.at}
             plain |= {"unit": self.unit} if self.unit != "credits" else {}
+            plain |= {} if self.allotted is None else {"allotted": self.allotted}
         return {**plain, "begun": self.begun.as_json()}
 
     @classmethod
@@ -203,11 +214,11 @@ class Serving:
 
     def is_at_work(self, entries: Sequence[OutboxEntry]) -> bool:
         """Return whether the answer is to come: something was asked for it, or a status told."""
-        return any(self._concerns(entry, "status") or _asks(entry) for entry in entries)
+        return any(self._concerns(entry, "status") or asks(entry) for entry in entries)
 
     def asked_in(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
         """Return those of the entries that ask something for the request; with it, they are over."""
-        return [entry for entry in entries if _asks(entry) and "parent" in entry.payload]
+        return [entry for entry in entries if asks(entry) and "parent" in entry.payload]
 
     def _concerns(self, entry: OutboxEntry, kind: MessageKind) -> bool:
         return entry.kind == kind and self._is_meant(entry.payload)
@@ -234,27 +245,52 @@ class Serving:
     def with_amounts(self, entries: list[OutboxEntry], cost: float) -> list[OutboxEntry]:
         """Return a turn's entries with what may be spent on what they ask, and what was on what they answer.
 
-        `cost` is that of the turn. What is left is shared out evenly, one part being kept for the answer.
+        `cost` is that of the turn. What is left is shared out evenly among all who are asked, one part being
+        kept for the answer. Who the request is handed on to may spend what none of these may.
         """
         if self.budget is None:
             return entries
-        spent = round(self.spent + cost, 6)
-        share = round(max(self.budget - spent, 0.0) / (sum(map(_asks, entries)) + 1), 6)
-        share = float(int(share)) if self.unit == "tokens" else share
-        return [self._with_amount(entry, spent, share) for entry in entries]
+        parts = sum(len(entry.targets) if self.counts_open else 1 for entry in entries if asks(entry))
+        left = self.amount(max(round(self.budget - self.spent - cost, 6), 0.0))
+        share = left.divided_by(parts + 1).number if self.counts_open else self._old_share(left.number, parts)
+        entries = [self._with_share(entry, share) if asks(entry) else entry for entry in entries]
+        charged = self.charged(entries, cost)
+        return [self._with_rest(entry, charged) for entry in entries]
 
-    def _with_amount(self, entry: OutboxEntry, spent: float, share: float) -> OutboxEntry:
-        if self._concerns(entry, "response"):
-            return replace(entry, payload={**entry.payload, "spent": self.amount(spent).plain})
-        left = round((self.budget or 0.0) - spent, 6)
-        if "hands_on" in entry.payload:
-            return replace(entry, payload={**entry.payload, "budget": self.amount(left).plain})
-        if not _asks(entry):
-            return entry
+    def _old_share(self, left: float, parts: int) -> float:
+        """Return a share as it was rounded in the records of earlier versions."""
+        share = round(left / (parts + 1), 6)
+        return float(floor(share)) if self.unit == "tokens" else share
+
+    @property
+    def counts_open(self) -> bool:
+        """Whether what is asked and open counts with all that it may spend; earlier versions did not."""
+        return self.allotted is not None
+
+    def charged(self, entries: Sequence[OutboxEntry], cost: float) -> float:
+        """Return what counts as spent of its budget after a turn with these entries, and their shares."""
+        given = (self._allotted_to(entry) for entry in entries if asks(entry) and self.counts_open)
+        return round(self.spent + cost + sum(given), 6)
+
+    def _allotted_to(self, entry: OutboxEntry) -> float:
+        given = budget_in(entry.payload)
+        return given.number if given is not None and given.unit == self.unit else 0.0
+
+    def _with_share(self, entry: OutboxEntry, share: float) -> OutboxEntry:
+        if self.counts_open:  # those whom an entry asks share what it may cost
+            share = self.amount(share * len(entry.targets)).divided_by(1).number
         given = budget_in(entry.payload)
         if given is not None and given.unit == self.unit:
             share = min(given.number, share)
         return replace(entry, payload={**entry.payload, "budget": self.amount(share).plain})
+
+    def _with_rest(self, entry: OutboxEntry, charged: float) -> OutboxEntry:
+        if self._concerns(entry, "response"):
+            return replace(entry, payload={**entry.payload, "spent": self.amount(charged).plain})
+        if "hands_on" in entry.payload:
+            left = max(round((self.budget or 0.0) - charged, 6), 0.0)
+            return replace(entry, payload={**entry.payload, "budget": self.amount(left).plain})
+        return entry
 
     def after_failure(
         self, before: Sequence[Begun], cost: float, *, counts: bool, asked: int = 0
@@ -285,7 +321,10 @@ class Serving:
         `calls`: which of the results, from 1, the answer to an entry is, by the entry's identity; `held`:
         what capabilities keep until then, likewise.
         """
-        asked, enough = _asked_in(entries, calls, held, first_group=len(self.begun.enough))
+        asked, enough = find_asked(entries, calls, held, first_group=len(self.begun.enough))
+        if self.counts_open:
+            parts = {it.identity: self._allotted_to(it) / max(len(it.targets), 1) for it in entries}
+            asked = [replace(it, budget=parts[it.request]) for it in asked]
         before = (it for it in self.begun.asked if not it.held or not self.request)
         return Begun(
             request=self.request,
@@ -299,17 +338,26 @@ class Serving:
         )
 
 
-def serving_of(task: Task, *, at: str, may_hand_on: bool, max_calls: int = 0) -> Serving:
-    """Return what a turn must know of the request it is for; its payload only if it may be handed on."""
+def serving_of(
+    task: Task,
+    *,
+    at: str,
+    may_hand_on: bool,
+    max_calls: int = 0,
+    budget: BudgetAmount | None = None,
+    charged: float = 0.0,
+    allotted: float = 0.0,
+) -> Serving:
+    """Return what a turn must know of the request it is for; its payload only if it may be handed on.
+
+    `budget`: what its agent may spend; `charged`: what counts as spent for what was asked for it, of which
+    `allotted` is for what is open.
+    """
     request, begun = task.request, task.begun
     if request is None:
         return replace(OWN_ACCOUNT, begun=begun)
     payload, conversation = request.payload, request.payload.get("conversation")
     is_handed_on = "hands_on" in payload
-    budget = budget_in(payload)
-    unit = budget.unit if budget else "credits"
-    found = (amount_of((ended.payload or {}).get("spent")) for ended in task.asked)
-    spent = [amount.number for amount in found if amount and amount.unit == unit]
     return Serving(
         request=begun.request,
         asker=name_in(payload.get("owed_to")) if is_handed_on else request.agent,
@@ -322,53 +370,12 @@ def serving_of(task: Task, *, at: str, may_hand_on: bool, max_calls: int = 0) ->
         path=tuple(task.path),
         asked=payload if may_hand_on else None,
         budget=budget.number if budget else None,
-        unit=unit,
-        spent=round(begun.spent + sum(spent), 6),
+        unit=budget.unit if budget else "credits",
+        spent=round(begun.spent + charged, 6),
+        allotted=round(allotted, 6) if budget else None,
         at=at,
         max_calls=max_calls,
     )
-
-
-def _asks(entry: OutboxEntry) -> bool:
-    return entry.kind == "request" and bool(entry.targets) and "hands_on" not in entry.payload
-
-
-def _asked_in(
-    entries: Sequence[OutboxEntry],
-    calls: Mapping[str, int],
-    held: Mapping[str, dict[str, Any]],
-    first_group: int,
-) -> tuple[list[Asked], list[int]]:
-    """Return what the entries ask of whom, and how many ends are waited for in each group.
-
-    Each entry that asks several is a group; those that ask one agent each are one together. `join` says how
-    many of a group are enough: "all", "first" or a number. What holds something is a group too.
-    """
-    asked: list[Asked] = []
-    enough: list[int] = []
-    groups: list[list[OutboxEntry]] = [[entry] for entry in entries if _is_apart(entry, held)]
-    single = [entry for entry in entries if _asks(entry) and not _is_apart(entry, held)]
-    for group, members in enumerate([*groups, *([single] if single else [])], first_group):
-        whom = [(entry, to) for entry in members for to in sorted(entry.targets)]
-        asked += [
-            Asked(
-                request=entry.identity,
-                to=to,
-                until=last_tick(entry),
-                group=group,
-                call=calls.get(entry.identity, 0),
-                held=held.get(entry.identity, {}),
-                not_after=not_after_in(entry.payload),
-            )
-            for entry, to in whom
-        ]
-        says = next((entry.payload for entry in members if "join" in entry.payload), {})
-        enough.append(enough_in(says, len(whom)))
-    return asked, enough
-
-
-def _is_apart(entry: OutboxEntry, held: Mapping[str, dict[str, Any]]) -> bool:
-    return _asks(entry) and (len(entry.targets) > 1 or entry.identity in held)
 
 
 def answering(new: NewEntry, open_requests: Mapping[str, str]) -> NewEntry:

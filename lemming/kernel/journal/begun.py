@@ -5,9 +5,11 @@ It stands in the agent's ledger: what the entries themselves do not tell. Format
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+from lemming.kernel.files.fitting import LARGEST_AMOUNT
 
 
 class _Plain:
@@ -28,7 +30,8 @@ class Asked(_Plain):
     `until` is the last tick whose answer counts, `not_after` the last moment. `group`: those that are waited
     for together; `call`: the place, among the results kept, of the tool call that asked, plus 1. `end` is
     empty while it is open.
-    `held`: what waits for the answer, by the capability that keeps it and says how it ends.
+    `held`: what waits for the answer, by the capability that keeps it and says how it ends. `budget`: of that
+    of the request it was asked for, what may be spent on it.
     """
 
     request: str
@@ -40,6 +43,7 @@ class Asked(_Plain):
     answer: str = ""
     held: dict[str, dict[str, Any]] = field(default_factory=dict)
     not_after: str = ""
+    budget: float | None = field(default=None, metadata={"ge": 0, "le": LARGEST_AMOUNT})
 
     @property
     def key(self) -> tuple[str, str]:
@@ -124,6 +128,13 @@ class Begun(_Plain):
         keys = ("failures", "spent", "calls", "in_vain", "stands_still")
         further = {key: value for key in keys if (value := getattr(self, key))}
         return {"request": self.request, **asked, **lists, "turns": self.turns, **further}
+
+
+def with_more_spent(requests: Sequence[Begun], others: Sequence[Begun]) -> tuple[Begun, ...]:
+    """Return requests, with what others say was spent on them where that is more."""
+    spent = {it.key: it.spent for it in others if it.spent}
+    known = [replace(it, spent=max(it.spent, spent.pop(it.key, 0.0))) for it in requests]
+    return (*known, *(Begun(request=key, spent=number) for key, number in spent.items()))
 
 
 def end_text(asked: Asked) -> str:

@@ -24,7 +24,7 @@ from lemming.kernel.files.documents import value_of, why_unreadable
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
 from lemming.kernel.files.refusals import require_about_one_file
 from lemming.kernel.files.stamps import Identity, identity_in, is_exact
-from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.begun import Begun, with_more_spent
 from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
 from lemming.kernel.journal.read_mark import ReadMark
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -147,7 +147,9 @@ class AgentState:
         aside = {
             name: max(it.aside.get(name, 0.0) for it in (self, other)) for name in self.aside | other.aside
         }
-        return replace(self, **spent, cost_usd=max(dollars, default=None), lost=lost, aside=aside)
+        requests = with_more_spent(self.requests, other.requests)
+        dollars_spent = max(dollars, default=None)
+        return replace(self, **spent, cost_usd=dollars_spent, lost=lost, aside=aside, requests=requests)
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> AgentState:

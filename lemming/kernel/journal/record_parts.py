@@ -61,6 +61,7 @@ class AskedJson(TypedDict):
     end: NotRequired[str]
     answer: NotRequired[str]
     held: NotRequired[dict[str, Json]]
+    budget: NotRequired[Amount]
 
 
 class BegunJson(TypedDict):
@@ -88,6 +89,7 @@ class TaskJson(TypedDict):
     path: NotRequired[list[str]]
     budget: NotRequired[Amount]
     spent: NotRequired[Amount]
+    allotted: NotRequired[Amount]
     unit: NotRequired[str]
     at: NotRequired[str]
     asked: NotRequired[Json]

@@ -111,7 +111,21 @@ class LostJson(TypedDict):
     tokens: NotRequired[Count]
 
 
-MAY_SAY_NOTHING = ("request", "removed", "trust", "verdicts", "judged", "lost", "turn", "stopped")
+class BudgetJson(TypedDict):
+    """The budget of the request that a turn was for: `of` so many credits, or tokens as its `unit` says.
+
+    `charged`: what counts as spent of it after the turn, by its turns and by all that was asked for it; what
+    is still open counts with all that it may spend.
+    """
+
+    of: Amount
+    charged: Amount
+    unit: NotRequired[str]
+
+
+MAY_SAY_NOTHING = (
+    "request", "budget", "removed", "trust", "verdicts", "judged", "lost", "turn", "stopped",
+)  # fmt: skip
 """Keys of a report that are left out of JSON where they are empty."""
 NOT_IN_EVERY_LINE = (
     "reason", "error", "model", "tools", "written_ahead", "remarks", "notes", "duration_ms", *MAY_SAY_NOTHING,
@@ -140,9 +154,9 @@ class TurnReport(_Facts):
     `removed` are files that it took away; it is left out of JSON where there are none.
     `trust`: how far what it wrote is trusted, and what made it so; left out of JSON where nobody tracks that.
     `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
-    was for; it is left out of JSON where it was for none, and so are `verdicts`, of
-    gates, `judged`, what judges said of its drafts, `lost`, calls whose answers never came, and
-    `stopped`, why the agent is paused from now on. Without an
+    was for; it is left out of JSON where it was for none, and so are `budget`, that of the request,
+    `verdicts`, of gates, `judged`, what judges said of its drafts, `lost`, calls whose answers never came,
+    and `stopped`, why the agent is paused from now on. Without an
     `end` it is the usual one of the status. `turn`: its number among the agent's in the tick; 0 is left out.
     """
 
@@ -171,6 +185,7 @@ class TurnReport(_Facts):
     verdicts: list[VerdictJson] = []  # noqa: RUF012
     judged: Judged | None = None
     lost: LostJson | None = None
+    budget: BudgetJson | None = None
     stopped: str = ""
     turn: Count = 0
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
+from math import ceil
 from typing import NamedTuple
 
 from lemming.kernel.base.errors import OutOfCredits
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
-from lemming.kernel.llm.tokens import tokens_used
+from lemming.kernel.llm.tokens import Tokens, tokens_used
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.plugins.capabilities import pricing
@@ -108,6 +109,19 @@ def most_of(entry: ModelEntry, tokens_in: int) -> Most:
     credits += tokens_in * exact(entry.per_1k_input_tokens) / 1000
     credits += entry.max_output_tokens * exact(entry.per_1k_output_tokens) / 1000
     return Most(credits.quantize(_MICRO, ROUND_CEILING), tokens_in + entry.max_output_tokens)
+
+
+def worst_dollars(entry: ModelEntry, tokens_in: int) -> float | None:
+    """Return the most that a call with so many tokens can cost in dollars; None where no price is known."""
+    if entry.usd_per_million_input_tokens is None and entry.provider not in PRICED:
+        return None
+    if (dollars_of := pricing()) is None:
+        return None
+    # whether its input is read from a cache, put into one or neither: whatever costs most
+    ways = ((0, 0), (tokens_in, 0), (0, tokens_in))
+    used = [Tokens(tokens_in, entry.max_output_tokens, cached, False, written) for cached, written in ways]
+    costs = [dollars_of(entry, it, batched=False) for it in used]
+    return None if None in costs else ceil(max(costs) * 1e12) / 1e12
 
 
 def exact(amount: float) -> Decimal:

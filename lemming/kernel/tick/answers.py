@@ -232,7 +232,7 @@ class JournaledAnswers:
         """Ask one model; `key` is that of another than the agent's own, which is asked live."""
         inputs = self._inputs
         request = self._in_time(question(inputs, entry, call, messages, schema))
-        require_paid_for(inputs, entry, request, self._spent, self._answers.values())
+        self._require_paid_for(entry, request)
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
         if inputs.given:
@@ -266,6 +266,10 @@ class JournaledAnswers:
             self._deadline.extend(self._deadline.elapsed() - asked_s)
         return reply
 
+    def _require_paid_for(self, entry: ModelEntry, request: Request) -> None:
+        answers = self._answers.values()
+        require_paid_for(self._inputs, entry, request, self._spent, answers, self._limits)
+
     def _in_time(self, request: Request) -> Request:
         """Return a question with the time that the turn has left; raise `TurnTooLong` where there is none."""
         if not self._deadline.is_finite:
@@ -298,6 +302,7 @@ class JournaledAnswers:
                 # The turn waits meanwhile, so others may work; what they spend counts against the same
                 # limits.
                 with self._runtime.turn_lock:
+                    self._require_paid_for(entry, request)
                     self._look_before(key, entry, request)
 
         self._runtime.before_again[self._name] = again

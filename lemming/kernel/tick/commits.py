@@ -27,6 +27,7 @@ from lemming.kernel.org.config import Org
 from lemming.kernel.tick.failed_at_the_end import failed_to_write, with_readable_state
 from lemming.kernel.tick.open_agents import OpenAgent, OpenAgents
 from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.values import TurnOutcome
 
 
@@ -57,6 +58,11 @@ class Commits:
     _held: list[_Held] = field(default_factory=list)
     _held_files: dict[str, bytes] = field(default_factory=dict)
     _held_paths: set[str] = field(default_factory=set)
+
+    @classmethod
+    def begin(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot) -> Commits:
+        """Return the commits of a tick whose turns are shown each other's reports."""
+        return cls(runtime, journal, snapshot.open_mail(), snapshot.config.org, reports=snapshot.reports)
 
     def __post_init__(self) -> None:
         self.log, self.agents = self.runtime.org.own(EngineLog), self.runtime.org.own(OpenAgents)

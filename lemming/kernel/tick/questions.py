@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.errors import Paused, RequestOverLimit
+from lemming.kernel.journal.lost_calls import NONE_LOST
 from lemming.kernel.journal.records import ModelReplied, Record
 from lemming.kernel.llm.credits import check_credits, most_of, most_tokens_in
 from lemming.kernel.org.models import ModelEntry
@@ -40,17 +41,23 @@ def question(
 
 
 def require_paid_for(
-    inputs: TurnInputs, entry: ModelEntry, request: Request, used: float, answers: Iterable[Record]
+    inputs: TurnInputs,
+    entry: ModelEntry,
+    request: Request,
+    used: float,
+    answers: Iterable[Record],
+    limits: SpendingLimits | None,
 ) -> None:
     """Raise `OutOfCredits` for a question that the agent, or what its turn is for, may not cost.
 
-    `used`: what the agent has spent so far; `answers`: those of the turn.
+    `used`: what the agent has spent so far; `answers`: those of the turn; `limits`: what else it may have.
     """
     check_credits(entry, inputs.allocation, used)
     if inputs.task is None:
         return
     replied = (it for it in answers if isinstance(it, ModelReplied))
-    if why := inputs.task.why_unpaid(replied, most_of(entry, most_tokens_in(request))):
+    lost = limits.unsettled if limits else NONE_LOST
+    if why := inputs.task.why_unpaid(replied, lost, most_of(entry, most_tokens_in(request))):
         raise RequestOverLimit(why)
 
 

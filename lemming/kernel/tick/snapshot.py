@@ -50,6 +50,7 @@ class Snapshot:
     plan: Plan
     servers: Mapping[str, Json] = field(default_factory=dict)  # what servers have, by who has looked
     began_ns: int = 0  # when it was taken, by the clock of the machine
+    reports: dict[str, TurnReport] = field(default_factory=dict)  # of the tick's turns that are over
 
     @property
     def base(self) -> Path:

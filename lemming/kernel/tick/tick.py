@@ -50,6 +50,7 @@ from lemming.kernel.tick.giving_up import given_up
 from lemming.kernel.tick.lost_turns import is_lost
 from lemming.kernel.tick.passed_over import connections_of, passed_over
 from lemming.kernel.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
+from lemming.kernel.tick.reservations import find_limits
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.inputs import Gathered, NextTurn
@@ -86,8 +87,7 @@ class Tick:
             further |= {"settings": {**found}} if (found := snapshot.config.digests) else {}
             journal.append(TickStarted(at=plan.at, boot=boot, **of_before, **plan.as_json(), **further))
             runtime.journaled_settings = found.keys()
-        mail = snapshot.open_mail()
-        return cls(runtime, journal, snapshot, Commits(runtime, journal, mail, snapshot.config.org))
+        return cls(runtime, journal, snapshot, Commits.begin(runtime, journal, snapshot))
 
     @cached_property
     def _plugins(self) -> tuple[str, ...]:
@@ -384,7 +384,7 @@ class Tick:
         return given_up(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
 
     def _answers(self, inputs: TurnInputs) -> JournaledAnswers:
-        limits = self._limits.of(inputs) if self._limits else None
+        limits = find_limits(self._limits, self.journal, inputs)
         return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, limits)
 
     @cached_property

@@ -48,7 +48,7 @@ class Draft(DraftState):
 
         `by`: the capability that asks, for itself; what it gives is no reply.
         """
-        if self.task and (why := self.task.why_unpaid(self.answers)):
+        if self.task and (why := self.task.why_unpaid(self.answers, self.lost)):
             raise RequestOverLimit(why)
         try:
             answer = self.source.ask(self.questions, messages, model, schema)

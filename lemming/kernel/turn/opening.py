@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, count
@@ -15,6 +15,7 @@ from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.errors import ConfigError, Unusable
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.mail.visibility import Mail
 from lemming.kernel.org.blocks import LoopSettings
 from lemming.kernel.org.config import MODELS_FILE, Config
@@ -80,6 +81,14 @@ class Surroundings(Protocol):
     @property
     def chosen(self) -> Sequence[str]:
         """The agents that somebody named for this tick: they take a turn even if nothing is new to them."""
+        ...
+
+    @property
+    def reports(self) -> Mapping[str, TurnReport]:
+        """What became of the tick's turns that are over, by agent.
+
+        A turn may go by those alone that it waited for: others may be over sooner, by chance.
+        """
         ...
 
     def own(self, kind: Callable[[Surroundings], T]) -> T:

@@ -160,6 +160,11 @@ class SpendingLimits(Protocol):
         """Count what a question has cost, and what of the reservations for it is lost."""
         ...
 
+    @property
+    def unsettled(self) -> Lost:
+        """What the turn may have spent beside its answers: what is reserved, and what is lost."""
+        ...
+
     def lost(self, call: int) -> Lost:
         """Return what of the reservations for a question is lost, now that it is over."""
         ...

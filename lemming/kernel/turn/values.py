@@ -14,6 +14,7 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.begun import Begun
 from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.lost_calls import Lost
 from lemming.kernel.journal.read_mark import ReadMark
 from lemming.kernel.journal.report import End, TurnReport
 from lemming.kernel.messages import OutboxEntry, entry_id
@@ -79,8 +80,16 @@ class Purpose(Protocol):
         """What calls asked for it, and has an answer: both entries, by identity."""
         ...
 
-    def why_unpaid(self, answers: Iterable[Paid], worst: Most | None = None) -> str:
-        """Return why nothing more is asked for it after these answers, that could cost so much; or empty."""
+    @property
+    def has_budget(self) -> bool:
+        """Whether what may be spent on it is limited."""
+        ...
+
+    def why_unpaid(self, answers: Iterable[Paid], lost: Lost, worst: Most | None = None) -> str:
+        """Return why nothing more is asked for it that could cost so much; empty where it may be.
+
+        `answers`: those of the turn; `lost`: what it may have spent beside them.
+        """
         ...
 
     def as_json(self) -> Json:
