@@ -106,12 +106,20 @@ def test_wrong_calls_have_results_that_say_what_is_wrong(overheard: Path) -> Non
     assert "file_list" in results[0]["content"]
 
 
-def test_calls_beyond_the_limit_are_told_as_skipped(overheard: Path) -> None:
-    Overheard.replies[:] = [calling(*[KEYS] * 70), Reply(json.dumps(say("done")))]
-    run_once(overheard)
-    results = [message["content"] for message in Overheard.heard[1] if message["role"] == "tool"]
-    assert len(results) == 70
-    assert set(results[64:]) == {"skipped: it was not called"}
+@pytest.mark.parametrize(("limits", "most"), [({}, 64), ({"max_tool_calls": 3}, 3)])
+def test_calls_beyond_the_limit_are_not_sent_back_and_the_model_is_told(
+    overheard: Path, limits: dict[str, int], most: int
+) -> None:
+    ada = resume("ada", model={"key": "o"}, turn={"max_steps": 3, **limits})
+    make_org(overheard, ada, models={"o": {"provider": "overheard"}})
+    Overheard.replies[:] = [calling(*[KEYS] * 200), Reply(json.dumps(say("done")))]
+    (turn,) = run_once(overheard).turns
+    answer = next(message for message in Overheard.heard[1] if message["role"] == "assistant")
+    results = [message for message in Overheard.heard[1] if message["role"] == "tool"]
+    left = f"tool_calls: {200 - most} of 200 were left out, the limit is {most} (turn.max_tool_calls)"
+    assert (len(answer["calls"]), len(results)) == (most, most)
+    assert Overheard.heard[1][-1]["content"] == f"WARNING: Of your last reply was left out: {left}"
+    assert f"left out: {left}" in turn.remarks
 
 
 @pytest.mark.parametrize(

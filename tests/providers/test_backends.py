@@ -60,7 +60,6 @@ ERRORS: dict[str, type[ProviderError]] = {
     "html": Unavailable,
     "list": Unavailable,
     "empty-body": Unavailable,
-    "no-choices": Unavailable,
 }
 SCHEMA = {
     "type": "object",

@@ -65,15 +65,18 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         with self.as_ours(request.model_name):
             response = await create(**self._arguments(request))
             body = await response.read()
-        answer = self.read(request.model_name, Message, body)
-        return answer.reply(response.request_id, request.model_name)
+        return self._reply(body, response.request_id, request)
 
     async def _ask_heard(self, client: AsyncAnthropic, request: Request, hear: Hear) -> Reply:
         create: Any = client.messages.with_streaming_response.create
         with self.as_ours(request.model_name):
             async with create(**self._arguments(request), stream=True) as response:
                 body = await whole_of(response, MessageStream(hear))
-        return self.read(request.model_name, Message, body).reply(response.request_id, request.model_name)
+        return self._reply(body, response.request_id, request)
+
+    def _reply(self, body: bytes, request_id: str | None, request: Request) -> Reply:
+        answer = self.read_answer(request.model_name, Message, body)
+        return answer if isinstance(answer, Reply) else answer.reply(request_id, request.model_name)
 
     def _sdk(self) -> Any:
         import anthropic

@@ -29,10 +29,12 @@ from lemming.kernel.base.errors import (
     Unavailable,
     UnknownModel,
 )
+from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import excerpt, name_variables
 from lemming.kernel.files.documents import adapter
 from lemming.kernel.llm.calls import in_words
 from lemming.kernel.llm.streaming import Hear, WholeWords
+from lemming.kernel.llm.tokens import tokens_at
 from lemming.kernel.plugins.errors import error_by_class, error_by_status
 from lemming.kernel.providers import Backend, Message, Reply, Request
 
@@ -68,6 +70,12 @@ _REFUSED = re.compile(
     r"|unavailable|must be|cannot (?:unmarshal|use|be used)|requires?|invalid",
     re.I,
 )
+
+_COUNTS = (
+    ("prompt_tokens", "input_tokens", "prompt_eval_count"),
+    ("completion_tokens", "output_tokens", "eval_count"),
+)
+"""What servers call the tokens that were read and written."""
 
 T = TypeVar("T")
 C = TypeVar("C", bound=AsyncClient)
@@ -194,6 +202,19 @@ class HttpBackend(Backend, Generic[C]):
         message = f"connection to {host_of(error.request.url)} failed: {excerpt(repr(cause))}"
         return error_by_class(Unavailable(message, where=f"{self.name} {model_name}"), cause)
 
+    def read_answer(self, model_name: str, kind: type[T], body: bytes) -> T | Reply:
+        """Return the body of an answer as a value of `kind`; one that is another as an empty, paid reply.
+
+        Raises `Unavailable` for one that does not say either what it has used.
+        """
+        try:
+            return self.read(model_name, kind, body)
+        except Unavailable as error:
+            paid = paid_reply(body, model_name, error.message)
+            if paid is None:
+                raise
+            return paid
+
     def read(self, model_name: str, kind: type[T], body: bytes) -> T:
         """Return a body as a value of `kind`; raise `Unavailable` when it is something else."""
         try:
@@ -205,6 +226,25 @@ class HttpBackend(Backend, Generic[C]):
             message = f"not an answer ({excerpt(problem)}): {excerpt(body.decode('utf-8', 'replace'), 80)!r}"
             raise Unavailable(message, where=f"{self.name} {model_name}") from error
         return value
+
+
+def paid_reply(body: bytes, model_name: str, why: str) -> Reply | None:
+    """Return an answer that is not understood as an empty one with the usage it reports; None if it has none.
+
+    It was paid for, so it is no failure of the server that is asked again for nothing.
+    """
+    try:
+        plain = parse(body)
+    except JsonProblem:
+        return None
+    usage = plain.get("usage", plain) if isinstance(plain, dict) else None
+    read, written = (
+        next((count for key in keys if (count := tokens_at(usage, key)) is not None), None)
+        for keys in _COUNTS
+    )
+    if read is None and written is None:
+        return None
+    return Reply("", read, written, model=model_name, thinking=f"not understood: {why}")
 
 
 def refused_part(message: str, parts: Sequence[str]) -> str:

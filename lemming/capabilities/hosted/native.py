@@ -52,9 +52,23 @@ def argument_text(call: Mapping[str, Any]) -> str:
 
 
 def kept_of(message: Message, kind: str) -> Any:
-    """Return what a backend of this kind asked to be kept with an answer; None where another one gave it."""
+    """Return what a backend of this kind asked to be kept with an answer; None where another one gave it.
+
+    Without the calls that were not made: each that is sent back wants a result.
+    """
     kept = message.get("kept")
-    return kept.get(kind) if isinstance(kept, dict) else None
+    found = kept.get(kind) if isinstance(kept, dict) else None
+    if not isinstance(found, list):
+        return found
+    made_calls = {call["id"] for call in message.get("calls", ())}
+    return [item for item in found if _call_of(item) in (None, *made_calls)]
+
+
+def _call_of(item: object) -> object:
+    """Return the id of the call that an item of an answer makes; None if it makes none."""
+    if not isinstance(item, dict) or item.get("type") not in ("tool_use", "function_call"):
+        return None
+    return item.get("call_id") if item["type"] == "function_call" else item.get("id")
 
 
 def chat_messages(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
@@ -112,6 +126,32 @@ def _read(arguments: object) -> object:
         return parse(arguments) if arguments.strip() else {}
     except JsonProblem:
         return arguments
+
+
+def said_and_thought(content: object) -> tuple[str, str]:
+    """Return what the content of an answer says, and what was thought first: it is text, or a list of parts.
+
+    >>> said_and_thought([{"type": "thinking", "thinking": [{"text": "Hm."}]}, {"text": "Yes."}])
+    ('Yes.', 'Hm.')
+    """
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else "", ""
+    parts = [part if isinstance(part, dict) else {"type": "text", "text": part} for part in content]
+    said = [text for part in parts if isinstance(text := part.get("text"), str) and not _is_thought(part)]
+    thoughts = [text for part in parts if _is_thought(part) for text in _texts_in(part)]
+    return "".join(said), "".join(thoughts)
+
+
+def _is_thought(part: Mapping[str, Any]) -> bool:
+    return part.get("type") in ("thinking", "reasoning")
+
+
+def _texts_in(part: Mapping[str, Any]) -> Iterator[str]:
+    for found in (part.get("thinking"), part.get("text")):
+        for inner in found if isinstance(found, list) else [found]:
+            text = inner.get("text") if isinstance(inner, dict) else inner
+            if isinstance(text, str):
+                yield text
 
 
 # --- images --------------------------------------------------------------------------------------

@@ -183,7 +183,10 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
 
     def _put_right(self, model_name: str, body: bytes) -> bytes:
         """Return an answer with what is read of it, and with counts that are counts or are left out."""
-        answer = self.read(model_name, _Answer, body)
+        answer = self.read_answer(model_name, _Answer, body)
+        if isinstance(answer, Reply):
+            message = _Message(content="", thinking=answer.thinking)
+            answer = _Answer(message, None, model_name, answer.input_tokens, answer.output_tokens)
         counts = vars(answer)
         right = {
             "model": str(answer.model or model_name),

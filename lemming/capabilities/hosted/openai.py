@@ -105,7 +105,9 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
     def reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
         """Return what an answer of the server's says; raise a `ProviderError` for what is none."""
         kind: type[Completion | Response] = Completion if self.api == "chat" else Response
-        answer = self.read(model_name, kind, body)
+        answer = self.read_answer(model_name, kind, body)
+        if isinstance(answer, Reply):
+            return answer
         if answer.failed:
             raise Unavailable("the server gave up on the answer", where=f"openai {model_name}")
         reply = answer.reply(request_id)

@@ -18,6 +18,7 @@ from lemming.capabilities.hosted.native import (
     function_tools,
     kept_of,
     made,
+    said_and_thought,
     tools_of,
     with_images,
 )
@@ -136,7 +137,7 @@ _FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
 
 @dataclass(frozen=True)
 class _ChatMessage:
-    content: str | None = None
+    content: str | list[Any] | None = None  # text, or parts of which some are what was thought
     refusal: str | None = None
     tool_calls: Any = None
     reasoning_content: Any = None  # servers differ in what they call it; each wants its own back
@@ -148,7 +149,7 @@ class _ChatMessage:
         names = ("reasoning_content", "reasoning", "reasoning_details")
         kept = {name: found for name in names if (found := getattr(self, name)) is not None}
         calls = chat_calls(self.tool_calls)
-        thought = self.reasoning_content or self.reasoning
+        thought = self.reasoning_content or self.reasoning or said_and_thought(self.content)[1]
         return {
             "calls": calls,
             "thinking": thought if isinstance(thought, str) else "",
@@ -176,7 +177,7 @@ class Completion:
         """Return the answer with its usage."""
         choice = self.choices[0]
         return Reply(
-            text=choice.message.content or "",
+            text=said_and_thought(choice.message.content)[0],
             input_tokens=tokens_at(self.usage, "prompt_tokens"),
             output_tokens=tokens_at(self.usage, "completion_tokens"),
             cached_tokens=tokens_at(self.usage, "prompt_tokens_details", "cached_tokens"),

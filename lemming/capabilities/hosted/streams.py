@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
+from lemming.capabilities.hosted.native import said_and_thought
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
 from lemming.kernel.base.redaction.secrets import excerpt
@@ -116,8 +117,12 @@ class ChatStream:
             self._delta(choice.get("delta") or {})
 
     def _delta(self, delta: Json) -> None:
+        content, thought = said_and_thought(delta.get("content"))
+        pieces = {**delta, "content": content or None}
+        if thought:
+            pieces["reasoning"] = thought
         for name in ("content", "refusal", "reasoning_content", "reasoning"):
-            if isinstance(piece := delta.get(name), str):
+            if isinstance(piece := pieces.get(name), str):
                 self._message[name] = (self._message.get(name) or "") + piece
                 if name == "content":
                     self._hear(piece)

@@ -16,7 +16,6 @@ from lemming.capabilities.plans.references import parts_of, references_in
 from lemming.capabilities.plans.referred import all_paths
 from lemming.capabilities.plans.ways import targets, ways_text
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.contract import MAX_TOOL_CALLS
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.json_schema.violations import misfits
 from lemming.kernel.base.jsontext import nearest
@@ -80,7 +79,8 @@ def permission_problems(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator
             yield Problem(message, pointer=f"{place}/wait/file", hint=hint)
         for tool, given, at in _what_is_called(member, place):
             yield from _argument_problems(tool, given, at, staff)
-        if member is step and len(step.parallel) > (most := min(agent.turn.max_entries, MAX_TOOL_CALLS)):
+        most = min(agent.turn.max_entries, agent.turn.max_tool_calls)
+        if member is step and len(step.parallel) > most:
             message = f"a band of {len(step.parallel)}, while one reply may ask {most}"
             hint = "make two bands of it, or raise turn.max_entries in the resume"
             yield Problem(message, pointer=f"{place}/parallel", hint=hint)

@@ -99,12 +99,14 @@ def parse_reply(
     *,
     kinds: Iterable[str],
     max_entries: int = MAX_ENTRIES,
+    max_calls: int | None = MAX_TOOL_CALLS,
     keep: Keep = "all",
     fit: Fit | None = None,
 ) -> TurnReply:
     """Return what a model's reply asks for; raise `ContractError` that lists what is wrong with it.
 
     With `keep` "some" wrong parts are left out as long as something remains, with "any" even if nothing does.
+    `max_calls`: so many tool calls are read; None: all.
 
     >>> parse_reply('{"notes": "nothing to do"}', kinds=["message"]).notes
     'nothing to do'
@@ -123,7 +125,7 @@ def parse_reply(
         raise ContractError("; ".join(reader.problems[:MAX_PROBLEMS_QUOTED]))
     return TurnReply(
         reader.cap(entries, min(max_entries, MAX_ENTRIES), "outbox_entries"),
-        reader.cap(calls, MAX_TOOL_CALLS, "tool_calls"),
+        tuple(calls) if max_calls is None else reader.cap(calls, max_calls, "tool_calls"),
         reader.cap(updates, MAX_MEMORY_UPDATES, "memory_updates"),
         notes,
         _shortened(remarks),

@@ -125,6 +125,10 @@ class TurnLimits:
         ),
     )
     max_entries: int = field(default=64, metadata=about("Outbox entries one reply may write.", ge=0, le=64))
+    max_tool_calls: int = field(
+        default=64,
+        metadata=about("Tool calls of one reply that are made; the rest is left out.", ge=1, le=128),
+    )
     max_approvals: int = field(
         default=5,
         metadata=about(
@@ -296,6 +300,7 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "take": None,
         "tool_timeout_s": None,
         "deadline_s": None,
+        "max_tool_calls": 64,
         "requests": 1,
         "strategy": None,
         "options": {},

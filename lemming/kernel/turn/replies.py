@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
-from lemming.kernel.base.contract import MAX_TOOL_CALLS, Keep, ToolCall, TurnReply, parse_reply
+from lemming.kernel.base.contract import Keep, ToolCall, TurnReply, parse_reply
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.providers import require_reply
 from lemming.kernel.turn.actions import as_reply
@@ -19,7 +20,7 @@ def read_reply(inputs: TurnInputs, seams: Seams, answer: Answer, *, keep: Keep =
     limits = inputs.agent.turn
     kinds = limits.kinds if inputs.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
     try:
-        reply = _parsed(inputs, seams, answer, kinds, keep)
+        reply = _limited(_parsed(inputs, seams, answer, kinds, keep), limits.max_tool_calls)
         for reads in seams.reads if keep == "all" else ():
             reads(reply)
         return reply
@@ -34,15 +35,26 @@ def _parsed(inputs: TurnInputs, seams: Seams, answer: Answer, kinds: Iterable[st
     """Return what an answer asks for by text and calls; beside calls, other text is a note."""
     limit, kinds = inputs.agent.turn.max_entries, tuple(kinds)
     fit = seams.fits[0] if seams.fits else None
+    read = partial(parse_reply, kinds=kinds, max_entries=limit, max_calls=None, keep=keep, fit=fit)
     if inputs.model.prompt == "tools":
         said = as_reply(answer.text, kinds)
-        return parse_reply(said, kinds=kinds, max_entries=limit, keep=keep, fit=fit)
+        return read(said)
     if not answer.calls:
-        return parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep, fit=fit)
+        return read(answer.text)
     try:
-        reply = parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep, fit=fit)
+        reply = read(answer.text)
     except ContractError:
         reply = TurnReply(notes=answer.text.strip())
     named = {tool["name"]: tool.get("tool", tool["name"]) for tool in native_tools(inputs.prompt)}
     calls = [ToolCall(named.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls]
-    return reply._replace(tool_calls=(*calls, *reply.tool_calls)[:MAX_TOOL_CALLS])
+    return reply._replace(tool_calls=(*calls, *reply.tool_calls))
+
+
+def _limited(reply: TurnReply, most: int) -> TurnReply:
+    """Return a reply with the tool calls that may be made, and a word about the rest."""
+    beyond = len(reply.tool_calls) - most
+    if beyond <= 0:
+        return reply
+    left = f"tool_calls: {beyond} of {most + beyond} were left out"
+    why = f"{left}, the limit is {most} (turn.max_tool_calls)"
+    return reply._replace(tool_calls=reply.tool_calls[:most], left_out=(*reply.left_out, why))

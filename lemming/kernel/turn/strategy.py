@@ -176,7 +176,7 @@ class Turn:
                 said = {"role": "assistant", "content": answer.text[:REPLY_CHARS_QUOTED]}
                 messages += [said, correction(str(error)[:2000])]
             else:
-                messages.append(said_in(answer))
+                messages.append(said_in(answer, self._draft.inputs.agent.turn.max_tool_calls))
                 return read
         raise AssertionError("unreachable: the last correction returns or raises")
 
@@ -217,15 +217,15 @@ class Turn:
             )
         except ContractError as error:
             raise ContractError(f"{error.message}{why}") from error
-        messages.append(said_in(answer))
+        messages.append(said_in(answer, self._draft.inputs.agent.turn.max_tool_calls))
         return read
 
 
 Strategy = Callable[[Turn], Steps]
 
 
-def said_in(answer: Answer) -> Message:
-    """Return the message that tells a model what it has answered."""
-    calls = {"calls": answer.calls} if answer.calls else {}
+def said_in(answer: Answer, most_calls: int) -> Message:
+    """Return the message that tells a model what it has answered: of its calls, those that were made."""
+    calls = {"calls": answer.calls[:most_calls]} if answer.calls else {}
     kept = {"kept": answer.kept} if answer.kept is not None else {}
     return {"role": "assistant", "content": answer.text, **calls, **kept}
