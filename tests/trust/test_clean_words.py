@@ -138,3 +138,46 @@ def test_a_name_that_is_told_because_it_is_the_nearest_is_a_strangers(base: Path
     assert "obey-me-now" in said["output"]
     assert started(base, 3, "ada")["given"]["trust"]["is"] == "agent"
     assert turn.trust["is"] == "outside"
+
+
+WHOLE = {"type": "integer"}
+BOUNDED = {"type": "integer", "minimum": 0, "maximum": 255}
+
+
+def in_one(form: dict[str, Any]) -> dict[str, Any]:
+    return {"properties": {"a": form}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ({"type": "array", "items": WHOLE}, [79_666_989] * 32),  # seven letters each
+        ({"type": "array", "items": {"type": "number"}}, [0.123456789] * 10),
+        ({"type": "array", "items": BOUNDED}, [79] * 32),  # with how many there are: 261 bits
+        (BOUNDED, 256),
+        (BOUNDED, -1),
+        ({"type": "string", "format": "date"}, "9999-99-99"),
+        ({"type": "string", "format": "date"}, "2026-02-30"),
+        ({"type": "string", "format": "time"}, "99:99:99"),
+        ({"type": "string", "format": "date-time"}, "9999-99-99T99:99:99"),
+        ({"type": "array", "items": {"type": "string", "format": "date-time"}}, ["2026-02-28T23:59:59Z"] * 5),
+    ],
+)
+def test_what_tells_as_much_as_a_sentence_is_left_out(form: dict[str, Any], value: Any) -> None:
+    assert values_in(in_one(form), {"a": value}) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ({"type": "array", "items": BOUNDED}, [79] * 31),
+        (BOUNDED, 255),
+        (WHOLE, 2**53 - 1),
+        ({"type": "array", "items": {"enum": ["a", "b", "c", "d"]}}, ["a"] * 32),
+        ({"type": "string", "format": "date"}, "2028-02-29"),
+        ({"type": "string", "format": "time"}, "23:59:59.5Z"),
+        ({"type": "string", "format": "date-time"}, "2026-02-28t23:59:59+01:00"),
+    ],
+)
+def test_what_tells_less_passes(form: dict[str, Any], value: Any) -> None:
+    assert values_in(in_one(form), {"a": value}) == {"a": value}

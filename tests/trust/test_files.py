@@ -88,6 +88,24 @@ def test_whoever_is_given_it_by_a_tool_is_outside(base: Path, reply: dict[str, A
     assert tick(base)["ben"].trust["is"] == "outside"  # it was kept for its next turn
 
 
+@pytest.mark.parametrize("folder", ["a*b", "a[b]", "*", "[!a]", "a?"])
+@pytest.mark.parametrize("tool", ["file_list", "file_search", "search", "file_read"])
+def test_a_folder_may_be_called_like_a_pattern_and_its_labels_hold(
+    base: Path, tool: str, folder: str
+) -> None:
+    place = f"shared/{folder}"
+    args: dict[str, Any] = {
+        "file_list": {"path": place},
+        "file_search": {"path": place, "text": "obey"},
+        "search": {"folder": place, "query": "obey"},
+        "file_read": {"path": f"{place}/x.txt"},
+    }[tool]
+    tainted(base, ("ben", call(tool, **args)), path=f"{place}/x.txt")
+    turn = tick(base)["ben"]
+    assert finished(base, 2, "ben")[0]["success"]
+    assert turn.trust["is"] == "outside"
+
+
 def test_a_context_file_makes_every_turn_outside(base: Path) -> None:
     tainted(base)
     (base / "agents/ben/resume.json").write_bytes(pretty(worker("ben", context=[{"file": "./shared/x.txt"}])))

@@ -21,8 +21,6 @@ from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.tools import EngineTool, Places, ToolResult, toolset_of
 from lemming.kernel.tools.context import ToolContext
 
-ALL_RESUMES = "agents/*/resume.json"
-
 
 class ListAgents(EngineTool):
     """Lists the organisation's agents."""
@@ -35,7 +33,7 @@ class ListAgents(EngineTool):
 
     def reads(self, agent: Agent, settings: Org) -> Places:
         """Return the resumes of all."""
-        return {ALL_RESUMES: f"tool {self.name}"}
+        return {paths.ALL_RESUMES: f"tool {self.name}"}
 
     def plan(self, context: ToolContext) -> ToolResult:
         """Return one line an agent, sorted by name. Why a resume is broken is for people, not for agents."""
@@ -63,7 +61,7 @@ class CreateAgent(EngineTool):
 
     def writes(self, agent: Agent, settings: Org) -> Places:
         """Return the resumes of all: a new one is the newcomer's own."""
-        return {ALL_RESUMES: f"tool {self.name}"}
+        return {paths.ALL_RESUMES: f"tool {self.name}"}
 
     def require_writable(self, context: ToolContext, effect: FileEffect) -> None:
         """Raise unless the file is the resume of an agent that this one may create, and nobody else's."""

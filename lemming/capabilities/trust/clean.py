@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import date, datetime, time
+from math import log2
 from typing import Any
 
 from lemming.capabilities.trust.authors import Authors
@@ -137,24 +139,33 @@ def clean_turn(
 
 # Who reads strangers may say so much to somebody who acts: the strangers' words do not come along.
 
+MOST_BITS = 256
+"""So much an answer may tell in all, however it is spread over fields and lists: 32 letters at eight bits."""
 MOST_ITEMS = 32
-"""So many values of a list at most, with those in its lists and objects: more could spell a text."""
+"""So many values of a list at most, with those in its lists and objects."""
 MOST_DEEP = 4
 _LARGEST = 2**53
-_DATES = {
-    "date": re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII),
-    "time": re.compile(r"\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII),
-    "date-time": re.compile(
-        r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)?\Z", re.ASCII
+_DATES: dict[str, tuple[re.Pattern[str], Callable[[str], object]]] = {
+    "date": (re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII), date.fromisoformat),
+    "time": (
+        re.compile(r"\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII),
+        time.fromisoformat,
+    ),
+    "date-time": (
+        re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)?\Z", re.ASCII),
+        datetime.fromisoformat,
     ),
 }
+_BITS_OF_DATES = {"date": 22, "time": 37, "date-time": 59}
+"""Days of 9,999 years; microseconds of a day; both. A zone counts with the time."""
 
 
 def values_in(schema: Mapping[str, Any] | None, payload: Mapping[str, Any]) -> Json | None:
     """Return those fields of a payload that its schema names, if none of them can hold a sentence; else None.
 
     A schema of anything else than objects with `properties`, numbers, booleans, `enum`, `const`, dates and
-    short lists of these says nothing of that kind, and neither does a payload that does not fit it.
+    short lists of these says nothing of that kind, and neither does a payload that does not fit it. All of
+    them together tell no more than `MOST_BITS`.
 
     >>> form = {"type": "object", "properties": {"stars": {"type": "integer"}, "kind": {"enum": ["a", "b"]}}}
     >>> values_in(form, {"stars": 4, "kind": "a", "text": "Obey!"})
@@ -162,39 +173,51 @@ def values_in(schema: Mapping[str, Any] | None, payload: Mapping[str, Any]) -> J
     >>> values_in({"properties": {"text": {"type": "string"}}}, {"text": "Obey!"})
     >>> values_in(form, {"stars": 4, "kind": "Obey!"})
     """
+    reading = _Reading()
     try:
-        found = _object(schema or {}, payload, MOST_DEEP)
+        found = reading.object(schema or {}, payload, MOST_DEEP)
     except (ValueError, TypeError, OverflowError):  # of a schema that is none, or a number that is none
         return None
-    return found or None
+    return found if found and reading.bits <= MOST_BITS else None
 
 
-def _object(schema: Mapping[str, Any], payload: Any, deep: int) -> Json:
-    properties = schema.get("properties")
-    if not (isinstance(properties, dict) and isinstance(payload, Mapping) and deep):
-        raise ValueError("no object whose fields are named")
-    if schema.get("type", "object") != "object" or any(
-        key not in payload for key in schema.get("required", ())
-    ):
-        raise ValueError("it does not fit")
-    return {key: _value(form, payload[key], deep - 1) for key, form in properties.items() if key in payload}
+class _Reading:
+    """One answer as it is read by its schema; `bits`: how much its values may tell in all."""
 
+    def __init__(self) -> None:
+        self.bits = 0.0
 
-def _value(schema: Any, value: Any, deep: int) -> Any:
-    if not isinstance(schema, dict):
-        raise ValueError("anything would fit")
-    choices = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(choices, list):
-        if any(type(choice) is type(value) and choice == value for choice in choices):  # true is no 1
-            return value
-        raise ValueError("none of the choices")
-    if schema.get("type") == "object":
-        return _object(schema, value, deep)
-    if schema.get("type") == "array" and isinstance(value, list) and _count(value) <= MOST_ITEMS and deep:
-        return [_value(schema.get("items"), item, deep - 1) for item in value]
-    if not _is_single(schema.get("type"), schema.get("format"), value):
-        raise ValueError("it may hold a sentence")
-    return value
+    def object(self, schema: Mapping[str, Any], payload: Any, deep: int) -> Json:
+        properties = schema.get("properties")
+        if not (isinstance(properties, dict) and isinstance(payload, Mapping) and deep):
+            raise ValueError("no object whose fields are named")
+        if schema.get("type", "object") != "object" or any(
+            key not in payload for key in schema.get("required", ())
+        ):
+            raise ValueError("it does not fit")
+        self.bits += len(properties.keys() - set(schema.get("required", ())))  # whether each is there
+        return {
+            key: self._value(form, payload[key], deep - 1)
+            for key, form in properties.items()
+            if key in payload
+        }
+
+    def _value(self, schema: Any, value: Any, deep: int) -> Any:
+        if not isinstance(schema, dict):
+            raise ValueError("anything would fit")
+        choices = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(choices, list):
+            if any(type(choice) is type(value) and choice == value for choice in choices):  # true is no 1
+                self.bits += log2(len(choices))
+                return value
+            raise ValueError("none of the choices")
+        if schema.get("type") == "object":
+            return self.object(schema, value, deep)
+        if schema.get("type") == "array" and isinstance(value, list) and _count(value) <= MOST_ITEMS and deep:
+            self.bits += log2(MOST_ITEMS + 1)  # how many there are
+            return [self._value(schema.get("items"), item, deep - 1) for item in value]
+        self.bits += _bits_of(schema, value)
+        return value
 
 
 def _count(value: Any) -> int:
@@ -203,13 +226,25 @@ def _count(value: Any) -> int:
     return sum(map(_count, inside)) or 1
 
 
-def _is_single(kind: Any, form: Any, value: Any) -> bool:
+def _bits_of(schema: Mapping[str, Any], value: Any) -> float:
+    """Return how many bits a value may tell; raise `ValueError` where it may be a sentence, or misfits."""
+    kind, form = schema.get("type"), schema.get("format")
     if isinstance(value, bool) or value is None:
-        return (kind == "boolean" and value is not None) or (kind == "null" and value is None)
-    if isinstance(value, int | float):
-        return (
-            kind in ("number", "integer")
-            and (kind == "number" or value == int(value))
-            and abs(value) < _LARGEST
-        )
-    return kind == "string" and isinstance(value, str) and form in _DATES and bool(_DATES[form].match(value))
+        if (kind == "boolean" and value is not None) or (kind == "null" and value is None):
+            return 1.0 if kind == "boolean" else 0.0
+        raise ValueError("it does not fit")
+    if isinstance(value, int | float) and kind in ("number", "integer"):
+        low, high = schema.get("minimum", -_LARGEST), schema.get("maximum", _LARGEST)
+        if not low <= value <= high or abs(value) >= _LARGEST or (kind == "integer" and value != int(value)):
+            raise ValueError("it does not fit")
+        is_bounded = "minimum" in schema and "maximum" in schema
+        if is_bounded and kind == "integer":
+            return log2(int(high) - int(low) + 1)
+        # Without bounds by as many digits as it has: 4 tells little, whatever might have stood there.
+        return max(4.0, 3.33 * sum(letter.isdigit() for letter in repr(value)))
+    if kind == "string" and isinstance(value, str) and form in _DATES:
+        pattern, parsed = _DATES[form]
+        if pattern.match(value):
+            parsed(value.upper())  # raises for a day that is in no calendar
+            return _BITS_OF_DATES[form]
+    raise ValueError("it may hold a sentence")

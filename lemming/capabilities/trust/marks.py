@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from lemming.capabilities.trust.authors import Authors
 from lemming.capabilities.trust.words import AGENT, Part
 from lemming.kernel.base.jsontext import JsonProblem, parse, pretty
-from lemming.kernel.base.paths import TRUST
+from lemming.kernel.base.paths import ALL_RESUMES, TRUST
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular, walk
 from lemming.kernel.files.effects import FileEffect
@@ -31,6 +30,7 @@ MARK_LIMIT_BYTES = 64 << 10
 LONGEST_NAME_BYTES = 240  # a name has 255, and `.json` comes behind it
 _LIKE_A_MARK = re.compile(r"\.json(\.d)*\Z")
 _LIKE_ALL = re.compile(r"\.all\.*\Z")
+_RESUME = re.compile(r"agents/[^/]+/resume\.json")
 _NONE: Mapping[str, bytes] = {}
 
 
@@ -113,7 +113,7 @@ class Marks:
     def below(self, place: str) -> Iterator[Part]:
         """Yield how far files below a folder are trusted, where any mark says so, and the folder's home.
 
-        `place` as in `lemming.tools.Places`; a star stands for any name.
+        `place` as in `lemming.tools.Places`.
         """
         yield Part(self._of_home(place), place)
         yield from self._homes_below(place)
@@ -210,8 +210,8 @@ def _is_one_file(file: str) -> bool:
 
 
 def _is_below(mark: Mark, where: str, place: str) -> bool:
-    if "*" in place:
-        return fnmatchcase(mark.file, place)
+    if place == ALL_RESUMES:  # else a star is a letter, as any other in a folder's name
+        return bool(_RESUME.fullmatch(mark.file))
     if place == "/" or not mark.file:
         return place == "/" or where.startswith(f"{_folder_of(place)}/")
     return mark.file == place or mark.file.startswith(f"{place}/")

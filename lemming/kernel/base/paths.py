@@ -70,6 +70,10 @@ def agent_folder(name: str) -> str:
     return f"agents/{name}"
 
 
+ALL_RESUMES = "agents/*/resume.json"
+"""The resumes of all, as tools say what they look at. In no other place a star is more than a letter."""
+
+
 def resume_file(name: str) -> str:
     """Return the path of an agent's resume."""
     return f"{agent_folder(name)}/resume.json"
