@@ -210,7 +210,7 @@ def ticks(
                 if passed := timer.sleep(report, pause, left):
                     counted, read_at = load_counter(base)  # as if each had been run
                     persist_tick(base, counted + passed, read_at=read_at, sync=True)
-                    done += passed
+                    done, runtime.counted = done + passed, counted + passed
 
 
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:
@@ -255,6 +255,7 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
     is closed here. A journal that is closed while `tick.json` still names its tick was run by `run_tick`,
     which leaves `tick.json` alone.
     """
+    runtime.note_counter(counted)
     found = find_next_tick(runtime.org, counted, begun, boot_id=runtime.clock.boot_id)
     if found.error:
         raise found.error

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lemming.engine import load_tick, persist_tick, run_once
+from lemming.cli import run
+from lemming.engine import load_tick, persist_tick, run_once, ticks
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import TickAlreadyCommitted
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import ProblemFound
+from lemming.kernel.journal.events import Event, ProblemFound
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume, tree
@@ -102,3 +103,43 @@ def test_what_tells_of_the_last_tick_of_all_stops_nobody_else(base: Path) -> Non
     report = run_once(base, clock=FrozenClock())
     assert (report.tick, [turn.status for turn in report.turns]) == (1, ["failed", "done"])
     assert "agents/ada/turns.jsonl" in report.turns[0].reason
+
+
+def ahead(heard: list[Event]) -> list[str]:
+    return [it.problem.message for it in heard if isinstance(it, ProblemFound)]
+
+
+def test_a_counter_that_was_set_ahead_is_told(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_org(base, resume("ada"))
+    for _ in range(4):
+        run_once(base)
+    (base / "tick.json").write_text('{"current_tick": 99}')
+    said = "says 99, and the engine left it at 5: ticks 5 to 98 are passed over"
+    for command in ("validate", "check"):
+        assert run(["-C", str(base), command]) == 0
+        assert said in "".join(capsys.readouterr())
+    heard: list[Event] = []
+    assert run_once(base, notify=heard.append).tick == 99
+    assert ahead(heard) == [said]
+    run_once(base, notify=heard.append)
+    assert ahead(heard) == [said]
+
+
+def test_a_counter_that_is_set_ahead_while_an_engine_runs_is_told(base: Path) -> None:
+    make_org(base, resume("ada"))
+    heard: list[Event] = []
+    running = ticks(base, interval_s=0, max_ticks=3, clock=FrozenClock(), notify=heard.append)
+    next(running)
+    (base / "tick.json").write_text('{"current_tick": 99}')
+    assert [report.tick for report in running] == [99, 100]
+    assert ahead(heard) == ["says 99, and the engine left it at 2: ticks 2 to 98 are passed over"]
+
+
+def test_ticks_that_are_slept_through_count_and_are_no_surprise(base: Path) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 9}))
+    heard: list[Event] = []
+    for _ in range(2):
+        for _ in ticks(base, interval_s=0.01, until_tick=20, wake_on_change=True, notify=heard.append):
+            pass
+    run_once(base, notify=heard.append)
+    assert ahead(heard) == []

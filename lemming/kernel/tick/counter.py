@@ -54,6 +54,15 @@ def load_counter(base_path: str | os.PathLike[str]) -> tuple[int, str]:
     return tick, read_at if is_timestamp(read_at) else ""
 
 
+def moved_ahead(tick: int, left: int | None) -> Problem | None:
+    """Return what to tell a person where the counter is ahead of where an engine `left` it."""
+    if left is None or tick <= left:
+        return None
+    message = f"says {tick}, and the engine left it at {left}: ticks {left} to {tick - 1} are passed over"
+    hint = f'if nobody meant that, write {{"current_tick": {left}}} into it before the next tick'
+    return Problem(message, paths.TICK_FILE, hint=hint, severity="warning", code="LMG-301")
+
+
 def persist_tick(
     base_path: str | os.PathLike[str], tick: int, *, read_at: str = "", sync: bool = False
 ) -> None:

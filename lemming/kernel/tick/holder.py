@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import OrgBusy
-from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.errors import LemmingError, OrgBusy
+from lemming.kernel.base.integers import LAST_TICK, bounded_int
+from lemming.kernel.base.jsontext import JsonProblem, parse, pretty_words
+from lemming.kernel.files import fs
 from lemming.kernel.files.lock import FolderLock, description
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.counter import load_tick
 
 BEGINNINGS_WAITED_FOR = 25
+_DESCRIPTION_BYTES = 4096
 
 
 def holder_of(base: OrgPath) -> dict[str, Any] | None:
@@ -34,6 +39,32 @@ def locked(base: Path) -> FolderLock:
     where = str(base / paths.LOCK_FILE)
     hint = f"`fuser -v {where}` names it; end it, or remove the file while no engine runs"
     raise OrgBusy("something holds the lock and does not say who it is", where=where, hint=hint)
+
+
+def tick_left(base: OrgPath) -> int | None:
+    """Return the tick that the last engine left as the next one.
+
+    Returns None while one runs, after one that was killed, and where nobody knows.
+    """
+    try:
+        raw = fs.read_bytes(f"{base}/{paths.LOCK_FILE}", _DESCRIPTION_BYTES)
+    except OSError:
+        return None
+    return tick_in(raw)
+
+
+def tick_in(raw: bytes) -> int | None:
+    """Return the tick that stands in what the last holder of a lock wrote as it left."""
+    holder = _describe(raw)
+    return None if "pid" in holder else bounded_int(holder.get("tick"), le=LAST_TICK)
+
+
+def leaving(base: OrgPath, epoch: int) -> bytes:
+    """Return what an engine writes into its lock's file as it leaves: its number, and the next tick."""
+    left: dict[str, str | int] = {"epoch": epoch}
+    with contextlib.suppress(LemmingError):  # the counter cannot be read, which the next run says
+        left["tick"] = load_tick(base)
+    return pretty_words(left)
 
 
 def _busy(base: Path, holder: dict[str, Any]) -> OrgBusy:

@@ -39,9 +39,10 @@ from lemming.kernel.plugins.shipped import RECORDED
 from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.backends import Backends
 from lemming.kernel.tick.clock_reading import previous_reading
+from lemming.kernel.tick.counter import moved_ahead
 from lemming.kernel.tick.edge import Stopped
 from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.holder import locked, next_epoch
+from lemming.kernel.tick.holder import leaving, locked, next_epoch, tick_in
 from lemming.kernel.tick.turns_not_done import TurnsNotDone
 from lemming.kernel.tools import refresh_tools, server_sources
 
@@ -97,6 +98,7 @@ class Runtime:
     hurries: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     ran: int = -1  # the tick that it ran last
+    counted: int | None = None  # the tick that is next, as this engine or the one before it left the counter
     monotonic: MonotonicClock = time.monotonic
     # The settings files that the newest journal names, once looked at.
     journaled_settings: Set[str] | None = None
@@ -207,9 +209,15 @@ class Runtime:
         EngineLog(self.base).warning("problem", agent=agent, problem=str(problem))
         self.notify(ProblemFound(agent=agent, problem=problem))
 
+    def note_counter(self, tick: int) -> None:
+        """Tell a person where `tick.json` is ahead of where an engine left it."""
+        if problem := moved_ahead(tick, self.counted):
+            self.tell(problem)
+        self.counted = tick
+
     def noted(self, report: TickReport) -> TickReport:
         """Take note of a tick that was run, and of whose turn was not done, and why; return its report."""
-        self.ran = report.tick
+        self.ran, self.counted = report.tick, report.tick + 1
         for turn in self._not_done.note(report.tick, report.turns, self.now()):
             if report.is_quiet or turn.error == "ConfigError":  # else the turn's own line says it
                 EngineLog(self.base).warning("turn_not_done", **asdict(turn))
@@ -338,7 +346,7 @@ def open_org(
     require_known_format(org)
     clock = clock or SystemClock()
     lock = locked(base)
-    epoch = next_epoch(lock)
+    epoch, left = next_epoch(lock), tick_in(lock.read())
     try:
         holder: dict[str, str | int] = {
             "pid": os.getpid(),
@@ -354,12 +362,13 @@ def open_org(
         opened = Runtime(
             org, clock, observers, stop or threading.Event(), epoch, gathered_by, observers_of=observers_of
         )
+        opened.counted = left
         hold_settings(org, is_held=True)
         with contextlib.closing(opened) as runtime:
             yield runtime
     finally:
         try:
             with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
-                lock.describe(pretty_words({"epoch": epoch}), is_leaving=True)
+                lock.describe(leaving(org, epoch), is_leaving=True)
         finally:
             lock.release()
