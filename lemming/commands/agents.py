@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
+
+import typer
 
 from lemming.commands.new_agent import create, new_agent, plain_of
 from lemming.commands.options import (
@@ -15,6 +18,7 @@ from lemming.commands.options import (
     find_agent,
     has_been_interrupted,
     noun,
+    option,
     path_of_new_agent,
     require_folder,
 )
@@ -24,13 +28,14 @@ from lemming.commands.screen import (
     one_line,
     painted,
     show,
+    show_json,
     show_table,
     show_text,
     tell,
 )
 from lemming.facts.accounts import AgentShown, agent_shown
 from lemming.history.rewind import place_aside
-from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.agents import Agent, agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
@@ -41,6 +46,7 @@ from lemming.kernel.tick.counter import load_tick
 from lemming.kernel.tick.firing_plan import is_for_a_person, pause_reason, takes_turns
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.soundness.judged import sound_survey
+from lemming.service.naming import find_namers, remove_name
 from lemming.service.unfinished_rename import rename_begun, require_no_rename
 from lemming.timeline.renaming import creator_replaced, rename
 
@@ -144,6 +150,8 @@ def copy_agent(here: Here, name: AgentName, new: NewName) -> None:
     """
     base = here.org
     plain = plain_of(base, name)
+    if new == name:
+        raise UsageError(f'there is an agent "{new}" already', hint="choose another name")
     create(base, new, {**plain, "name": new}, as_json=here.as_json)
 
 
@@ -177,14 +185,28 @@ def rename_agent(here: Here, name: AgentName, new: NewName) -> None:
 
 
 @app.verb("rm")
-def remove_agent(here: Here, name: AgentName) -> None:
+def remove_agent(
+    here: Here,
+    name: AgentName,
+    mend: Annotated[
+        bool, option("--mend", "Take its name out of the teams and reading lists of the others, too.")
+    ] = False,
+) -> None:
     """Take an agent out of the organisation: its folder is moved to aside/, from where it can be put back.
 
+    Others may name it: in their team, or among those whom they read. A team with a name that is gone keeps
+    its agent from running. On a terminal you are asked whether to take the name out; --mend does it, also
+    for an agent that is gone already.
+
     \b
-    Example:
+    Examples:
       lemming agents rm critic
+      lemming agents rm critic --mend
     """
     base = here.org
+    if mend and name not in agent_folders(base) and find_namers(base, name):
+        _mend(here, name, find_namers(base, name), mend=True)
+        return
     require_folder(base, name)
     with open_org(base, command="agents rm") as runtime:
         _require_no_open_tick(base)
@@ -194,13 +216,30 @@ def remove_agent(here: Here, name: AgentName) -> None:
             for file in map(paths.resume_file, agents):
                 creator_replaced(base, file, name, creator)
         fs.move(Path(base), paths.agent_folder(name), place)
-    readers = [a.name for a in survey_agents(base).agents.values() if name in a.permissions.read_outboxes]
-    if here.shows("removed", {"agent": name, "aside": place, "readers": readers}):
+    namers = find_namers(base, name)
+    if here.as_json:
+        for other in namers if mend else ():
+            remove_name(base, other, name)
+        readers = [other for other, places in namers.items() if "permissions.read_outboxes" in places]
+        told = {"agent": name, "aside": place, "readers": readers, "named_in": namers, "is_mended": mend}
+        show_json("removed", told)
         return
     show(place)
-    for reader in readers:
-        tell(f'{reader} has it in its list still: take "{name}" out of agents/{reader}/resume.json')
+    _mend(here, name, namers, mend=mend)
     tell(f"to put it back: mv {place} {paths.agent_folder(name)}")
+
+
+def _mend(here: Here, name: str, namers: dict[str, list[str]], *, mend: bool) -> None:
+    """Take the name of an agent that is gone out of other resumes, if wanted; else say where it is."""
+    for other, places in namers.items():
+        tell(f'{other} names "{name}" still: {", ".join(places)} in agents/{other}/resume.json')
+    if namers and not mend and sys.stdin.isatty() and sys.stderr.isatty():
+        mend = typer.confirm(f'Take "{name}" out there?', err=True)
+    if mend:
+        for other in namers:
+            show(remove_name(here.org, other, name))
+    elif namers:
+        tell(f"`lemming agents rm {name} --mend` takes it out there")
 
 
 def _require_no_open_tick(base: OrgPath) -> None:

@@ -26,7 +26,7 @@ from lemming.service.unfinished_rename import begin_rename, end_rename, is_copie
 
 LIMIT_BYTES = 1 << 20
 LOG_LIMIT_BYTES = 1 << 30
-LISTS = ("read_outboxes", "read_memories", "create_agent_allowed")
+LISTS = ("read_outboxes", "read_memories", "create_agent_allowed", "ask", "hand_to")
 
 
 def rename(base: OrgPath, old: str, new: str) -> list[str]:
@@ -186,9 +186,9 @@ def _renamed(plain: Any, old: str, new: str, *, is_own: bool) -> Any:
         found["name"] = new
     if found.get("created_by") == old:
         found["created_by"] = new
-    permissions = found.get("permissions")
-    if isinstance(permissions, dict):
-        found["permissions"] = {key: _in_list(key, value, old, new) for key, value in permissions.items()}
+    for block in ("permissions", "team"):
+        if isinstance(inner := found.get(block), dict):
+            found[block] = {key: _in_list(key, value, old, new) for key, value in inner.items()}
     return {key: _in_list(key, value, old, new) for key, value in found.items()}
 
 
@@ -202,6 +202,8 @@ def _instead(name: Any, old: str, new: str) -> Any:
     """Return a name with the new one in its place: alone, or before the key of a memory."""
     if isinstance(name, str) and name.startswith(f"{old}/"):
         return f"{new}{name[len(old) :]}"
+    if isinstance(name, dict) and name.get("agent") == old:  # a member of a team
+        return {**name, "agent": new}
     return new if name == old else name
 
 

@@ -296,3 +296,8 @@ def test_a_dry_run_shows_the_turns_of_those_who_are_named(base: Path, lemming: L
     ran = lemming("run-once", "--agent", "rare", "--dry-run")
     assert "=== rare" in ran.out
     assert "=== ada" not in ran.out
+
+
+def test_an_output_schema_that_is_none_ends_as_a_turn_that_failed(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", output={"schema": {"type": "objct"}}))
+    assert lemming("run-once").status == 1

@@ -190,11 +190,47 @@ def test_a_removed_agent_can_be_put_back(base: Path, lemming: Lemming) -> None:
     ran = lemming("agents", "rm", "ada")
     assert ran.status == 0
     assert not (base / "agents/ada").exists()
-    assert 'take "ada" out of agents/bob/resume.json' in ran.err
+    assert 'bob names "ada" still: permissions.read_outboxes in agents/bob/resume.json' in ran.err
+    assert "`lemming agents rm ada --mend` takes it out there" in ran.err
     assert run_once(base).turns[0].agent == "bob"
     assert lemming("verify").status == 0
     shutil.move(base / ran.out.strip(), base / "agents/ada")
     assert lemming("verify").out.count("note") == 0
+
+
+TEAM = {"ask": [{"agent": "ada", "as": "helper"}, "eve"], "hand_to": ["ada"]}
+
+
+@pytest.mark.parametrize("times", [["--mend"], ["", "--mend"]])
+def test_a_removed_agent_is_taken_out_of_teams_where_that_is_wanted(
+    base: Path, lemming: Lemming, times: list[str]
+) -> None:
+    lead = resume("lead", team=TEAM, permissions={"read_outboxes": ["ada", "eve"]})
+    make_org(base, resume("ada"), resume("eve"), lead)
+    for option in times:
+        assert lemming("agents", "rm", "ada", *filter(None, [option])).status == 0
+    left = json.loads((base / "agents/lead/resume.json").read_text())
+    assert left["team"] == {"ask": ["eve"], "hand_to": []}
+    assert left["permissions"]["read_outboxes"] == ["eve"]
+    assert not run_once(base).by_status("failed")
+
+
+def test_what_a_person_has_laid_out_stays_where_a_name_is_taken_out(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("lead"))
+    text = """{"name": "lead", "instructions": "x",
+  "permissions": {"read_outboxes": ["eve", "ada"]},   "team": {"ask": ["ada", "eve"]}}"""
+    (base / "agents/lead/resume.json").write_text(text)
+    assert lemming("agents", "rm", "ada", "--mend").status == 0
+    assert (base / "agents/lead/resume.json").read_text() == text.replace(', "ada"', "").replace(
+        '"ada", ', ""
+    )
+
+
+def test_a_renamed_agent_stays_in_its_teams(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("eve"), resume("lead", team=TEAM))
+    assert lemming("agents", "rename", "ada", "bob").status == 0
+    team = json.loads((base / "agents/lead/resume.json").read_text())["team"]
+    assert team == {"ask": [{"agent": "bob", "as": "helper"}, "eve"], "hand_to": ["bob"]}
 
 
 def test_a_renamed_agent_keeps_its_past_its_readers_and_its_credits(base: Path, lemming: Lemming) -> None:

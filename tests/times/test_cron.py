@@ -176,3 +176,10 @@ def test_a_wrong_time_zone_is_named_with_the_nearest(zone: str, says: str) -> No
 
 def test_a_schedule_in_words() -> None:
     assert explained("@daily") == "At 00:00 every day"
+
+
+def test_a_range_of_days_may_end_on_sunday() -> None:
+    moments = takewhile(lambda it: it < START + 14 * DAY, occurrences("0 9 * * fri-SUN", "UTC", START))
+    assert [it.strftime("%a") for it in moments] == ["Fri", "Sat", "Sun"] * 2
+    assert why_no_cron("0 9 * * fri-sun") is None
+    assert explained("0 9 * * fri-sun") == "At 09:00 on Friday through Sunday"

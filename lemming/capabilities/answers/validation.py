@@ -14,7 +14,7 @@ from lemming.capabilities.answers.settings import Output, output_of
 from lemming.capabilities.conditions import when
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.contract import NewEntry
-from lemming.kernel.base.errors import Unusable
+from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.json_schema.violations import Violation, flaw_of
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.kinds import MessageKind
@@ -130,7 +130,7 @@ def _asked_for(request: OutboxEntry) -> Json | None:
 def forms_of(agent: Agent, wanted: Json | None) -> list[Form]:
     """Return the forms of the payloads of an agent's entries, for a backend that constrains what it answers.
 
-    `wanted`: the schema of the answer that the turn is for. Raises `Unusable` for an `output` that is none.
+    `wanted`: the schema of the answer that the turn is for. Raises `ConfigError` for an unusable `output`.
     """
     forms = [Form(("response",), ("response",), _properties(wanted))] if wanted else []
     if output := output_of(agent):
@@ -152,7 +152,7 @@ def _properties(schema: Json) -> Json | None:
 def _require_sound(output: Output, resume: str) -> None:
     flaw, inside = flaw_of(output.schema)
     if flaw:
-        raise Unusable(f"no JSON Schema: {flaw}", where=f"{resume} /output/schema{inside}", hint="mend it")
+        raise ConfigError(f"no JSON Schema: {flaw}", where=f"{resume} /output/schema{inside}", hint="mend it")
 
 
 def _selects_all(conditions: Sequence[Json], kind: MessageKind) -> bool:

@@ -32,6 +32,7 @@ _NAMES = {
     3: ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
     4: ("sun", "mon", "tue", "wed", "thu", "fri", "sat"),
 }
+_ENDS_ON_SUNDAY = re.compile(r"(?<=[a-z])-sun\b", re.IGNORECASE)
 _FIELD_NUMBERS = {"minute": 0, "hour": 1, "day-of-month": 2, "month": 3, "day-of-week": 4}
 _RANGES = ("0-59", "0-23", "1-31 or L", "1-12 or jan-dec", "0-7 or sun-sat, also 5L, mon#2")
 
@@ -66,7 +67,7 @@ def why_no_cron(text: str) -> tuple[str, str] | None:
     if len(fields) != len(FIELDS):
         return f'"{text}" has {len(fields)} fields and needs five', EXAMPLE
     try:
-        sim = CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
+        sim = CronSim(_spelled_out(text), datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         return _field_and_reason(fields, str(error))
     if next(sim, None) is None:  # as the 31st of February
@@ -99,13 +100,25 @@ def _nearest_name(word: str, known: tuple[str, ...]) -> str:
 
 def occurrences(cron: str, zone_name: str, after: datetime) -> Iterator[datetime]:
     """Yield the moments after `after` at which a schedule is due, in its time zone, in order, each once."""
-    text = NICKNAMES.get(cron.strip().lower(), cron)
+    text = _spelled_out(cron)
     before = after.astimezone(UTC)
     for moment in _simulator()(text, after.astimezone(zone(zone_name))):
         # Where clocks are put back, the search begins at a time of day that comes twice.
         if (now := moment.astimezone(UTC)) > before:
             before = now
             yield moment
+
+
+def _spelled_out(cron: str) -> str:
+    """Return an expression as cronsim takes it: of a nickname what it stands for, Sunday as a week's end.
+
+    >>> _spelled_out("@daily"), _spelled_out("0 9 * * fri-sun")
+    ('0 0 * * *', '0 9 * * fri-7')
+    """
+    fields = NICKNAMES.get(cron.strip().lower(), cron).split()
+    if len(fields) == len(FIELDS):
+        fields[4] = _ENDS_ON_SUNDAY.sub("-7", fields[4])
+    return " ".join(fields)
 
 
 @cache
@@ -199,5 +212,5 @@ def explained(cron: str) -> str:
     """
     from cronsim import CronSim
 
-    text = NICKNAMES.get(cron.strip().lower(), cron)
+    text = _spelled_out(cron)
     return CronSim(text, datetime(2000, 1, 1, tzinfo=UTC)).explain()
