@@ -308,6 +308,7 @@ SEARCHES = {
     "kernel/files/fields.py": "the tables of our own formats",
     "capabilities/hosted/http.py": "our own words, put together",
     "timeline/renaming.py": "a name, escaped",
+    "service/naming.py": "a name, escaped",
     "capabilities/toolbox/functions/tool_files.py": "a name, escaped",
 }
 SEARCHING = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"}
