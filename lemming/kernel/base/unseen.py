@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 # What shows nothing though Unicode calls it a letter or a mark: fillers, joiners, selectors.
 INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]")
-_OTHER_ALPHABETS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH", "MATHEMATICAL")
-_LIKE_LATIN = frozenset("асеорхуіјѕһԁԛԝАВЕКМНОРСТХУІЈЅορνΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
+_SMALL_CAPITAL = "LATIN LETTER SMALL CAPITAL "
+_USUAL_SIGNS = frozenset("‘’“”–—…·•×‐‑′″")
+"""Signs that people write every day: they look like others, and nobody is told so of each."""
 _BEHIND_AT = re.compile(r"://[^\s/?#@]*@([^\s/?#'\"<>]+)")
 _PILED_UP = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4}")
 _LONG_GAP = re.compile(r"[^\S\n]{60}|\n{20}")
@@ -62,20 +64,63 @@ def _is_hidden(letter: str, before: str) -> bool:
     return is_unseen(letter) and not is_joined and letter not in "\n\t⟨⟩"
 
 
+def look_alike(letter: str) -> str:
+    """Return the character of ASCII that another one looks like, or stands for; empty where there is none.
+
+    >>> [look_alike(letter) for letter in ("\u0430", "\u037e", "\uff1b", "\u1d00", "\u00e9", "a")]
+    ['a', ';', ';', 'A', '', '']
+    """
+    if letter.isascii():
+        return ""
+    import unicodedata  # where a text is no plain one: every command looks here for what is not seen
+
+    if letter in _alike():
+        return _alike()[letter]
+    plain = unicodedata.normalize("NFKC", letter)
+    if plain.isascii() and len(plain) == 1 and plain.isprintable() and plain != " ":
+        return plain
+    name = unicodedata.name(letter, "")
+    is_small_capital = name.startswith(_SMALL_CAPITAL) and len(name) == len(_SMALL_CAPITAL) + 1
+    return name[-1] if is_small_capital else ""
+
+
+@cache
+def _alike() -> dict[str, str]:
+    from lemming.kernel.base.look_alikes import LIKE  # where a text is no plain one
+
+    return {letter: plain for plain, letters in LIKE.items() for letter in letters}
+
+
 def _strange_words(text: str) -> Iterator[str]:
+    """Yield words with letters that are not what they look like, and signs of which the same is so."""
     import unicodedata
 
     for word in dict.fromkeys(re.findall(r"\w+", text)):
-        if word.isascii():
+        strange = [letter for letter in word if look_alike(letter)]
+        if word.isascii() or not strange:
             continue
-        strange = [it for it in word if unicodedata.name(it, "").split(" ")[0] in _OTHER_ALPHABETS]
-        if not strange:
-            continue
-        numbers = " ".join(dict.fromkeys(f"U+{ord(it):04X}" for it in strange))
-        if any(it.isascii() and it.isalpha() for it in word):
+        numbers = " ".join(dict.fromkeys(f"U+{ord(letter):04X}" for letter in strange))
+        if any(letter.isascii() and letter.isalpha() for letter in word):
             yield f"{with_unseen_shown(word)} has letters of several alphabets: {numbers}"
-        elif _LIKE_LATIN.issuperset(strange):
+        elif all(letter.isascii() or look_alike(letter) for letter in word):
             yield f"{with_unseen_shown(word)} looks like Latin letters, and has none: {numbers}"
+    signs = [letter for letter in dict.fromkeys(text) if _is_strange_sign(letter, text)]
+    if signs:
+        told = " ".join(f"U+{ord(letter):04X} for {look_alike(letter)}" for letter in signs)
+        yield f"signs that look like others: {told}"
+    for line in text.splitlines():
+        if re.search(r"[0-9]", line) and any(unicodedata.bidirectional(it) in ("R", "AL") for it in line):
+            yield "letters written from right to left beside numbers: these may be shown in another order"
+            return
+
+
+def _is_strange_sign(letter: str, text: str) -> bool:
+    """Return whether a sign beside plain letters looks like one of ASCII, and is none."""
+    if letter.isascii() or letter.isalnum() or letter in _USUAL_SIGNS or not look_alike(letter):
+        return False
+    place = text.find(letter)
+    beside = text[max(0, place - 1) : place] + text[place + 1 : place + 2]
+    return any(it.isascii() and not it.isspace() for it in beside)
 
 
 def _texts_in(value: Any) -> Iterator[str]:
