@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -136,6 +137,10 @@ class LLMProvider(ABC):
 
     leaves_out = False
     """Whether requests are sent without what `Request.without` names, and refusals say what to leave out."""
+
+    stopping: threading.Event | None = None
+    """Set once the engine is to end, where an engine has made it. Who bills for nothing may break off a call
+    then, and raise `Unavailable`: nothing is recorded, and the next run asks again."""
 
     can_be_down = True
     """Whether the backend may be out of order for a while, and is then left alone by a circuit breaker."""

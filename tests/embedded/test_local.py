@@ -15,7 +15,13 @@ import pytest
 from lemming.capabilities.embedded.local import LocalProvider
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.kernel.base.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
+from lemming.kernel.base.errors import (
+    AuthenticationFailed,
+    RequestRejected,
+    TimedOut,
+    Unavailable,
+    UnknownModel,
+)
 from lemming.kernel.llm.calls import ask
 from lemming.kernel.org.config import Org
 from lemming.kernel.org.models import LOCAL_MODEL, ModelEntry
@@ -144,6 +150,26 @@ def test_the_deadline_stops_the_model_while_it_reads_and_while_it_writes(
             model,
             small._replace(messages=messages, max_output_tokens=max_output_tokens, deadline_s=0.1),
         )
+    assert ask(model, small._replace(max_output_tokens=1)).output_tokens == 1
+
+
+@pytest.mark.model
+def test_a_stop_breaks_the_answer_off(model: LocalProvider, small: Request) -> None:
+    messages = [{"role": "user", "content": "Tell a very long story."}]
+    story = small._replace(messages=messages, max_output_tokens=2000, deadline_s=600.0)
+    model.stopping, heard = threading.Event(), list[str]()
+
+    def hear(text: str) -> None:
+        assert model.stopping
+        model.stopping.set()
+        heard.append(text)
+
+    try:
+        with pytest.raises(Unavailable, match="the engine is to end"):
+            model.complete_heard(story, hear)
+    finally:
+        model.stopping = None
+    assert heard
     assert ask(model, small._replace(max_output_tokens=1)).output_tokens == 1
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.embedded.weights import checked_weights
+from lemming.kernel.base.deadlines import Deadline, wait_slices
 from lemming.kernel.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.kernel.base.extras import install_line
 from lemming.kernel.base.redaction.secrets import excerpt
@@ -65,7 +66,7 @@ class LocalProvider(Backend):
         if not file.is_file():
             hint = "check options.path in config/models.json"
             raise UnknownModel("no such file of weights", where=str(file), hint=hint)
-        return _model(file.resolve(), self._n_ctx).answer(request, hear)
+        return _model(file.resolve(), self._n_ctx).answer(request, hear, self.stopping)
 
 
 class _Model:
@@ -79,15 +80,16 @@ class _Model:
         self._server = _load(file, n_ctx)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lemming-local")
 
-    def answer(self, request: Request, hear: Hear | None) -> Reply:
-        """Return the model's answer; raise `TimedOut` at the deadline, waiting for others included."""
+    def answer(self, request: Request, hear: Hear | None, stop: threading.Event | None) -> Reply:
+        """Return the model's answer; raise `TimedOut` at the deadline, waiting for others included.
+
+        A stop breaks it off: nobody bills for it, and it may take minutes.
+        """
         where = f"local {request.model_name}"
         answer = _Answer(told_to=hear)
         work = self._worker.submit(self._server.handle_chat_completions, _body(request), answer.hear)
         try:
-            work.result(request.deadline_s)
-        except TimeoutError:
-            raise calls.timed_out(request.deadline_s) from None
+            _wait_for(work, request, stop)
         except ValueError as error:  # a schema that llama.cpp cannot turn into a grammar
             raise RequestRejected(excerpt(str(error)), where=where) from error
         finally:
@@ -99,6 +101,16 @@ class _Model:
         if not answer.is_complete:
             raise Unavailable("the answer ended in the middle", where=where)
         return answer.reply(request.model_name)
+
+
+def _wait_for(work: Future[object], request: Request, stop: threading.Event | None) -> None:
+    for seconds in wait_slices(Deadline(request.deadline_s), stop, grace_s=0):
+        if work in wait([work], seconds).done:
+            work.result()
+            return
+    if stop is not None and stop.is_set():
+        raise Unavailable("the answer was broken off: the engine is to end", where=request.model_name)
+    raise calls.timed_out(request.deadline_s)
 
 
 @dataclass

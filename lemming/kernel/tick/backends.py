@@ -74,7 +74,9 @@ class Backends:
     def bare(self, entry: ModelEntry) -> LLMProvider:
         """Return a new provider of an entry, with nothing around it."""
         plugins = self.settings.plugins
-        return make_provider(entry.provider, entry.options, base=self.base, plugins=plugins)
+        provider = make_provider(entry.provider, entry.options, base=self.base, plugins=plugins)
+        provider.stopping = self.stop
+        return provider
 
     def suited(self, entry: ModelEntry, request: Request) -> Request:
         """Return a request without what the entry's server is known not to take."""
