@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
@@ -18,6 +17,7 @@ from lemming.capabilities.requests.now import RequestsNow, find_request, request
 from lemming.capabilities.requests.people import holder_of_conversation, note_as_read, person_for
 from lemming.capabilities.requests.typed import Json, typed_as, usable
 from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.deadlines import NEVER, Deadline
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times.spoken import Expires
 from lemming.kernel.journal.events import Observer, ignore
@@ -240,8 +240,8 @@ def _wait(
     at_work: Callable[[AtWork], None] | None = None,
 ) -> AskOutcome[Any]:
     timeout_s = _patience(timeout_s)
-    ends = time.monotonic() + timeout_s if timeout_s is not None else None
-    waiter = Waiter(base, identity, Ending(stop or threading.Event()), ends, at_work, watch)
+    deadline = Deadline(timeout_s) if timeout_s is not None else NEVER
+    waiter = Waiter(base, identity, Ending(stop or threading.Event()), deadline, at_work, watch)
     timer = threading.Timer(timeout_s, waiter.stop.set) if timeout_s is not None else None
     try:
         if timer:

@@ -6,7 +6,6 @@ Why those who hold it take no turn, and whether that changes by itself, is looke
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from lemming.capabilities.requests.now import RequestsNow, requests_now
 from lemming.capabilities.requests.view import AllRequests, RequestView
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.clock import Clock, SystemClock, timestamp
+from lemming.kernel.base.deadlines import NEVER, Deadline
 from lemming.kernel.base.errors import LemmingError, OrgBusy, UsageError
 from lemming.kernel.journal.events import Event, Observer, TickBegins
 from lemming.kernel.journal.ledger import read_state
@@ -147,23 +147,22 @@ class Ending(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until either is set, at most for `timeout` seconds; return whether one is."""
-        ends = None if timeout is None else time.monotonic() + timeout
+        deadline = NEVER if timeout is None else Deadline(timeout)
         while not self.is_set():
-            left = _STOP_LOOK_S if ends is None else min(_STOP_LOOK_S, ends - time.monotonic())
-            if left <= 0:
+            if deadline.has_passed:
                 return False
-            super().wait(left)
+            super().wait(min(_STOP_LOOK_S, deadline.remaining()))
         return True
 
 
 @dataclass
 class Waiter:
-    """Waits for one request. `ends` is the monotonic time at which it gives up; None: never."""
+    """Waits for one request, until the deadline."""
 
     org: Organisation
     identity: str
     stop: threading.Event
-    ends: float | None
+    deadline: Deadline
     at_work: Callable[[AtWork], None] | None
     watches: bool
     _announced: tuple[str, ...] = ()
@@ -176,7 +175,7 @@ class Waiter:
                 request=request, end=request.end, answer=_answer_of(request), reason=_reason_of(request)
             )
         if self.stop.is_set():
-            is_late = self.ends is not None and time.monotonic() >= self.ends
+            is_late = self.deadline.has_passed
             return AskOutcome(request=request, end=None, why="timeout" if is_late else "stopped")
         return None
 

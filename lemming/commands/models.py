@@ -257,7 +257,7 @@ class _Progress:
         is_new = what != self._what
         if not self.is_shown or (not is_new and not self._is_time(done, total)):
             return
-        self._what, self._at = what, time.monotonic()
+        self._what, self._at = what, time.perf_counter()
         if not sys.stderr.isatty():
             if is_new:
                 tell(what)
@@ -272,4 +272,4 @@ class _Progress:
             tell_on_last_line()
 
     def _is_time(self, done: int, total: int) -> bool:
-        return sys.stderr.isatty() and (done >= total or time.monotonic() - self._at > _SAY_EVERY_S)
+        return sys.stderr.isatty() and (done >= total or time.perf_counter() - self._at > _SAY_EVERY_S)

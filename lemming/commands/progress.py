@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from lemming.commands.screen import ReaderGone, Style, one_line, tell, tell_on_last_line, width_of
+from lemming.kernel.base.deadlines import MonotonicClock
 from lemming.kernel.journal.events import Event, ModelAsked
 from lemming.kernel.journal.records import (
     ModelReplied,
@@ -45,7 +46,7 @@ class TurnProgress:
     `is_shown`: it has the last line of the terminal, which each other line has to leave alone.
     """
 
-    def __init__(self, *, is_shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, is_shown: bool, clock: MonotonicClock = time.monotonic) -> None:
         self.is_shown, self._clock = is_shown, clock
         self._turns: dict[str, _Turn] = {}
         self._holders: tuple[Sequence[str], float] = ((), 0.0)

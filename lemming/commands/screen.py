@@ -86,12 +86,12 @@ def tell_on_last_line(text: str = "") -> None:
 @contextlib.contextmanager
 def told_as_it_goes(verb: str) -> Iterator[Callable[[str], None]]:
     """Give what says how far a block has come: on a terminal in its last line, else every few seconds."""
-    is_terminal, last = sys.stderr.isatty(), time.monotonic()
+    is_terminal, last = sys.stderr.isatty(), time.perf_counter()
 
     def progress(what: str) -> None:
         nonlocal last
-        if time.monotonic() - last >= (_MOVES_EVERY_S if is_terminal else _SAYS_EVERY_S):
-            last = time.monotonic()
+        if time.perf_counter() - last >= (_MOVES_EVERY_S if is_terminal else _SAYS_EVERY_S):
+            last = time.perf_counter()
             (tell_on_last_line if is_terminal else tell)(f"{verb} {what} ...")
 
     yield progress

@@ -20,6 +20,7 @@ from typing import Any, cast
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.base.version import __version__
 from lemming.kernel.files import fs
@@ -59,15 +60,15 @@ def back_up(org: Organisation, file: Path, *, wait_s: float, replace: bool = Fal
     there was no such moment, `CorruptState` and `DiskError`.
     """
     _require_place(org.base, file, replace=replace)
-    until = time.monotonic() + wait_s
+    deadline = Deadline(wait_s)
     while True:
         try:
             with open_org(org, command="backup"):
                 return _write(org, file)
         except OrgBusy as busy:
-            if done := _beside(org, file, until):
+            if done := _beside(org, file, deadline):
                 return done
-            if time.monotonic() >= until:
+            if deadline.has_passed:
                 raise _no_moment(org, wait_s, busy) from busy
 
 
@@ -91,9 +92,9 @@ def _require_place(base: Path, file: Path, *, replace: bool) -> None:
         raise UsageError("there is something already", where=str(file), hint="another name, or --force")
 
 
-def _beside(org: Organisation, file: Path, until: float) -> Backup | None:
+def _beside(org: Organisation, file: Path, deadline: Deadline) -> Backup | None:
     """Write an archive beside an engine; None when that was not possible for now."""
-    while time.monotonic() < until and holder_of(org):
+    while not deadline.has_passed and holder_of(org):
         if (before := _fence(org)) is None:
             time.sleep(LOOK_S)
             continue

@@ -10,13 +10,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Lock
 
 from lemming.capabilities.background.threads import keep_alive
 from lemming.capabilities.sandbox.settings import shell_of
+from lemming.kernel.base.deadlines import Deadline, MonotonicClock
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.events import Event, Sleeping, TickBegins, TickEnds
 from lemming.kernel.logging_config import EngineLog
@@ -131,7 +132,7 @@ class Progress:
         *,
         interval_s: float | None = None,
         batch: bool = False,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: MonotonicClock = time.monotonic,
     ) -> None:
         self._org, self._interval_s, self._batch, self._monotonic = org, interval_s, batch, monotonic
         self._config = Config(Org(), {}, {})
@@ -155,14 +156,13 @@ class Progress:
     @property
     def overdue_s(self) -> float:
         """For how long the engine has been silent, where that is longer than it may be; else 0."""
-        now = self._monotonic()
         with self._lock:
-            return now - self._heard if now > self._next_by else 0.0
+            silent_s = self._next_by.elapsed()
+            return silent_s if silent_s > self._next_by.seconds else 0.0
 
     def _allow(self, pause_s: float) -> None:
-        now = self._monotonic()
         with self._lock:
-            self._heard, self._next_by = now, now + pause_s + self._longest_s
+            self._next_by = Deadline(pause_s + self._longest_s, clock=self._monotonic)
 
     def _read_settings(self) -> None:
         try:

@@ -61,9 +61,9 @@ def readings(
             is_known = stamp == known or (stamp == PACKED and is_over(reading))
             if tick < latest or tick not in span or (tick == latest and is_known):
                 continue
-            began = time.monotonic()
+            began = time.perf_counter()
             latest, known, reading = tick, stamp, reading_of(org, tick, prompts=prompts)
-            took_s += time.monotonic() - began
+            took_s += time.perf_counter() - began
             yield tick, reading
         is_at_end = span.last is not None and latest >= span.last and is_over(reading)
         # The journal of a large tick takes a while to read: most of the time is left to the engine.

@@ -64,14 +64,14 @@ def _keep(
 ) -> None:
     times = 0
     while True:
-        began = time.monotonic()
+        began = time.perf_counter()
         try:
             return work()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a thread: told, and begun again
             why = excerpt(f"{type(error).__name__}: {error}", 400)
         if over.is_set():
             return None
-        times = 1 if time.monotonic() - began >= STEADY_S else times + 1
+        times = 1 if time.perf_counter() - began >= STEADY_S else times + 1
         pause_s = min(first_pause_s * 2.0 ** min(times - 1, 20), LONGEST_PAUSE_S)
         _tell(base, name, why, times, pause_s)
         if over.wait(pause_s):

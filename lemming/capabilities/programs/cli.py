@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from lemming.capabilities.processes import keeper
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import Unavailable, Unusable
 from lemming.kernel.base.redaction.secrets import excerpt
 from lemming.kernel.llm import calls
@@ -71,12 +71,12 @@ class CliProvider(Backend):
             return self._answer(request, Path(folder))
 
     def _answer(self, request: Request, folder: Path) -> Reply:
-        deadline = time.monotonic() + request.deadline_s
+        deadline = Deadline(request.deadline_s)
         kept = self._start(request.model_name, folder)
         try:
             output, complaint = _converse(kept.process, _plain(request.messages).encode(), deadline)
             if len(output) <= OUTPUT_LIMIT_BYTES:
-                kept.process.wait(max(0.0, deadline - time.monotonic()))
+                kept.process.wait(deadline.remaining())
         except (TimeoutError, subprocess.TimeoutExpired) as error:
             raise calls.timed_out(request.deadline_s) from error
         finally:
@@ -150,7 +150,7 @@ def _plain(messages: list[Message]) -> str:
     return "\n\n".join(headings.get(message["role"], "") + message["content"] for message in messages) + "\n"
 
 
-def _converse(process: subprocess.Popen[bytes], prompt: bytes, deadline: float) -> tuple[bytes, bytes]:
+def _converse(process: subprocess.Popen[bytes], prompt: bytes, deadline: Deadline) -> tuple[bytes, bytes]:
     """Feed the program and collect its output and the end of its errors until it closes both or ends.
 
     More than `OUTPUT_LIMIT_BYTES` of output ends the conversation. Raises `TimeoutError` at the deadline.
@@ -162,11 +162,10 @@ def _converse(process: subprocess.Popen[bytes], prompt: bytes, deadline: float) 
         selector.register(stdout, selectors.EVENT_READ)
         selector.register(stderr, selectors.EVENT_READ)
         while {stdout, stderr} & {key.fileobj for key in selector.get_map().values()}:
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0:
+            if deadline.has_passed:
                 raise TimeoutError
             has_ended = process.poll() is not None
-            ready = selector.select(0 if has_ended else min(remaining_s, _CHECK_INTERVAL_S))
+            ready = selector.select(0 if has_ended else min(deadline.remaining(), _CHECK_INTERVAL_S))
             if has_ended and not ready:
                 break  # a process it left behind holds the pipes
             for key, _ in ready:

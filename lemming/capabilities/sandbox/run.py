@@ -14,7 +14,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +23,7 @@ from typing import IO, cast
 from lemming.capabilities.sandbox import launcher as confine
 from lemming.capabilities.sandbox.launcher import Mode, Order, Verdict
 from lemming.capabilities.sandbox.settings import ShellSettings, shell_of
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files import fs, quota
 from lemming.kernel.files.quota import FolderSize
@@ -203,7 +203,7 @@ def _memory_folders() -> list[str]:
 
 
 def _run(order: Order, max_output_bytes: int) -> CommandResult:
-    deadline = time.monotonic() + order.timeout_s + _GRACE_S
+    deadline = Deadline(order.timeout_s + _GRACE_S)
     with _start_launcher() as launcher:
         assert launcher.stdin is not None
         assert launcher.stdout is not None
@@ -235,13 +235,13 @@ def _start_launcher() -> subprocess.Popen[bytes]:
         raise ToolError(f"shell: the launcher of commands cannot be started: {error}") from error
 
 
-def _collect(descriptor: int, limit_bytes: int, deadline: float) -> tuple[bytes, int]:
+def _collect(descriptor: int, limit_bytes: int, deadline: Deadline) -> tuple[bytes, int]:
     """Read to the end, or to the deadline; keep the first bytes and count all."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     kept, total = bytearray(), 0
-    while (left_s := deadline - time.monotonic()) > 0:
-        if poll.poll(1000 * left_s):
+    while not deadline.has_passed:
+        if poll.poll(1000 * deadline.remaining()):
             chunk = os.read(descriptor, 1 << 16)
             if not chunk:
                 break

@@ -10,7 +10,6 @@ import hmac
 import os
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -25,6 +24,7 @@ from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import RequestView
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
 from lemming.kernel.base.integers import read_int
 from lemming.kernel.base.jsontext import compact
@@ -189,12 +189,12 @@ class _Handler(BoundedHandler):
         if place != "requests" or not reference:
             self._no_such_place()
         endpoint = self._endpoint_by_token()
-        ends = time.monotonic() + _wait_s(address.query)
+        deadline = Deadline(_wait_s(address.query))
         while True:
             request = self.server.request(unquote(reference), {endpoint.agent.name})
             if request is None:
                 raise HttpRefusal(HTTPStatus.NOT_FOUND, "there is no such request of yours")
-            if request.end is not None or time.monotonic() >= ends or self.server.stop.wait(LOOK_S):
+            if request.end is not None or deadline.has_passed or self.server.stop.wait(LOOK_S):
                 break
         self._answer(HTTPStatus.OK, _facts(request))
 

@@ -6,13 +6,13 @@ than in proportion to its length, so that none can hang a tick.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Annotated
 
 from lemming.capabilities.toolbox.files import ReadsFiles
 from lemming.capabilities.toolbox.files_below import Texts
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.json_schema.patterns import schema_pattern
 from lemming.kernel.base.patterns import NoExpression
@@ -52,12 +52,12 @@ class FileSearch(ReadsFiles):
             raise ToolError(f"{self.name}: give either text or regex")
         fits = _test(text, regex, ignore_case=ignore_case)
         texts, found = Texts(context.staged, context.removed), list[str]()
-        ends, most = time.monotonic() + TIME_LIMIT_S, min(limit, MATCHES_LIMIT)
+        deadline, most = Deadline(TIME_LIMIT_S), min(limit, MATCHES_LIMIT)
         for file, content in texts.of(context.agent, context.base, path, caller=self.name):
             if files and not fnmatchcase(file.relative.rpartition("/")[2], files):
                 continue
             for number, line in enumerate(content.splitlines(), 1):
-                if time.monotonic() > ends:
+                if deadline.has_passed:
                     found.append(f"[stopped after {TIME_LIMIT_S:g} s, in {file.asked.path}]")
                     return ToolResult(True, "\n".join(found))
                 if not fits(line[:LINE_CHARS]):

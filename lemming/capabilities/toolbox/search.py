@@ -7,13 +7,13 @@ sqlite.org/fts5.html.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 from lemming.capabilities.toolbox.files import ReadsFiles
 from lemming.capabilities.toolbox.files_below import Texts
+from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.files.fitting import about
 from lemming.kernel.tools import ToolResult
@@ -92,10 +92,10 @@ def _ranked(sections: list[tuple[str, Section]], terms: list[str]) -> Found:
     """Return the sections that hold one of the terms, each with its score and a piece of its text."""
     import sqlite3  # only where a call is made
 
-    ends = time.monotonic() + TIME_LIMIT_S
+    deadline = Deadline(TIME_LIMIT_S)
     index = sqlite3.connect(":memory:")
     try:
-        index.set_progress_handler(lambda: time.monotonic() > ends, _STEPS_BETWEEN_LOOKS)
+        index.set_progress_handler(lambda: deadline.has_passed, _STEPS_BETWEEN_LOOKS)
         index.execute("CREATE VIRTUAL TABLE s USING fts5(title, text, tokenize = 'porter unicode61')")
         rows = ((number, it.title, it.text) for number, (_, it) in enumerate(sections))
         index.executemany("INSERT INTO s (rowid, title, text) VALUES (?, ?, ?)", rows)

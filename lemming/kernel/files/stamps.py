@@ -257,7 +257,7 @@ class Listing:
     """The names in a folder, sorted, without hidden ones; none where there is no such folder.
 
     `is_settled`: a change since would show in the folder's identity. `is_changed_here`: this process has
-    changed it since it was listed, at `listed_s` of the monotonic clock.
+    changed it since it was listed, at `listed_s` of `time.perf_counter()`.
     """
 
     identity: Identity
@@ -282,7 +282,7 @@ class Listing:
         """Return whether a folder that is found with this identity holds these names."""
         if not self.is_settled or self.identity != identity:
             return False
-        return not self.is_changed_here or time.monotonic() - self.listed_s < LISTED_AGAIN_AFTER_S
+        return not self.is_changed_here or time.perf_counter() - self.listed_s < LISTED_AGAIN_AFTER_S
 
 
 ABSENT = Listing((0, 0, 0, 0, 0), False, [])
@@ -298,7 +298,7 @@ def list_again(path: str, before: Listing | None) -> Listing:
         identity = identity_of(path)
         if before and before.still_holds(identity):
             return before
-        now, listed_s = time.time_ns(), time.monotonic()
+        now, listed_s = time.time_ns(), time.perf_counter()
         names = fs.list_names(path)
         is_settled = has_rested(identity, now) and identity_of(path) == identity
     except FileNotFoundError:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from lemming.kernel.base.deadlines import Deadline, MonotonicClock
 from lemming.kernel.base.errors import TimedOut, Unavailable
 from lemming.kernel.llm.tokens import tokens_in, tokens_used
 from lemming.kernel.providers import Reply, Request
@@ -51,7 +52,7 @@ class Pace:
     """
 
     name: str = ""
-    clock: Callable[[], float] = time.monotonic
+    clock: MonotonicClock = time.monotonic
     wait: Callable[[threading.Condition, float | None], object] = threading.Condition.wait
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _waiting: deque[threading.Condition] = field(default_factory=deque)
@@ -67,7 +68,7 @@ class Pace:
         # The longest answer counts until the real one is known, as it does with the hosted backends.
         tokens = tokens_in(request.messages) + request.max_output_tokens
         with self._lock:
-            self._await_room(limits, tokens, stop, self.clock() + request.turn_s)
+            self._await_room(limits, tokens, stop, Deadline(request.turn_s, clock=self.clock))
             sent = PacedCall(self.clock(), tokens)
             self._sent.append(sent)
             self._under_way += 1
@@ -86,14 +87,14 @@ class Pace:
         with self._lock:
             sent.tokens = used.input + used.output
 
-    def _await_room(self, limits: Limits, tokens: int, stop: threading.Event, ends: float) -> None:
+    def _await_room(self, limits: Limits, tokens: int, stop: threading.Event, turn: Deadline) -> None:
         place = threading.Condition(self._lock)
         self._waiting.append(place)
         try:
             while (wait_s := self._wait_s(limits, tokens, place)) != 0:
                 if stop.is_set():
                     raise Unavailable("not asked: the engine is stopping", where=self.name)
-                if (left := ends - self.clock()) <= 0:
+                if (left := turn.remaining()) <= 0:
                     late = TimedOut("not asked: there was no room in the turn's time", where=self.name)
                     late.may_be_paid = False
                     raise late

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.deadlines import Deadline, MonotonicClock
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
 from lemming.kernel.llm.calls import ask, timed_out
 from lemming.kernel.llm.circuit import Circuit, CircuitsInMemory
@@ -40,12 +41,11 @@ class Server(Protocol):
 
 
 @dataclasses.dataclass(slots=True)
-class _Deadline:
-    """When a call must be over. A wait for room moves it, as far as `last`: when its turn must."""
+class _Call:
+    """A call and all its attempts. A wait for room extends its deadline, as far as that of its turn."""
 
-    whole_s: float
-    ends: float
-    last: float
+    deadline: Deadline
+    turn: Deadline
     hear: Callable[[str], object] | None = None
     again: Callable[[ProviderError], None] | None = None
     waited_s: float = 0.0
@@ -79,7 +79,7 @@ class RetryingLLMProvider(Backend):
         server: Server | None = None,
         stop: threading.Event | None = None,
         sleep: Callable[[float], object] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: MonotonicClock = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.takes_extra = getattr(provider, "takes_extra", True)
@@ -103,19 +103,19 @@ class RetryingLLMProvider(Backend):
         `hear` gets the text of each attempt as it comes. `again` gets the error of one that failed before
         the next is made, and what it raises comes out.
         """
-        now = self._clock()
-        deadline = _Deadline(request.deadline_s, now + request.deadline_s, now + request.turn_s, hear, again)
+        turn = Deadline(request.turn_s, clock=self._clock)
+        call = _Call(turn.within(request.deadline_s), turn, hear, again)
         try:
-            reply = self._attempt(request, deadline)
-            return reply._replace(earlier=tuple(deadline.failures)) if deadline.failures else reply
+            reply = self._attempt(request, call)
+            return reply._replace(earlier=tuple(call.failures)) if call.failures else reply
         except ProviderError as error:  # only now there is something to retry
             first = error
         try:
-            reply = self._retrying()(self._again, [first], request, deadline)
+            reply = self._retrying()(self._again, [first], request, call)
         except (ProviderError, OutOfCredits) as error:
-            error.earlier = tuple(failure for failure in deadline.failures if failure is not error)
+            error.earlier = tuple(failure for failure in call.failures if failure is not error)
             raise
-        return reply._replace(earlier=tuple(deadline.failures))
+        return reply._replace(earlier=tuple(call.failures))
 
     def complete_heard(self, request: Request, hear: Callable[[str], object]) -> Reply:
         """Return the first reply, each attempt heard as it comes."""
@@ -132,35 +132,32 @@ class RetryingLLMProvider(Backend):
             reraise=True,
         )
 
-    def _again(self, failed: list[ProviderError], request: Request, deadline: _Deadline) -> Reply:
+    def _again(self, failed: list[ProviderError], request: Request, call: _Call) -> Reply:
         """Ask in the time that is left; `failed` holds the first attempt's error until that is raised."""
         if failed:
             raise failed.pop()
-        if deadline.again and deadline.failures:
-            deadline.again(deadline.failures[-1])
-        remaining_s = deadline.ends - self._clock()
-        return self._attempt(request._replace(deadline_s=remaining_s), deadline)
+        if call.again and call.failures:
+            call.again(call.failures[-1])
+        return self._attempt(request._replace(deadline_s=call.deadline.remaining()), call)
 
-    def _attempt(self, request: Request, deadline: _Deadline) -> Reply:
+    def _attempt(self, request: Request, call: _Call) -> Reply:
         """Ask, and again without each part of the request that the server refuses and can do without."""
         if self._server:
             request = self._server.suited(request)
         refusals: list[tuple[Request, RequestRejected]] = []
         while True:
             try:
-                reply = self._once(request, deadline)
-                return self._confirm(reply, refusals, deadline) if refusals else reply
+                reply = self._once(request, call)
+                return self._confirm(reply, refusals, call) if refusals else reply
             except RequestRejected as error:
                 # Left out before and refused again: there is nothing more that could be left out.
                 if error.refused in ("", *request.without):
                     raise
                 refusals.append((request, error))
-                without, remaining_s = (*request.without, error.refused), deadline.ends - self._clock()
-                request = request._replace(without=without, deadline_s=remaining_s)
+                without, left_s = (*request.without, error.refused), call.deadline.remaining()
+                request = request._replace(without=without, deadline_s=left_s)
 
-    def _confirm(
-        self, reply: Reply, refusals: list[tuple[Request, RequestRejected]], deadline: _Deadline
-    ) -> Reply:
+    def _confirm(self, reply: Reply, refusals: list[tuple[Request, RequestRejected]], call: _Call) -> Reply:
         """Have it learned what a server does not take, if it refuses that of the smallest question too.
 
         Return the reply; what a question that was answered has used is added to it.
@@ -170,59 +167,59 @@ class RetryingLLMProvider(Backend):
         for request, error in refusals:
             if not self._server.may_learn(request.model_name, error):
                 continue
-            answer, confirms = self._ask_smallest(request, error.refused, deadline)
+            answer, confirms = self._ask_smallest(request, error.refused, call)
             if confirms:
                 self._server.learn(request.model_name, error)
             elif answer:
                 reply = _with_use_of(reply, answer)
         return reply
 
-    def _ask_smallest(self, request: Request, part: str, deadline: _Deadline) -> tuple[Reply | None, bool]:
+    def _ask_smallest(self, request: Request, part: str, call: _Call) -> tuple[Reply | None, bool]:
         """Ask the smallest question with a part in it; return its answer, and whether it was refused too."""
         if part == "stream":  # which is no part of what is asked
             return None, True
-        apart = dataclasses.replace(deadline, hear=None, again=None, failures=[])
-        smallest = minimal_question(request, part)._replace(deadline_s=deadline.ends - self._clock())
+        apart = dataclasses.replace(call, hear=None, again=None, failures=[])
+        smallest = minimal_question(request, part)._replace(deadline_s=call.deadline.remaining())
         try:
             return self._once(smallest, apart), False
         except ProviderError as error:
             return None, isinstance(error, RequestRejected) and error.refused == part
         finally:
-            deadline.ends, deadline.waited_s = apart.ends, apart.waited_s
+            call.waited_s = apart.waited_s
 
-    def _once(self, request: Request, deadline: _Deadline) -> Reply:
+    def _once(self, request: Request, call: _Call) -> Reply:
         if request.deadline_s <= 0:
-            late = timed_out(deadline.whole_s)
+            late = timed_out(call.deadline.seconds)
             late.may_be_paid = False  # it was not sent
             raise late
         if self._pace is None:
-            return self._ask(request, deadline)
-        came = self._clock()
-        request = request._replace(turn_s=deadline.last - came)
+            return self._ask(request, call)
+        came_s = call.turn.elapsed()
+        request = request._replace(turn_s=call.turn.remaining())
         with self._pace.turn(self._limits, request, stop=self._stop) as sent:
-            waited_s = self._clock() - came
+            waited_s = call.turn.elapsed() - came_s
             # The wait was for our own pace, not for the backend, so the deadline moves with it.
-            deadline.ends = min(deadline.ends + waited_s, deadline.last)
-            deadline.waited_s += waited_s
-            request = request._replace(deadline_s=min(request.deadline_s, deadline.last - self._clock()))
-            reply = self._ask(request, deadline)
+            call.deadline.extend(waited_s)
+            call.waited_s += waited_s
+            request = request._replace(deadline_s=min(request.deadline_s, call.turn.remaining()))
+            reply = self._ask(request, call)
             self._pace.settle(sent, request, reply)
-        return reply._replace(waited_s=deadline.waited_s)
+        return reply._replace(waited_s=call.waited_s)
 
-    def _ask(self, request: Request, deadline: _Deadline) -> Reply:
+    def _ask(self, request: Request, call: _Call) -> Reply:
         try:
             if self._circuit is None:
-                return ask(self._provider, request, deadline.hear)
+                return ask(self._provider, request, call.hear)
             with self._circuit.guard():
-                return ask(self._provider, request, deadline.hear)
+                return ask(self._provider, request, call.hear)
         except ProviderError as error:
-            deadline.failures.append(error)
+            call.failures.append(error)
             raise
 
     def _gives_up(self, state: RetryCallState) -> bool:
-        deadline: _Deadline = state.args[2]  # of `_again`
+        call: _Call = state.args[2]  # of `_again`
         is_last = state.attempt_number >= self._attempts
-        return is_last or self._stop.is_set() or state.upcoming_sleep >= deadline.ends - self._clock()
+        return is_last or self._stop.is_set() or state.upcoming_sleep >= call.deadline.remaining()
 
     def _pause_s(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
