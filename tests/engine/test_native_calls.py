@@ -243,3 +243,10 @@ def test_tools_whose_names_differ_in_what_backends_do_not_take_are_told_apart(ov
     assert len(offered) == len({*offered})
     results = [message["content"] for message in Overheard.heard[1] if message["role"] == "tool"]
     assert results == ["I am sums__a__b", "I am sums.a.b", "I am sums.a__b"]
+
+
+def test_a_reply_that_was_cut_off_ends_its_turn_so_and_says_what_to_raise(overheard: Path) -> None:
+    Overheard.replies[:] = [Reply('{"outbox', finish="length")] * 2
+    (turn,) = run_once(overheard).turns
+    assert (turn.status, turn.end) == ("failed", "cut_off")
+    assert 'raise "max_output_tokens" (2048) of "o" in config/models.json' in turn.reason

@@ -361,3 +361,9 @@ def test_of_results_that_are_too_many_for_a_prompt_the_newest_are_told(base: Pat
     assert told[-1] == "turn 3"
     assert told == sorted(told)
     assert "turn 1" not in told, "or the prompt would hold more than any model takes"
+
+
+def test_an_agent_without_credits_is_skipped_by_that_name(base: Path) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 0}), script=[{"reply": say("hi")}])
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.end, turn.calls) == ("skipped", "out_of_credits", 0)

@@ -16,6 +16,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import send
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
 
@@ -141,3 +142,21 @@ def test_the_files_are_the_same_however_many_turns_run_at_once(tmp_path: Path) -
         run(base)
         trees.append({path: raw for path, raw in tree(base).items() if path != "config/org.json"})
     assert trees[0] == trees[1]
+
+
+@pytest.mark.parametrize("take", [None, "all", "one"])
+def test_a_request_that_is_only_said_fails_too_and_is_not_shown_again(base: Path, take: str | None) -> None:
+    bob = resume("bob", turn={"take": take} if take else {})
+    script = [{"agent": "bob", "error": "AuthenticationFailed"}]
+    make_org(base, person(), bob, script=script, models={"human": {"provider": "human"}})
+    tried_once(base)
+    asked = {"text": "do it", "target": "bob"}
+    sent = send(
+        base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="2026-01-01T00:00:00Z"
+    )
+    run(base, 2)
+    (said,) = answers(base, "bob").values()
+    assert (said["status"], said["reply_to"], said["target"]) == ("failed", sent.id, "human")
+    assert "AuthenticationFailed" in said["text"]
+    assert not requests_now(base).requests.open
+    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(base)

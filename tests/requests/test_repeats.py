@@ -111,7 +111,7 @@ def test_who_asks_back_whoever_asked_is_told_and_then_the_request_fails(base: Pa
     turns = [turn for report in clocked(base, 8) for turn in report.turns if turn.agent == "bob"]
     assert sum(turn.calls for turn in turns) == 4
     told = read_tick(base, 4).turns[-1].prompt[-1]["content"]
-    assert "WARNING: outbox_entries has given the same 3 times" in told
+    assert "WARNING: outbox_entries has given the same three times" in told
     (answer,) = [it for it in read_outbox_entries(base, "bob") if it.kind == "response"]
     assert (answer.payload["status"], "again and again" in answer.payload["text"]) == ("failed", True)
 

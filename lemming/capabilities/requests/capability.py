@@ -21,6 +21,7 @@ from lemming.capabilities.requests.request_turn import (
     serving_of,
 )
 from lemming.capabilities.requests.settings import team_of
+from lemming.capabilities.requests.shown_requests import fail_shown_requests
 from lemming.capabilities.requests.team import answered_results, delegate, out_of_reach, team_tools
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import (
@@ -257,6 +258,8 @@ class RequestsPart(TurnPart):
     def concludes(self, end: End, error: LemmingError | None) -> End:
         """See to it that a turn for a request answers it, unless there is something to wait for."""
         if self._task is None:
+            if error and error.at and is_final(error) and self.draft.status_of(end) == "failed":
+                fail_shown_requests(self.draft, error)
             return last_round(self.draft, end)
         draft, task = self.draft, self._task
         status = draft.status_of(end)

@@ -139,6 +139,7 @@ class TurnStarted(Record):
     damaged: list[str] = []  # noqa: RUF012
     task: Annotated[Json, TaskJson] | None = None
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
+    said_requests: dict[str, AgentName] = {}  # noqa: RUF012
     given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012
     turn: TurnNumber = 0
 

@@ -16,19 +16,21 @@ STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
 
 End = Literal[
     "done", "handed_on", "repeats", "waits", "step_limit", "deadline", "unanswered", "out_of_credits",
-    "paused", "skipped", "bad_reply", "no_answer", "failed",
+    "paused", "skipped", "bad_reply", "cut_off", "no_answer", "failed",
 ]  # fmt: skip
 """How a turn ends. Done: `done`, `handed_on` (its request), `repeats` (a call gave the same again and again).
 Waiting: `waits` (others were asked), `step_limit` (results are left for its next turn), `deadline` (its time
 was over), `unanswered` (its request is), `out_of_credits`, `paused`. Skipped: `out_of_credits`, `paused`,
-`skipped`. Failed: `bad_reply` (no reply was the contract), `no_answer` (of the model), `failed` (else)."""
+`skipped`. Failed: `bad_reply` (no reply was the contract), `cut_off` (it was cut at its limit of tokens),
+`no_answer` (of the model), `failed` (else)."""
 
 ENDS = frozenset(get_args(End))
 
 STATUS_OF: Mapping[End, Status] = {
     "done": "done", "handed_on": "done", "repeats": "done", "waits": "waiting", "step_limit": "waiting",
     "deadline": "waiting", "unanswered": "waiting", "out_of_credits": "waiting", "paused": "waiting",
-    "skipped": "skipped", "bad_reply": "failed", "no_answer": "failed", "failed": "failed",
+    "skipped": "skipped", "bad_reply": "failed", "cut_off": "failed", "no_answer": "failed",
+    "failed": "failed",
 }  # fmt: skip
 """The status that an end makes a turn have; one whose credits end before its first answer is skipped."""
 USUAL_ENDS: Mapping[str, End] = {
@@ -243,7 +245,8 @@ class Reason(NamedTuple):
     def report(self, agent: str) -> TurnReport:
         """Return the report of an agent that took no turn for this reason."""
         status: Status = "failed" if self.why in ("broken", "failing") else "skipped"
-        return TurnReport(agent=agent, status=status, reason=self.text, error=self.error)
+        end: Literal[End, ""] = self.why if self.why in ("out_of_credits", "paused") else ""
+        return TurnReport(agent=agent, status=status, end=end, reason=self.text, error=self.error)
 
 
 @dataclass(frozen=True, kw_only=True)

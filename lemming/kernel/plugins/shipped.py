@@ -73,7 +73,8 @@ def has_judged_members(agent: Any) -> bool:
 
 def _may_ask(inputs: Any) -> Any:
     """Return whether a turn is asked for something, was, or may ask: its team, or persons for a part."""
-    is_begun = inputs.task or inputs.open_requests or inputs.state.requests or "team" in inputs.agent.further
+    is_shown = inputs.open_requests or inputs.said_requests
+    is_begun = inputs.task or is_shown or inputs.state.requests or "team" in inputs.agent.further
     return is_begun or any(name not in LISTED or LISTED[name].requests for name in inputs.given)
 
 

@@ -310,7 +310,9 @@ class JournaledAnswers:
     def _no_answer(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
         more = self._gate_verdicts(error.verdicts) | self._attempts(call, error.earlier)
         more |= self._lost(self._limits, call) if self._limits else {}
-        more |= {"at": self._runtime.now()} if self._inputs.task and is_final(error) else {}
+        inputs = self._inputs
+        is_asked = inputs.task or inputs.open_requests or inputs.said_requests
+        more |= {"at": self._runtime.now()} if is_asked and is_final(error) else {}
         return ModelFailed(
             agent=self._name,
             call=call,

@@ -32,7 +32,7 @@ from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.draft_state import DraftState
 from lemming.kernel.turn.hooks import asking, entries_of, next_entry_id
 from lemming.kernel.turn.moments import No
-from lemming.kernel.turn.repeats import HINT
+from lemming.kernel.turn.repeats import hint_for
 from lemming.kernel.turn.replies import read_reply
 from lemming.kernel.turn.results import OUTBOX_ENTRIES, RESULTS_CHARS, as_shown, tool_used
 from lemming.kernel.turn.values import Answer
@@ -266,7 +266,7 @@ class Draft(DraftState):
                 why = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
                 self.stop(StoppedByGate(why) if is_gates else ToolError(why))
         elif (count := self.repeats.count(call, result)) == self.loops.warn_after:
-            self.notices.add(HINT.format(call.tool, count))
+            self.notices.add(hint_for(call.tool, count))
         elif count >= self.loops.stop_after and self._may_go_on:
             self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")

@@ -5,7 +5,7 @@ They are written to the journal before the model is asked: `lemming.kernel.turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -156,6 +156,7 @@ def gather(
         fingerprint=found.fingerprint,
         task=prepared.purpose(task) if task else None,
         open_requests={request.identity: request.agent for request in asked},
+        said_requests={} if task else _said_requests(agent, inbox.unread, asked),
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         given=prepared.given(),
         turn=turn.number if turn else 0,
@@ -171,6 +172,14 @@ def _earlier_results(
     if task is None:
         return earlier
     return prepared.earlier_results(task, [*earlier, *task.begun.results], labels)
+
+
+def _said_requests(
+    agent: Agent, unread: Iterable[OutboxEntry], asked: Sequence[OutboxEntry]
+) -> dict[str, str]:
+    """Return who wrote the requests to the agent that its inbox shows as it shows any entry."""
+    found = [it for it in unread if it.kind == "request" and agent.name in it.targets and it not in asked]
+    return {entry.identity: entry.agent for entry in found}
 
 
 def _entries_of(task: Task) -> list[str]:

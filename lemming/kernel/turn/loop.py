@@ -132,7 +132,8 @@ def finish(
         draft.remarks.append(str(error))
         return add_up(draft, end)
     except ContractError as error:
-        return add_up(draft, "bad_reply", error)
+        is_cut_off = bool(draft.answers) and draft.answers[-1].finish == "length"
+        return add_up(draft, "cut_off" if is_cut_off else "bad_reply", error)
     except ProviderError as error:
         return add_up(draft, "no_answer", error)
     except (StoppedByGate, StrategyFailed) as error:

@@ -10,7 +10,7 @@ from lemming.kernel.base.jsontext import compact
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tools import ToolResult
 
-HINT = "{} has given the same {} times for the same arguments. Do something else, or finish."
+_IN_WORDS = {2: "two", 3: "three", 4: "four", 5: "five"}
 KEPT = 64
 """So many calls are remembered from turn to turn, with what they gave."""
 
@@ -106,6 +106,16 @@ class Repeats:
         if len(self._kept) >= KEPT:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = self._counts[key]
+
+
+def hint_for(tool: str, times: int) -> str:
+    """Return what the model is told of a call that gives the same again and again.
+
+    >>> hint_for("file_read", 3)
+    'file_read has given the same three times for the same arguments. Do something else, or finish.'
+    """
+    often = _IN_WORDS.get(times, str(times))
+    return f"{tool} has given the same {often} times for the same arguments. Do something else, or finish."
 
 
 def _key(said: list[object]) -> str:

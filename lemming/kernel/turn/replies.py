@@ -27,7 +27,7 @@ def read_reply(inputs: TurnInputs, seams: Seams, answer: Answer, *, keep: Keep =
     except ContractError as error:
         if answer.finish == "length":
             cut_off = f"the reply was cut off at the token limit; be shorter ({error})"
-            raise ContractError(cut_off) from error
+            raise ContractError(cut_off, hint=_how_to_have_more(inputs)) from error
         raise
 
 
@@ -48,6 +48,12 @@ def _parsed(inputs: TurnInputs, seams: Seams, answer: Answer, kinds: Iterable[st
     named = {tool["name"]: tool.get("tool", tool["name"]) for tool in native_tools(inputs.prompt)}
     calls = [ToolCall(named.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls]
     return reply._replace(tool_calls=(*calls, *reply.tool_calls))
+
+
+def _how_to_have_more(inputs: TurnInputs) -> str:
+    """Return what a person may do about replies that are cut off."""
+    key, most = inputs.agent.model.key, inputs.model.max_output_tokens
+    return f'raise "max_output_tokens" ({most}) of "{key}" in config/models.json'
 
 
 def _limited(reply: TurnReply, most: int) -> TurnReply:

@@ -216,7 +216,7 @@ class Turn:
                 answer, keep="any" if self._draft.accepted or self._draft.misfit else "some"
             )
         except ContractError as error:
-            raise ContractError(f"{error.message}{why}") from error
+            raise ContractError(f"{error.message}{why}", hint=error.hint) from error
         messages.append(said_in(answer, self._draft.inputs.agent.turn.max_tool_calls))
         return read
 

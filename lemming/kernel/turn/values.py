@@ -119,6 +119,8 @@ class TurnInputs:
     """What the turn is for; None: for its inbox."""
     open_requests: dict[str, str] = field(default_factory=dict)
     """Who asked, by the identity of the open requests that the prompt shows beside others."""
+    said_requests: dict[str, str] = field(default_factory=dict)
+    """Likewise of new entries that ask the agent for something, and are shown as all others."""
     given: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What capabilities start from that take part in the turn, by their names (`turn.seams`)."""
     loops: LoopSettings | None = None
