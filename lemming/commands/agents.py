@@ -48,7 +48,7 @@ from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.soundness.judged import sound_survey
 from lemming.service.naming import find_namers, remove_name
 from lemming.service.unfinished_rename import rename_begun, require_no_rename
-from lemming.timeline.renaming import creator_replaced, rename
+from lemming.timeline.renaming import creator_replaced, forget_approvals, rename
 
 app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 
@@ -215,6 +215,8 @@ def remove_agent(
         if name in agents and (creator := agents[name].created_by):
             for file in map(paths.resume_file, agents):
                 creator_replaced(base, file, name, creator)
+        # First: after a kill in between a person is asked again, and nobody inherits an approval.
+        forget_approvals(base, name)
         fs.move(Path(base), paths.agent_folder(name), place)
     namers = find_namers(base, name)
     if here.as_json:

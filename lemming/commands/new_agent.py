@@ -25,6 +25,7 @@ from lemming.kernel.base.errors import ConfigError, ToolError, UnknownModel, Usa
 from lemming.kernel.base.jsontext import nearest, parse, pretty
 from lemming.kernel.base.kinds import MESSAGE_KINDS
 from lemming.kernel.files import fs
+from lemming.kernel.files.stamps import is_there
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.shipped import PREFIXES
@@ -33,6 +34,7 @@ from lemming.kernel.tick.firing_plan import WITH_TOOLS, is_for_a_person, takes_t
 from lemming.kernel.tick.soundness.judged import judged
 from lemming.kernel.tools import toolset_of, why_no_server
 from lemming.service.add_item import add_to_resume
+from lemming.timeline.renaming import forget_approvals
 
 
 def new_agent(
@@ -217,6 +219,9 @@ def create(base: OrgPath, name: str, plain: dict[str, Any], *, as_json: bool) ->
     file, content = f"{path_of_new_agent(name)}/resume.json", pretty(plain)
     _refuse_bad_choices(base, plain)
     _refuse_what_would_not_run(base, decode_resume(name, content).value)
+    if not is_there(f"{base}/{file}"):
+        for said in forget_approvals(base, name):
+            tell(f'{said}: gates ask about "{name}" again; what it said was of a former agent of that name')
     # What it holds already is what a command that was cut off wrote: the same again does the rest.
     if not fs.create(Path(base), file, content) and not fs.holds(base / file, content):
         raise UsageError(f'there is an agent "{name}" already', where=file, hint="edit its resume")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,30 @@ def creator_replaced(base: OrgPath, file: str, old: str, new: str) -> bool:
     return _rewritten(base, file, renamed, lambda text: _creator_in(text, old, new))
 
 
+def forget_approvals(base: OrgPath, name: str) -> list[str]:
+    """Have no gate pass an agent of this name unasked any more, and return the files that said so.
+
+    What a person said for always was of the agent that had the name, and not of the next one.
+    """
+    resumes = [paths.resume_file(other) for other in survey_agents(base).agents if other != name]
+    files = [ORG_FILE, *resumes]
+    return [file for file in files if _rewritten(base, file, partial(_without_approvals, name), str)]
+
+
+def _without_approvals(name: str, plain: Any) -> Any:
+    def kept(gate: Any) -> Any:
+        if not (isinstance(gate, dict) and isinstance(approved := gate.get("approved"), dict)):
+            return gate
+        if name not in approved:
+            return gate
+        left = {key: tools for key, tools in approved.items() if key != name}
+        without = {key: value for key, value in gate.items() if key != "approved"}
+        return {**without, "approved": left} if left else without
+
+    gates = plain.get("gates") if isinstance(plain, dict) else None
+    return {**plain, "gates": [*map(kept, gates)]} if isinstance(gates, list) else plain
+
+
 def _rewritten(
     base: OrgPath, file: str, renamed: Callable[[Any], Any], replaced: Callable[[str], str]
 ) -> bool:
@@ -186,10 +211,19 @@ def _renamed(plain: Any, old: str, new: str, *, is_own: bool) -> Any:
         found["name"] = new
     if found.get("created_by") == old:
         found["created_by"] = new
+    if isinstance(gates := found.get("gates"), list):
+        found["gates"] = [_gate_renamed(gate, old, new) for gate in gates]
     for block in ("permissions", "team"):
         if isinstance(inner := found.get(block), dict):
             found[block] = {key: _in_list(key, value, old, new) for key, value in inner.items()}
     return {key: _in_list(key, value, old, new) for key, value in found.items()}
+
+
+def _gate_renamed(gate: Any, old: str, new: str) -> Any:
+    """Return a gate that asks about the agent as little under its new name as it did under the old one."""
+    if not (isinstance(gate, dict) and isinstance(approved := gate.get("approved"), dict)):
+        return gate
+    return {**gate, "approved": {new if key == old else key: tools for key, tools in approved.items()}}
 
 
 def _in_list(key: str, value: Any, old: str, new: str) -> Any:

@@ -16,7 +16,7 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fitting import about
 from lemming.kernel.files.stamps import is_there
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.org.config import Org, credits_of, load_config
+from lemming.kernel.org.config import ORG_FILE, Org, credits_of, load_config
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.tools import EngineTool, Places, ToolResult, toolset_of
 from lemming.kernel.tools.context import ToolContext
@@ -174,8 +174,19 @@ def _refuse_name(context: ToolContext, name: str) -> None:
     is_staged = any(place.startswith(f"{folder}/") for place in context.staged)
     if is_staged or is_there(f"{context.base}/{folder}"):
         raise ToolError(f'create_agent: there is an agent "{name}" already')
+    if line := _approved_before(context, name):
+        raise PermissionDenied(
+            f'create_agent: {line} lets calls of a former "{name}" pass unasked; take another name'
+        )
     if name in load_config(context.org).allocations:  # it would hold, whatever the resume says
         raise PermissionDenied(f'create_agent: config/credits.json names "{name}" already; take another name')
+
+
+def _approved_before(context: ToolContext, name: str) -> str:
+    """Return the line of a gate that need not ask about an agent of this name; empty: none says so."""
+    gates: Any = context.settings.further.get("gates", ())  # a resume's are about its own agent
+    found = (place for place, gate in enumerate(gates) if name in gate.approved)
+    return next((f"{ORG_FILE}#/gates/{place}/approved/{name}" for place in found), "")
 
 
 def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes: list[str]) -> None:
