@@ -364,7 +364,7 @@ def _announce(runtime: Runtime, snapshot: Snapshot, records: list[Record]) -> No
 
 
 def _pass_over(
-    runtime: Runtime, snapshot: Snapshot, turns: list[TurnReport], began: float, *, advance: bool
+    runtime: Runtime, snapshot: Snapshot, turns: Sequence[TurnReport], began: float, *, advance: bool
 ) -> TickReport:
     """End a tick in which nobody takes a turn: it has no journal, and nothing but the counter is written."""
     tick = snapshot.tick

@@ -171,7 +171,7 @@ def agents_with_ledgers(base: OrgPath) -> list[str]:
     return [name for name in agent_folders(base) if paths.AGENT_NAME.match(name)]
 
 
-def removed(base: OrgPath) -> dict[str, Cost]:
+def removed(base: OrgPath) -> Mapping[str, Cost]:
     """Return what those have spent that have no ledger any more, by name, as far as journals tell.
 
     What an agent spent whose ledger is damaged, which `accounts` says, is not among it. An `Organisation`
@@ -189,7 +189,7 @@ class _Removed:
         self._ledgers: dict[str, Cost | None] = {}
         self._found: dict[str, Cost] = {}
 
-    def found(self) -> dict[str, Cost]:
+    def found(self) -> Mapping[str, Cost]:
         oldest = journal_ticks(self._org)[:1]
         states = {name: _state_if_sound(self._org, name) for name in agents_with_ledgers(self._org)}
         ledgers = {name: _of_state(state) if state else None for name, state in states.items()}

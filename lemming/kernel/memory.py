@@ -7,7 +7,7 @@ with its line and is never replaced; it is for the person to repair or remove.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -50,7 +50,7 @@ class MemoryFolders:
         self._base = str(org.base)
         self._known: dict[str, tuple[Listing, list[str]]] = {}
 
-    def keys_of(self, agent_name: str) -> list[str]:
+    def keys_of(self, agent_name: str) -> Sequence[str]:
         """Return the names of an agent's memories without their ending, sorted; some may be no keys.
 
         Raises `OSError` for what is no folder.

@@ -11,11 +11,16 @@ import pytest
 from sampling import EVERYTHING
 
 from lemming.engine import run_once
+from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files import fs
 from lemming.kernel.journal.report import TickReport
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
+from lemming.kernel.tick.dependencies import Connections, Waits, find_waits, reached_by
+from lemming.kernel.tools import toolset_of
+from lemming.kernel.turn.places import Shared
 from lemming.testing import journal_lines, make_org, resume, say, tree
 
 TICKS = 9
@@ -115,3 +120,13 @@ def test_who_has_no_credits_left_is_told_so_in_the_logs(base: Path) -> None:
     run_once(base)
     assert "OutOfCredits" in str(journal_lines(base, 2))
     assert '"skipped"' in (base / "agents/bob/logs/activity.log").read_text()
+
+
+def test_a_limit_that_all_share_wakes_nobody_who_is_idle(base: Path) -> None:
+    make_org(base, *(resume(name, permissions={}) for name in ("ada", "bob", "cyd")))
+    org = Organisation(base)
+    agents, settings = survey_agents(org).agents, load_config(org).org
+    shared = [Shared("a limit per organisation", {"ada"}, agents.keys())]
+    connections = Connections(agents, settings, toolset_of(settings), org, shared=shared)
+    assert find_waits([*agents], connections)["cyd"] == Waits(frozenset({"ada"}))
+    assert reached_by(["ada"], ["bob", "cyd"], connections) == set()

@@ -6,7 +6,7 @@ ticks that are over, by authors whom the agent may read. An entry is read once; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lemming.capabilities.channels.channel import Outgoing
 from lemming.capabilities.channels.log import ChannelLogs
@@ -34,7 +34,7 @@ class Addressed:
         self._index, self._logs = org.own(EntryIndex), org.own(ChannelLogs)
         self._looked: dict[str, _Looked] = {}
 
-    def pending(self, agent: Agent, survey: Survey, tick: int) -> list[Outgoing]:
+    def pending(self, agent: Agent, survey: Survey, tick: int) -> Sequence[Outgoing]:
         """Return what is to go out of a channel, of ticks before `tick`, oldest first."""
         looked = self._looked.setdefault(agent.name, _Looked())
         settled = self._logs.of(agent.name).traffic.settled

@@ -7,7 +7,7 @@ limits that cannot hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -48,7 +48,7 @@ class _Known:
         return Organisation.at(self.base)
 
     @cached_property
-    def names(self) -> list[str]:
+    def names(self) -> Sequence[str]:
         return agent_folders(self.base)
 
     @cached_property
@@ -63,7 +63,7 @@ class _Known:
             return None
 
     @cached_property
-    def allowed(self) -> dict[str, dict[str, Tool]]:
+    def allowed(self) -> Mapping[str, Mapping[str, Tool]]:
         """The tools that each agent may call."""
         tools = self.toolset
         return {name: tools.allowed(it, self.config.org) for name, it in self.agents.items()} if tools else {}

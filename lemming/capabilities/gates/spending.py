@@ -132,9 +132,9 @@ class TickSpending:
             return total(map(self._in_ledger, sorted(scope.agents or self.began)))
         if window is None and scope.request:
             first = tick_of(scope.request)
-            found = [self.spent.of(it) for it in journal_ticks(self.now.org) if first <= it < tick]
+            found = (*(self.spent.of(it) for it in journal_ticks(self.now.org) if first <= it < tick),)
         else:
-            found = self.spent.within(window, tick, at)
+            found = (*self.spent.within(window, tick, at),)
         if scope == Scope():
             return total(it.total for it in found)
         turns = ((split_key(key)[0], turn) for it in found for key, turn in it.turns.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import reduce
@@ -59,7 +59,7 @@ class SpentBefore:
             return True
         return asked > tick - window.ticks if window.ticks else self.of(asked).at >= _since(window, at)
 
-    def within(self, window: Window | None, tick: int, at: str) -> list[_Tick]:
+    def within(self, window: Window | None, tick: int, at: str) -> Sequence[_Tick]:
         """Return the ticks before one that a window of it reaches; without one, all there were.
 
         Raises `NotKnown` where it reaches further back than journals are kept.

@@ -69,7 +69,7 @@ class McpServers:
         self._starting: dict[str, tuple[Session, asyncio.Task[Listed]]] = {}
         self._flaws: dict[str, str] = {}
 
-    def list(self, names: Iterable[str], *, known: Collection[str] = ()) -> dict[str, Listed]:
+    def list(self, names: Iterable[str], *, known: Collection[str] = ()) -> Mapping[str, Listed]:
         """Return what these servers have, asked all at once; each within its `start_timeout_s`.
 
         Those of `known` that are slow are not waited for: they go on starting.

@@ -8,6 +8,7 @@ server charges, only its line can say.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
@@ -85,7 +86,7 @@ def _looked_up(what: str, entry: ModelEntry) -> Any:
 
 
 @cache
-def _shipped() -> dict[str, Any]:
+def _shipped() -> Mapping[str, Any]:
     plain: dict[str, Any] = parse(files("lemming.capabilities.money").joinpath("prices.json").read_bytes())
     return plain
 

@@ -34,7 +34,7 @@ class RequestEntries:
         self._outboxes: dict[str, _ReadOutbox] = {}
         self._all: dict[EntryName, OutboxEntry] = {}
 
-    def look(self, authors: Iterable[str], *, decides: bool = False) -> dict[EntryName, OutboxEntry]:
+    def look(self, authors: Iterable[str], *, decides: bool = False) -> Mapping[EntryName, OutboxEntry]:
         """Return what these authors have written about requests: the very same value when nothing is new.
 
         `decides`: a turn goes by it, so that each entry is read, whatever was kept of which of them matter.

@@ -15,6 +15,7 @@ import stat
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -193,7 +194,7 @@ def _bubblewrap_argv(workspace: str | None) -> list[str]:
 
 
 @cache
-def _memory_folders() -> list[str]:
+def _memory_folders() -> Sequence[str]:
     """Return what makes folders in memory, small ones; where bubblewrap cannot limit them, none."""
     said = subprocess.run([_bubblewrap() or "bwrap", "--help"], capture_output=True, check=False).stdout
     if b"--size" not in said:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
@@ -233,7 +233,7 @@ class EndsInWords:
         self._org = org
         self._known = lru_cache(MOST_KEPT)(self._read)
 
-    def of(self, tick: int, agent: str) -> dict[str, Any]:
+    def of(self, tick: int, agent: str) -> Mapping[str, Any]:
         """Return `reason` and `did`, both in words."""
         return self._known(tick, agent, journal_file_now(self._org, tick))
 

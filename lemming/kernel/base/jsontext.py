@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
@@ -133,7 +133,7 @@ def locate(text: str, pointer: str) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
+def nearest(word: str, known: Collection[str]) -> str:
     """Return `did you mean "x"?` for the closest known word, or an empty string.
 
     >>> nearest("modle", ["model", "title"])
@@ -332,7 +332,7 @@ def _require_encodable(value: Any) -> None:
 
 
 @lru_cache(maxsize=1)  # several problems of one text are located one after another
-def _offsets(text: str) -> dict[str, int]:
+def _offsets(text: str) -> Mapping[str, int]:
     """Map each JSON pointer of a possibly broken text to the offset of its key or element."""
     return dict(_walk(text))
 

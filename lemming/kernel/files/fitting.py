@@ -126,13 +126,13 @@ def fitter_of(kind: Any, told: Mapping[str, Any]) -> Fitter:
 
 
 @cache
-def type_hints(kind: Any) -> dict[str, Any]:
+def type_hints(kind: Any) -> Mapping[str, Any]:
     """Return the types of a dataclass's fields by name."""
     return typing.get_type_hints(kind)
 
 
 @cache
-def types_by_key(kind: Any) -> dict[str, Any]:
+def types_by_key(kind: Any) -> Mapping[str, Any]:
     """Return the types of a dataclass's fields by the keys that they have in files."""
     return {key_of(field): type_hints(kind)[field.name] for field in fields_of(kind)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Literal
@@ -57,7 +57,7 @@ def _with_renamed_key(problem: Problem, unknown: Sequence[Problem]) -> Problem:
 
 
 def _unknown_keys(
-    plain: dict[str, Any], kind: Any, pointer: str, places: Callable[[], dict[str, list[str]]]
+    plain: dict[str, Any], kind: Any, pointer: str, places: Callable[[], Mapping[str, Sequence[str]]]
 ) -> Iterator[Problem]:
     if typing.get_origin(kind) is dict:
         for key, value in plain.items():
@@ -84,7 +84,7 @@ def _unknown_keys(
 
 
 def _unknown_below(
-    value: Any, inner: Any, hint: Any, here: str, places: Callable[[], dict[str, list[str]]]
+    value: Any, inner: Any, hint: Any, here: str, places: Callable[[], Mapping[str, Sequence[str]]]
 ) -> Iterator[Problem]:
     """Yield the unknown keys in the value of a key of this type; `inner`: the dataclass that it holds."""
     if isinstance(value, dict) and (below := inner or _table_of(hint)):
@@ -104,7 +104,7 @@ def _is_flat(kind: Any) -> bool:
 
 
 @cache
-def keys_of(kind: Any) -> dict[str, Any]:
+def keys_of(kind: Any) -> Mapping[str, Any]:
     """Map each key of a dataclass to the dataclass its value holds, or to None."""
     return {key: _dataclass_in(hint) for key, hint in types_by_key(kind).items()}
 
@@ -116,7 +116,7 @@ def _table_of(hint: Any) -> Any:
 
 
 @cache
-def _places_of(kind: Any) -> dict[str, list[str]]:
+def _places_of(kind: Any) -> Mapping[str, Sequence[str]]:
     """Map each key that a file of this type may have to where it stands, such as `permissions.tools`."""
     places: dict[str, list[str]] = {}
     for path in _paths_in(kind):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -151,7 +151,7 @@ class EntryIndex:
             return known.names
         return self._list(author, path, listing, known)
 
-    def take_listed(self) -> set[str]:
+    def take_listed(self) -> Set[str]:
         """Return the authors whose outboxes were listed anew since this was asked last."""
         listed, self._listed = self._listed, set()
         return listed

@@ -7,8 +7,9 @@ the other may read or change, and what else they share. What nothing connects ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.access.allowed_paths import resolve
@@ -75,12 +76,24 @@ class Waits:
     everyone: bool = False
 
 
+NOWHERE: Mapping[Components, str] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class Touch:
-    """Where a turn may read and change files, by the components of the path; each with what allows it."""
+    """Where a turn may read and change files, by the components of the path; each with what allows it.
 
-    reads: dict[Components, str] = field(default_factory=dict)
-    writes: dict[Components, str] = field(default_factory=dict)
+    It is kept from tick to tick, so nothing is added to it: `with_place` gives another one.
+    """
+
+    reads: Mapping[Components, str] = field(default_factory=lambda: NOWHERE)
+    writes: Mapping[Components, str] = field(default_factory=lambda: NOWHERE)
+
+    def with_place(self, place: Components, why: str, *, is_written: bool) -> Touch:
+        """Return where a turn may read and change files, and one place more."""
+        if is_written:
+            return replace(self, writes=MappingProxyType({**self.writes, place: why}))
+        return replace(self, reads=MappingProxyType({**self.reads, place: why}))
 
 
 def find_waits(order: list[str], connections: Connections) -> dict[str, Waits]:
@@ -141,7 +154,7 @@ class _Latest:
         self.may_follow_links = {name for name, agent in agents.items() if _may_follow_links(agent)}
         self._touches: dict[str, Touch] = {}
 
-    def touches_of(self, names: Iterable[str], connections: Connections) -> dict[str, Touch]:
+    def touches_of(self, names: Iterable[str], connections: Connections) -> Mapping[str, Touch]:
         """Return what these may touch; a name that is no agent is left out."""
         names = [name for name in names if name in self.agents]
         for name in names:
@@ -157,10 +170,11 @@ def _may_follow_links(agent: Agent) -> bool:
 
 
 def _find_waits(order: list[str], connections: Connections, touches: Mapping[str, Touch]) -> dict[str, Waits]:
+    touches = {**touches}
     for it in connections.shared:  # as a file that those change who are bound by it, and that the others read
-        place = ("", it.what)
         for name in touches.keys() & it.counted:
-            (touches[name].writes if name in it.bound else touches[name].reads)[place] = it.what
+            is_bound = name in it.bound
+            touches[name] = touches[name].with_place(("", it.what), it.what, is_written=is_bound)
     agents, is_in_order = connections.agents, connections.settings.visibility == "order"
     files = _FileOrder(touches)
     waits: dict[str, Waits] = {}
@@ -180,7 +194,9 @@ def _find_waits(order: list[str], connections: Connections, touches: Mapping[str
 def _touch_of(connections: Connections, name: str) -> Touch:
     """Return what a turn may touch; an agent of which that cannot be told may touch everything."""
     touch = tried(lambda: connections.touch_of(name))
-    return Touch(writes={(): "nobody can tell"}) if isinstance(touch, Exception) else touch
+    if isinstance(touch, Exception):
+        return Touch(writes=MappingProxyType({(): "nobody can tell"}))
+    return touch
 
 
 def touch_of(
@@ -188,15 +204,15 @@ def touch_of(
 ) -> Touch:
     """Return where an agent's turn may read and change files. `looked_at`: what it reads besides."""
     home = components(real_path(f"{base}"))
-    touch = Touch(writes={(*home, "agents", agent.name): "its own folder"})
+    reads, writes = dict[Components, str](), {(*home, "agents", agent.name): "its own folder"}
     for tool in toolset.allowed(agent, settings).values():
-        touch.reads.update(_located(home, tool.reads(agent, settings)))
-        touch.writes.update(_located(home, tool.writes(agent, settings)))
+        reads.update(_located(home, tool.reads(agent, settings)))
+        writes.update(_located(home, tool.writes(agent, settings)))
     for folder in folders_of_memories(agent):
-        touch.reads[(*home, *components(folder))] = "permissions.read_memories"
+        reads[(*home, *components(folder))] = "permissions.read_memories"
     read = [(read_for(item), f"context {item.file}") for item in agent.context]
     for file, why in looked_at.read.items():
-        touch.reads[(*home, *components(file))] = why
+        reads[(*home, *components(file))] = why
     read += [(file, f"it looks at {file}") for file in looked_at.may_read]
     for file, why in read:
         try:
@@ -204,8 +220,8 @@ def touch_of(
         except ToolError:  # the turn will fail and say so
             continue
         # By where it really lies: two paths to one file are one place.
-        touch.reads[components(real_path(f"{place.root / place.relative}"))] = why
-    return touch
+        reads[components(real_path(f"{place.root / place.relative}"))] = why
+    return Touch(MappingProxyType(reads), MappingProxyType(writes))
 
 
 def _located(home: Components, places: Places) -> Iterator[tuple[Components, str]]:

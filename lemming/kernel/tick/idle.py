@@ -48,7 +48,7 @@ class _Idle:
     """
 
     turn: TurnReport
-    looks: list[Look]
+    looks: Sequence[Look]
     readable: dict[str, Names]
     until: int = NEVER
 
@@ -83,7 +83,7 @@ class IdleAgents:
         self._tick = tick
         return self
 
-    def recall_all(self, order: list[str], root: int) -> list[TurnReport] | None:
+    def recall_all(self, order: list[str], root: int) -> Sequence[TurnReport] | None:
         """Return the reports of a tick in which these are due; None when one of them may have something new.
 
         Whatever concerns several agents is looked at once. `root` is the organisation's folder, opened.
@@ -123,14 +123,14 @@ class IdleAgents:
         del self._idle[name]
         return None
 
-    def look_at(self, name: str, root: int) -> list[Look] | None:
+    def look_at(self, name: str, root: int) -> Sequence[Look] | None:
         """Look at everything an agent's turn depends on, before it is read; None when in doubt."""
         try:
             return looks_at(self._files_of(self._agents[name]), root)
         except (ValueError, ToolError):
             return None
 
-    def remember(self, turn: TurnReport, looks: list[Look] | None, mail: Mail) -> None:
+    def remember(self, turn: TurnReport, looks: Sequence[Look] | None, mail: Mail) -> None:
         """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
         agent, state = self._agents[turn.agent], read_state(self._org, turn.agent)
         rests = any(begun.goes_on for begun in state.requests)  # until something outside is there

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
@@ -113,8 +113,8 @@ def _is_awaited(entry: OutboxEntry, unshown: list[_Reader], people: list[_Reader
 
 
 def _without_waiting(
-    old: dict[str, Sequence[EntryName]], org: Organisation, at: str, oldest: int
-) -> dict[str, Sequence[EntryName]]:
+    old: Mapping[str, Sequence[EntryName]], org: Organisation, at: str, oldest: int
+) -> Mapping[str, Sequence[EntryName]]:
     """Return these entries without those that wait for a moment, or whose moment came after `oldest`."""
     moment_of = org.own(EntryIndex).moment_of
     moments = {
@@ -130,7 +130,7 @@ def _without_waiting(
     return _but_for(old, kept.__contains__)
 
 
-def _but_for(old: dict[str, Sequence[EntryName]], is_kept: Keeps) -> dict[str, Sequence[EntryName]]:
+def _but_for(old: Mapping[str, Sequence[EntryName]], is_kept: Keeps) -> dict[str, Sequence[EntryName]]:
     """Return these entries without those that somebody keeps."""
     left = {author: [it for it in names if not is_kept(it)] for author, names in old.items()}
     return {author: names for author, names in left.items() if names}
@@ -194,7 +194,7 @@ class _Known:
         """Return whether it is known of the same."""
         return survey is self.survey and config is self.config and run == self.run
 
-    def older_than(self, tick: int) -> dict[str, Sequence[EntryName]]:
+    def older_than(self, tick: int) -> Mapping[str, Sequence[EntryName]]:
         """Return the entries of earlier ticks, by author, sorted: also of those that are agents no more."""
         index, old = self.org.own(EntryIndex), dict[str, Sequence[EntryName]]()
         for author in self._due.keys() & index.take_listed():
@@ -209,7 +209,7 @@ class _Known:
         index.take_listed()  # by these looks
         return old
 
-    def needed(self) -> set[str]:
+    def needed(self) -> Set[str]:
         """Return the entries, as `EntryName.identity`, of requests that agents have begun."""
         if self._needed is None:
             self._needed, self.turned = {}, {*self.agents}

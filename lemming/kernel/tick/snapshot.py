@@ -191,7 +191,7 @@ class Snapshot:
 
         return reason_of(self, self.agent(name), self.survey.digests[name])
 
-    def why_quiet(self) -> list[TurnReport] | None:
+    def why_quiet(self) -> Sequence[TurnReport] | None:
         """Return why each agent that is due would take no turn; None when one would, or a journal is needed.
 
         That says of a tick which is run at once that it counts for nobody.
@@ -212,7 +212,7 @@ class Snapshot:
 
         return self.org.own(IdleAgents).under(self.survey, self.config, self.tick)
 
-    def _why_quiet(self, order: list[str]) -> list[TurnReport] | None:
+    def _why_quiet(self, order: list[str]) -> Sequence[TurnReport] | None:
         from lemming.kernel.tick.idle import waits_for_others
 
         idle = self.idle

@@ -130,7 +130,7 @@ def refresh_tools(settings: Org, org: Organisation) -> list[Problem]:
     if not (named := _named_sources(settings, latest_survey(org))):
         return []
     base = offered("tool", tuple(settings.plugins), _registered)
-    return org.own(OwnToolset).refresh(base, SHIPPED, _sources(org, named), settings)
+    return [*org.own(OwnToolset).refresh(base, SHIPPED, _sources(org, named), settings)]
 
 
 def _registered(tools: Mapping[str, Tool]) -> Toolset:

@@ -184,7 +184,7 @@ class OwnToolset:
 
     def refresh(
         self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource], settings: Org
-    ) -> list[Problem]:
+    ) -> Sequence[Problem]:
         """Have all sources look again; return what a person should know.
 
         Where something is wrong, what there was before holds. Raises `ConfigError` where there was nothing.

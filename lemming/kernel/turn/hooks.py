@@ -104,7 +104,7 @@ class Seams:
 
 
 @cache
-def _hooks_of(kind: type[Any]) -> list[str]:
+def _hooks_of(kind: type[Any]) -> Sequence[str]:
     """Return the hooks that a class has of its own; the base of all parts is the last that brings any."""
     base = next(it for it in reversed(kind.__mro__) if "opens" in vars(it))
     return [it for it in Seams.__annotations__ if getattr(kind, it) is not getattr(base, it)]

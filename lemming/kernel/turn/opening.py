@@ -188,7 +188,7 @@ def _make_opening(
     messages = OPENINGS[entry.prompt](told, None if can.calls_tools else tools)
     if can.calls_tools and tools:
         messages[0]["tools"] = _native_tools_of(tools)
-    schema = None
+    schema: Mapping[str, Any] | None = None
     if can.takes_schema:
         in_json = () if can.calls_tools else tools
         if entry.prompt == "tools":
@@ -294,7 +294,7 @@ def _formed(prompt: str, agent: Agent, tools: Iterable[Tool], forms: Sequence[Fo
 @lru_cache(maxsize=4096)
 def _schema(
     prompt: str, kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     if prompt == "brief":
         return brief_schema(kinds=kinds)
     arguments = {tool.name: tool.parameters for tool in tools}
