@@ -41,7 +41,7 @@ _REPLY = (
     "kept",
 )  # fmt: skip
 
-Ask = Callable[[Request], Reply]
+Ask = Callable[..., Reply]
 
 
 @dataclass

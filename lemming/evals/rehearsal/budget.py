@@ -26,20 +26,45 @@ class Spending:
         self._reserved = Decimal(0)
         self._lock = threading.Lock()
 
-    def pay(self, entry: ModelEntry, request: Request, ask: Callable[[Request], Reply]) -> Reply:
-        """Return what `ask` gives; raise `OverBudget` before it is called where it could cost too much."""
-        if why := self.reserve(entry, request):
-            raise OverBudget(why, hint="a higher --budget")
+    def pay(self, entry: ModelEntry, request: Request, ask: Callable[..., Reply]) -> Reply:
+        """Return what `ask` gives; raise `OverBudget` before a call is made that could cost too much.
+
+        `ask` takes what is called before each retry. An attempt that may be billed though its answer never
+        came has cost the most that it can.
+        """
+        in_vain = 0
+
+        def before_again(error: ProviderError) -> None:
+            nonlocal in_vain
+            if error.may_be_paid:
+                self._require_room(entry, request)
+                in_vain += 1
+
+        self._require_room(entry, request)
         try:
-            reply = ask(request)
+            reply = ask(request, before_again=before_again)
         except ProviderError as error:
             if isinstance(error, AnswerTooLarge):  # it is paid for
                 self._count(entry, request, Reply("", output_tokens=request.max_output_tokens))
+            elif error.may_be_paid:
+                in_vain += 1
             else:
                 self.settle(entry, request, 0.0, 0.0)
             raise
-        self._count(entry, request, reply)
-        return reply
+        except OverBudget:
+            in_vain += 1  # the attempt after which no other is made
+            raise
+        else:
+            self._count(entry, request, reply)
+            return reply
+        finally:
+            for _ in range(in_vain):
+                worst = worst_of(entry, most_tokens_in(request))
+                self.settle(entry, request, float(worst.credits), float(worst.dollars or 0))
+
+    def _require_room(self, entry: ModelEntry, request: Request) -> None:
+        if why := self.reserve(entry, request):
+            raise OverBudget(why, hint="a higher --budget")
 
     def _count(self, entry: ModelEntry, request: Request, reply: Reply) -> None:
         used = usage_of(entry, request.messages, reply)

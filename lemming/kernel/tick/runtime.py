@@ -249,11 +249,22 @@ class Runtime:
             return self.complete_live(entry, request)
         return self.gathering.complete(entry, self.backends.suited(entry, request))
 
-    def complete_live(self, entry: ModelEntry, request: Request) -> Reply:
-        """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
+    def complete_live(
+        self, entry: ModelEntry, request: Request, before_again: Callable[[ProviderError], None] | None = None
+    ) -> Reply:
+        """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker.
+
+        `before_again` is called before each retry, after what looks at the limits of the turn.
+        """
         hear = self._hearer(request) if self.watches else None
-        again = self.before_again.get(request.agent) if self.before_again else None
-        return self.backends.complete(entry, request, hear, again)
+        own = self.before_again.get(request.agent) if self.before_again else None
+        looks = [it for it in (own, before_again) if it]
+
+        def look(error: ProviderError) -> None:
+            for each in looks:
+                each(error)
+
+        return self.backends.complete(entry, request, hear, look if looks else None)
 
     def _hearer(self, request: Request) -> Callable[[str], object]:
         """Return who tells observers of the text of an answer as it comes."""
