@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -43,3 +44,33 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_MOVED = {
+    **dict.fromkeys(("schedule", "config", "models", "organisation", "resume"), "kernel.org"),
+    **dict.fromkeys(("clock", "contract", "kinds", "paths", "quoting"), "kernel.base"),
+    **dict.fromkeys(("events", "report"), "kernel.journal"),
+    **dict.fromkeys(("arguments", "declared", "toolset"), "kernel.tools"),
+    **dict.fromkeys(("access", "files", "journal", "llm", "mail", "plugins", "tick", "turn"), "kernel"),
+    **dict.fromkeys(
+        ("approvals", "channels", "gates", "mcp", "plans", "skills", "toolbox", "trust"), "capabilities"
+    ),
+    "when": "capabilities.conditions",
+}
+"""Modules that stood in this package up to 0.2.0, and where each is now."""
+
+
+class _MovedModules:
+    """Says where a module is that is not at its old place; asked once nobody else has found it."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Raise `ModuleNotFoundError` with the new place of a module that was moved."""
+        package, _, rest = name.partition(".")
+        old = rest.partition(".")[0]
+        if package == __name__ and old in _MOVED:
+            message = f"{package}.{old} is {package}.{_MOVED[old]}.{old} now"
+            raise ModuleNotFoundError(message, name=name)
+
+
+sys.meta_path.append(_MovedModules)
