@@ -80,6 +80,14 @@ def restore(
     folder: Annotated[
         Path, argument("[DIR]", "Empty, or made if need be. Default: the current folder.")
     ] = Path(),
+    max_bytes: Annotated[
+        int | None,
+        option(
+            "--max-bytes N",
+            "How much it may hold when unpacked. Default: 256 MiB and 100 times its own size.",
+            min=1,
+        ),
+    ] = None,
 ) -> None:
     """Put the organisation that a backup holds into a folder.
 
@@ -93,7 +101,7 @@ def restore(
       lemming -C news verify
     """
     place = Path(os.path.abspath(folder.expanduser()))
-    done = put_in_place(Path(os.path.abspath(file.expanduser())), place)
+    done = put_in_place(Path(os.path.abspath(file.expanduser())), place, max_bytes=max_bytes)
     if here.as_json:
         facts = {"org": str(done.folder), "tick": done.tick, "agents": done.manifest.agents}
         show_json("restored", {**facts, "files": done.manifest.files, "broken": done.broken})

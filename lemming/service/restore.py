@@ -29,6 +29,10 @@ _MANIFEST_LIMIT_BYTES, _MOST_MEMBERS = 64 << 20, 20_000_000
 _ROOM_LEFT_BYTES = 16 << 20
 
 
+USUAL_BYTES, USUAL_RATIO = 256 << 20, 100
+"""Texts become ten to thirty times shorter; what becomes a thousand times shorter was made to fill a disk."""
+
+
 @dataclass(frozen=True)
 class Restored:
     """An organisation that was put in place. `broken`: agents whose resumes are."""
@@ -39,14 +43,16 @@ class Restored:
     broken: dict[str, str]
 
 
-def restore(file: Path, folder: Path) -> Restored:
+def restore(file: Path, folder: Path, *, max_bytes: int | None = None) -> Restored:
     """Put the organisation that a backup holds into a folder that is empty or not there.
+
+    `max_bytes`: how much it may hold when unpacked; else `USUAL_BYTES`, and `USUAL_RATIO` times its own size.
 
     Raises `UsageError` for a folder that is neither, `CorruptState` for an archive that is not a whole
     backup, `DiskError`. Then the folder is as it was.
     """
     with put_whole(folder, "restore") as staged:
-        manifest = _unpack(file, staged)
+        manifest = _unpack(file, staged, max_bytes)
         tick, broken = _looked_at(staged)
     return Restored(folder, tick, manifest, broken)
 
@@ -60,12 +66,14 @@ def _looked_at(staged: Path) -> tuple[int, dict[str, str]]:
     return load_tick(org), {name: str(error) for name, error in survey_agents(org).broken.items()}
 
 
-def _unpack(file: Path, staged: Path) -> Manifest:
+def _unpack(file: Path, staged: Path, max_bytes: int | None) -> Manifest:
     if not hasattr(tarfile, "data_filter"):
         raise UsageError("this Python cannot unpack safely", hint="use Python 3.11.4 or newer")
     try:
         with open_regular(file) as raw, tarfile.open(fileobj=raw, mode="r|gz", errorlevel=2) as archive:
-            return _take(archive, staged)
+            packed = os.fstat(raw.fileno()).st_size
+            most = USUAL_BYTES + USUAL_RATIO * packed if max_bytes is None else max_bytes
+            return _take(archive, staged, most)
     except FileNotFoundError as error:
         raise UsageError("there is no such file", where=str(file), hint="name a backup") from error
     except tarfile.FilterError as error:
@@ -90,9 +98,9 @@ def _of_the_disk(file: Path, error: OSError) -> CorruptState | DiskError:
     )
 
 
-def _take(archive: tarfile.TarFile, staged: Path) -> Manifest:
+def _take(archive: tarfile.TarFile, staged: Path, max_bytes: int) -> Manifest:
     """Unpack everything up to the manifest, which is the last, and compare."""
-    unpacking, manifest = _Unpacking(archive, staged), None
+    unpacking, manifest = _Unpacking(archive, staged, max_bytes), None
     while (info := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # or it keeps all of them
         if manifest is not None:
@@ -112,7 +120,8 @@ def _take(archive: tarfile.TarFile, staged: Path) -> Manifest:
 class _Unpacking:
     """Puts members into a folder one by one; `root` is the digest of what has been put."""
 
-    def __init__(self, archive: tarfile.TarFile, staged: Path) -> None:
+    def __init__(self, archive: tarfile.TarFile, staged: Path, max_bytes: int) -> None:
+        self._max_bytes = self._allowed_bytes = max_bytes
         self._archive, self._staged = archive, staged
         self._room_bytes = shutil.disk_usage(staged).free - _ROOM_LEFT_BYTES
         self._seen: set[str] = set()
@@ -130,6 +139,11 @@ class _Unpacking:
             tarfile.data_filter(info, str(self._staged))
             fs.make_folder(self._staged, info.name)  # with the mode that it has in an organisation
             return
+        self._allowed_bytes -= info.size
+        if self._allowed_bytes < 0:
+            hint = f"if you know where it comes from: lemming restore --max-bytes N; {NOTHING_DONE}"
+            message = f"it would unpack to more than {self._max_bytes} bytes, far more than such a file holds"
+            raise UsageError(message, hint=hint)
         self._room_bytes -= info.size
         if self._room_bytes < 0:
             hint = f"free some space; {NOTHING_DONE}"

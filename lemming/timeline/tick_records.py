@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.paths import journal_file
 from lemming.kernel.base.turn_numbers import keys_of
 from lemming.kernel.journal.lookup import plan_in
 from lemming.kernel.journal.records import (
@@ -72,9 +74,11 @@ class TickRecords:
 
     @property
     def begin(self) -> TickStarted:
-        """Its first record."""
+        """Its first record. Raises `CorruptState` where there is none: somebody has emptied the journal."""
         started = plan_in(self.records)
-        assert started, f"tick {self.tick} has no journal"
+        if started is None:
+            hint = "`lemming verify` names what is damaged; a backup or the history may have it whole"
+            raise CorruptState("the journal holds no record", where=journal_file(self.tick), hint=hint)
         return started
 
     @property

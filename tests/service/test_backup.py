@@ -362,3 +362,20 @@ def test_the_commands_say_what_they_did(base: Path, tmp_path: Path, lemming: Lem
     file.write_bytes(file.read_bytes()[:2000])
     ran = lemming("restore", str(file), str(tmp_path / "broken"))
     assert (ran.status, "no whole backup" in ran.err) == (7, True)
+
+
+def test_what_becomes_a_thousand_times_longer_is_not_unpacked(
+    base: Path, file: Path, place: Path, lemming: Lemming
+) -> None:
+    make_org(base, resume("ada"))
+    (base / "shared").mkdir(exist_ok=True)
+    with (base / "shared/zeros").open("wb") as zeros:
+        zeros.truncate(300 << 20)  # a hole: it takes no room
+    made(base, file)
+    with pytest.raises(UsageError, match="it would unpack to more than"):
+        restore(file, place, max_bytes=299 << 20)
+    assert not place.exists()
+    assert file.stat().st_size * 100 + (256 << 20) < 300 << 20
+    ran = lemming("restore", str(file), str(place))
+    assert (ran.status, "--max-bytes" in ran.err) == (2, True)
+    assert not place.exists()

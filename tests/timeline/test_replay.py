@@ -14,7 +14,7 @@ from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models,
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
 from lemming.kernel.files.fields import Json
@@ -345,3 +345,13 @@ def test_quiet_ticks_at_the_end_and_a_script_elsewhere_change_nothing(base: Path
     assert [tick.tick for tick in rerun(base, again)] == [3]
     assert load_tick(again) == 6
     assert state_root(again) == state_root(base)
+
+
+def test_a_journal_that_somebody_has_emptied_is_told_by_name(base: Path, again: Path) -> None:
+    make_org(base, resume("ada"), script=[{"reply": say("x")}])
+    for _ in range(3):
+        run_once(base, clock=FrozenClock())
+    (base / "logs/ticks/00000002.jsonl").write_bytes(b"")
+    with pytest.raises(CorruptState) as found:
+        rerun(base, again)
+    assert found.value.where == "logs/ticks/00000002.jsonl"
