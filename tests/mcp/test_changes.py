@@ -107,3 +107,20 @@ def test_a_server_that_hangs_is_named_with_its_setting_and_the_others_are_told_o
     assert f"hangs: it did not list its tools within {limit}" in told.err
     assert "models.json" not in told.err
     assert "Error" not in told.err
+
+
+def test_a_server_is_not_accepted_anew_where_the_file_that_says_what_was_accepted_is_gone(
+    tmp_path: Path,
+) -> None:
+    base = org_with(tmp_path, {"mis": server(**ONLY)}, call("mcp.mis.add", a=1, b=2))
+    assert ticks(base, tick=1)[1] == ["ok"]
+    accepted = (base / "config/mcp.lock.json").read_bytes()
+    (base / "config/mcp.lock.json").unlink()
+    configure(base, {"mis": server("other", **ONLY)})
+    found, outcomes, told = ticks(base, tick=2)
+    assert (found["tools"], outcomes) == ({}, ["not_found"])
+    assert told[0] == "the file is gone, and with it what was accepted of mis"
+    assert not (base / "config/mcp.lock.json").exists()
+    (base / "config/mcp.lock.json").write_bytes(accepted)
+    configure(base, {"mis": server(**ONLY)})
+    assert ticks(base, tick=3)[1] == ["ok"]

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from lemming.capabilities.mcp.lock import KnownServer, differences, keep, known_servers, problem_of
+from lemming.capabilities.mcp.lock import LOCK_FILE, KnownServer, differences, keep, known_servers, problem_of
 from lemming.capabilities.mcp.servers import Listed, McpServers
 from lemming.capabilities.mcp.settings import MCP_FILE, mcp_config, servers_named
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Problem
+from lemming.kernel.files.documents import GONE
+from lemming.kernel.journal.file import journal_ticks, read_plan
 from lemming.kernel.org.organisation import Organisation
 
 Looked = dict[str, Any]
@@ -25,7 +27,8 @@ def look(
 ) -> Looked:
     """Return what the servers have that these agents may call; say what a person should look at.
 
-    Tools of a server of which nothing was known are accepted by this, and written down.
+    Tools of a server of which nothing was known are accepted by this, and written down. Where the file that
+    says what was accepted is gone, nothing is accepted anew: its servers may say otherwise today.
     """
     config = mcp_config(org)
     patterns = {pattern for agent in agents for pattern in agent.permissions.tools}
@@ -35,12 +38,32 @@ def look(
     known = known_servers(org).servers
     listed = org.own(McpServers).list(names, known=known)
     new = {name: found.tools for name, found in listed.items() if name not in known and not found.problem}
-    if new:
-        keep(org, new, sync=sync)
+    lost = {} if known or not new else dict.fromkeys(_accepted_before(org, new), KnownServer())
+    if lost:
+        tell(Problem(f"the file is gone, and with it what was accepted of {', '.join(lost)}", LOCK_FILE,
+                     hint="put it back, or accept them anew: `lemming mcp accept SERVER`",
+                     severity="warning", code=GONE))  # fmt: skip
+    if new.keys() - lost.keys():
+        keep(org, {name: tools for name, tools in new.items() if name not in lost}, sync=sync)
+    known = {**known, **lost}
     looked = {name: _held_against(found, known.get(name, found.tools)) for name, found in listed.items()}
     for problem in _problems(listed, looked):
         tell(problem)
     return looked
+
+
+def _accepted_before(org: Organisation, names: Iterable[str]) -> list[str]:
+    """Return those of some servers whose tools the newest journals say were offered."""
+    left, found = set(names), list[str]()
+    for tick in reversed(journal_ticks(org, with_sealed=False)):
+        plan = read_plan(org, tick)
+        offered = {name for name, server in plan.mcp.items() if server.get("tools")} if plan else set[str]()
+        accepted = left & offered
+        found += sorted(accepted)
+        left -= accepted
+        if not left:
+            break
+    return found
 
 
 def _held_against(listed: Listed, known: KnownServer) -> dict[str, Any]:
