@@ -12,6 +12,7 @@ from lemming.kernel.agents import RESUME_LIMIT_BYTES, decode_resume, survey_agen
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 
 Json = dict[str, Any]
@@ -25,9 +26,11 @@ def document_of_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[J
 
     What stands in the `template` that a new organisation begins with need not be said.
 
-    Raises `ConfigError` for a resume that is broken.
+    Raises `ConfigError` for a resume that is broken, and for settings that are, or are gone: a document
+    without gates is one of an organisation that has none.
     """
     base = org.base
+    load_config(org)
     survey = survey_agents(org)
     for error in survey.broken.values():
         raise error

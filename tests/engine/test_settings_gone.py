@@ -197,7 +197,8 @@ def test_settings_are_put_on_record_once_and_quiet_ticks_stay_without_a_journal(
 
 COMMANDS = [
     "run-once", "ask ada hi", "send --to ada --as human hello", "validate", "check", "doctor", "status",
-    "approve 123", "prompt ada", "plan", "gates list", "pause", "models list",
+    "export org", "serve", "chaos --kills 1", "waiting", "credits show", "approve 123", "prompt ada", "plan",
+    "gates list", "pause", "models list",
 ]  # fmt: skip
 
 
@@ -210,6 +211,29 @@ def test_every_command_that_goes_by_settings_says_that_they_are_gone(
     (base / ORG).unlink()
     assert run(["-C", str(base), *command.split()]) == (1 if command == "doctor" else 3)
     assert "the file is gone, and the last tick ran with it" in "".join(capsys.readouterr())
+
+
+def test_a_fork_of_an_organisation_without_its_settings_does_not_run_either(
+    base: Path, tmp_path: Path
+) -> None:
+    writer_in(base)
+    run_once(base, clock=FrozenClock())
+    (base / ORG).unlink()
+    assert run(["-C", str(base), "fork", str(tmp_path / "fork"), "--at", "1"]) == 0
+    with pytest.raises(ConfigError, match="the file is gone"):
+        run_once(tmp_path / "fork", clock=FrozenClock())
+
+
+def test_rewind_brings_settings_back_that_are_gone(base: Path) -> None:
+    writer_in(base, history="git")
+    for _ in range(2):
+        run_once(base, clock=FrozenClock())
+    said = (base / ORG).read_bytes()
+    (base / ORG).unlink()
+    assert run(["-C", str(base), "rewind", "--to", "1", "--yes"]) == 0
+    assert (base / ORG).read_bytes() == said
+    assert run_once(base, clock=FrozenClock()).tick == 2
+    assert not forbidden(base)
 
 
 # --- the real git ---------------------------------------------------------------------------------
