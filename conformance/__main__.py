@@ -57,9 +57,14 @@ def main(words: list[str] | None = None) -> int:
 def engine_in(command: str) -> list[str]:
     """Return a command's words, files by their whole paths: it is started in other folders.
 
+    The program is looked for on the PATH first, as a shell does: a folder here may be called like it.
     Raises ValueError for a command that is none.
     """
-    words = [os.path.abspath(word) if os.path.exists(word) else word for word in shlex.split(command)]
+    words = shlex.split(command)
+    program = words[0] if words else ""
+    if not shutil.which(program) or os.sep in program:
+        words[:1] = [os.path.abspath(program)] if os.path.isfile(program) else words[:1]
+    words[1:] = [os.path.abspath(word) if os.path.exists(word) else word for word in words[1:]]
     if not words or not shutil.which(words[0]):
         raise ValueError(f"there is no program {words[0] if words else ''}".strip())
     return words

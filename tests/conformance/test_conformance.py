@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from wrong_engines import WRONG
 
-from conformance.__main__ import main, trouble
+from conformance.__main__ import engine_in, main, trouble
 from conformance.check import CHECKS, Check
 from conformance.parts import PARTS, part_of, refusing
 
@@ -75,6 +75,34 @@ def test_this_engine_passes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("engine", "check"), MISTAKES[::STRIDE])
 def test_an_engine_that_is_wrong_in_one_thing_fails(engine: str, check: str) -> None:
     assert trouble(ALL[check], [sys.executable, str(HERE / "wrong_engines.py"), engine], points=3) != ""
+
+
+def test_a_program_is_found_on_the_path_though_a_folder_here_is_called_like_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/lemming").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/lemming").chmod(0o755)
+    (tmp_path / "clone/lemming").mkdir(parents=True)
+    (tmp_path / "clone/config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path / "clone")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert engine_in("lemming run-once config.json") == [
+        "lemming",
+        "run-once",
+        f"{tmp_path}/clone/config.json",
+    ]
+
+
+def test_a_program_that_is_a_file_here_is_started_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "engine").write_text("#!/bin/sh\n")
+    (tmp_path / "engine").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert engine_in("./engine tick")[0] == engine_in("engine tick")[0] == f"{tmp_path}/engine"
+    with pytest.raises(ValueError, match="there is no program"):
+        engine_in("nothing tick")
 
 
 def test_the_command_says_what_holds_and_ends_with_one_when_a_check_does_not(
