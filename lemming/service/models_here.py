@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from lemming.capabilities.hosted.servers import SERVERS
+from lemming.kernel.base.deadlines import Deadline, LeftBehind, run_on_thread
 from lemming.kernel.base.jsontext import JsonProblem, parse
 
 LIMIT_BYTES = 1 << 20
@@ -53,6 +55,13 @@ def _on_this_machine() -> Iterator[ModelHere]:
 
 def names_at(address: str) -> list[str]:
     """Return the models of a server with OpenAI's API; none where none answers in half a second."""
+    try:
+        return run_on_thread(partial(_names_at, address), Deadline(_PATIENCE_S), name="lemming-look")
+    except LeftBehind:  # it answers, and comes to no end
+        return []
+
+
+def _names_at(address: str) -> list[str]:
     place = urlsplit(address)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_PATIENCE_S)
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from lemming.kernel.base.errors import NotSent, UsageError
+from lemming.kernel.base.errors import NotSent, TimedOut, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
 from lemming.kernel.base.redaction.secrets import without_userinfo
 from lemming.telemetry.otlp import Json, as_protobuf, rejected_in, rejected_text
@@ -117,9 +117,19 @@ class Collector:
     def _post(self, body: bytes) -> httpx2.Response:
         import httpx2
 
+        from lemming.capabilities.background.calls import run
+
         headers = {"Content-Type": self._form, **headers_in(os.environ.get(HEADERS_ENV, ""))}
+
+        async def post() -> httpx2.Response:
+            async with httpx2.AsyncClient(timeout=None) as client:
+                return await client.post(self.address, content=body, headers=headers)
+
         try:
-            return httpx2.post(self.address, content=body, headers=headers, timeout=DEADLINE_S)
+            return run(post, DEADLINE_S)
+        except TimedOut as error:
+            late = f"{self._shown} gave no whole answer within {DEADLINE_S:g} s"
+            raise _Down(late, hint=_WHAT_TO_DO) from error
         except httpx2.InvalidURL as error:
             raise UsageError(f"{self._shown} is no address: {error}") from error
         except httpx2.HTTPError as error:

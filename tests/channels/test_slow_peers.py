@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from callers import receiver
 from doorway import noted
+from dripping_server import dripping
 
 from lemming.capabilities.serving.serve import look, serving
 from lemming.facts.checklist.check import CheckScope
@@ -19,42 +18,8 @@ from lemming.facts.checklist.standing import troubles_of
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.messages import send
 from lemming.kernel.org.organisation import Organisation
+from lemming.service.models_here import names_at
 from lemming.testing import make_org, resume
-
-
-@contextmanager
-def dripping(letter: bytes, every_s: float = 0.02) -> Iterator[int]:
-    """Run a server that sends each caller a letter now and then, and never comes to an end; give its port."""
-    over, callers = threading.Event(), list[threading.Thread]()
-
-    def drip(caller: socket.socket) -> None:
-        with caller:
-            try:
-                while not over.wait(every_s):
-                    caller.sendall(letter)
-            except OSError:
-                return
-
-    def accept() -> None:
-        while True:
-            try:
-                caller, _ = listening.accept()
-            except OSError:
-                return
-            callers.append(threading.Thread(target=drip, args=(caller,), daemon=True))
-            callers[-1].start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            over.set()
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join(20)
-            for each in callers:
-                each.join(20)
 
 
 def with_channels(base: Path, **models: dict[str, Any]) -> Path:
@@ -130,3 +95,8 @@ def test_a_peer_that_hangs_keeps_no_other_waiting_and_a_stop_breaks_it_off(base:
         stack.enter_context(serving(base, port=0, stop=threading.Event(), tell=lambda _: None))
         assert arrived.wait(60)
     assert noted(base) == []  # a stop is no failure of the other end
+
+
+def test_a_server_of_this_machine_that_drips_is_taken_for_none() -> None:
+    with dripping(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n") as port:
+        assert names_at(f"http://127.0.0.1:{port}/v1") == []
