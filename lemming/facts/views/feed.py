@@ -8,6 +8,7 @@ from typing import Any
 
 from lemming.capabilities.requests.now import requests_now
 from lemming.capabilities.requests.view import AllRequests, RequestView
+from lemming.facts.views.moments import TickTimes
 from lemming.facts.views.sentences import message_of
 from lemming.kernel.agents import Agent, agent_folders, survey_agents
 from lemming.kernel.base import paths
@@ -72,7 +73,7 @@ class _Look:
     """One look at the outboxes."""
 
     def __init__(self, org: Organisation, *, with_requests: bool) -> None:
-        self._org, self._index = org, org.own(EntryIndex)
+        self._org, self._index, self._times = org, org.own(EntryIndex), org.own(TickTimes)
         self._survey, self._config = survey_agents(org), load_config(org)
         self._requests = requests_now(org).requests if with_requests else AllRequests({}, 0)
         self.people = sorted(people_in(self._survey, self._config))
@@ -144,6 +145,7 @@ class _Look:
         request = self._request_of(entry)
         return {
             **message_of(entry, TEXT_CHARS),
+            "at": self._times.said_at(entry),
             "to": sorted(entry.targets),
             "payload": payload,
             "tags": entry.tags,

@@ -12,6 +12,7 @@ from lemming.capabilities.requests.view import RequestView
 from lemming.capabilities.requests.waiting import WaitsForPerson, waiting_in
 from lemming.facts.views.feed import trust_of_entries
 from lemming.facts.views.glances import journal_file_now
+from lemming.facts.views.moments import TickTimes
 from lemming.facts.views.sentences import payload_text, short, text_said, wish_of
 from lemming.facts.views.subject import references_in, subject_of
 from lemming.kernel.agents import survey_agents
@@ -57,7 +58,7 @@ def _shown(org: Organisation, item: WaitsForPerson, request: RequestView) -> Jso
         "text": request.text,
         "line": item.line,
         "wish": _wish(item, request),
-        "created_at": request.entry.created_at,
+        "created_at": org.own(TickTimes).said_at(request.entry),
         "file": request.entry.file,
         "decides": item.call is not None or _decisions(request),
         "fields": [_field(schema, name, field) for name, field in properties_of(schema).items()],
