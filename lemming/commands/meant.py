@@ -37,6 +37,7 @@ MEANT = {
     "kill": "`kill PID` ends run-forever; lemming status names the PID",
     "message": "lemming send TEXT",
     "tail": "lemming logs",
+    "turn": "lemming tick TICK",
     "feed": "lemming agents outbox NAME, or lemming status watch",
     "settings": "config/org.json, models.json and credits.json: edit them, then lemming check",
     "jobs": "lemming plan calendar",

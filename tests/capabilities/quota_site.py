@@ -47,8 +47,8 @@ def _with(sites: tuple[Path, ...]) -> dict[str, str]:
 
 def three_entries(text: str = "one") -> dict[str, Any]:
     """Return a reply with three entries."""
-    reply = say(text)
-    return {**reply, "outbox_entries": reply["outbox_entries"] * 3}
+    replies = [say(f"{text} {number}" if number else text) for number in range(3)]
+    return {**replies[0], "outbox_entries": [reply["outbox_entries"][0] for reply in replies]}
 
 
 def writers(base: Path, *names: str, settings: Any = None, **own: Any) -> Path:

@@ -46,6 +46,7 @@ def test_a_call_that_is_not_made_is_told_with_the_line_that_says_so(base: Path) 
     assert verdict == {
         "line": "config/org.json#/gates/0", "at": "spend", "then": "block", "about": "call 0",
         "why": "ask Ada for more",
+        "amounts": {"unit": "credits", "spent": 1.0, "limit": 1.0, "call": 1.0},
     }  # fmt: skip
     failed = next(line for line in journal_lines(base, 2) if line["type"] == "model_failed")
     assert (failed["error"], failed["code"], failed["verdicts"]) == ("LimitReached", "LMG-702", [verdict])

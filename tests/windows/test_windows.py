@@ -55,6 +55,10 @@ def shown(base: Path, tick: int) -> list[list[Message]]:
         def __init__(self) -> None:
             self.asked: list[list[Message]] = []
 
+        def has_call(self, index: int) -> bool:
+            """Return False: no tool was called."""
+            return False
+
         def ask(
             self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
         ) -> Answer:

@@ -19,7 +19,7 @@ FOR_ALL: dict[str, Any] = {"capabilities": {"quota": {"per_day": 2}}}
 def turn(base: Path, **own: Any) -> TurnReport:
     """Take one turn of ada, who writes three entries in each."""
     three = say("one")
-    three["outbox_entries"] *= 3
+    three["outbox_entries"] += [say(text)["outbox_entries"][0] for text in ("two", "three")]
     if not (base / "agents").exists():
         make_org(base, resume("ada", **own), org=FOR_ALL, script=[{"reply": three}])
     return run_once(base, clock=FrozenClock()).turns[0]
