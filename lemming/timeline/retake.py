@@ -5,6 +5,7 @@ It is the turn's own code, over answers that are only read, with a draft that ta
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
@@ -44,6 +45,11 @@ class RecordedAnswers:
         if record is None:
             raise RecordEnds(f"call {call} of its model")
         return recorded_answer(record)
+
+    @property
+    def everyone(self) -> Collection[str]:
+        """The names of the agents that there were as the tick began."""
+        return self._recorded.plan.everyone
 
     def knows(self, call: int) -> bool:
         """Return whether the model's answer number `call` is recorded."""

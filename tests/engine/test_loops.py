@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
+from lemming.facts.checklist.check import CheckScope
+from lemming.facts.checklist.targets import problems_of_targets
 from lemming.kernel.agents import load_agent
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.report import TickReport
+from lemming.kernel.org.organisation import Organisation
 from lemming.service.pause import resume as unpause
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.timeline.record import read_tick
@@ -143,3 +146,48 @@ def test_who_is_due_is_paused_alike_however_many_turns_run_at_once(tmp_path: Pat
         files = tree(base)
         found.append({name: files[name] for name in files if name.endswith(("resume.json", "turns.jsonl"))})
     assert found[0] == found[1]
+
+
+def to(target: Any, text: str = "hello") -> dict[str, Any]:
+    entry = {"kind": "message", "payload": {"text": text, "target": target}, "tags": []}
+    return {"outbox_entries": [entry]}
+
+
+def test_an_entry_to_an_agent_that_is_not_there_is_said_with_the_nearest_name(base: Path) -> None:
+    make_org(
+        base, resume("ann"), resume("bob"), script=[{"agent": "ann", "reply": to("bobb")}, {"reply": {}}]
+    )
+    ann = run_once(base).turns[0]
+    assert ann.remarks == ['outbox_entries: there is no agent "bobb": did you mean "bob"?']
+    assert (ann.status, len(ann.entries), ann.calls) == ("done", 1, 1)
+    run_once(base)
+    assert 'there is no agent "bobb": did you mean "bob"?' in prompt_of(base, 2)
+    assert [replayed.turns for replayed in replay(base, [1, 2])] == [2, 2]
+
+
+def test_an_agent_that_goes_on_writing_to_nobody_is_paused(base: Path) -> None:
+    make_org(
+        base, resume("ann"), resume("bob"), script=[{"agent": "ann", "reply": to("bobb")}, {"reply": say("")}]
+    )
+    run(base, 6)
+    assert load_agent(base, "ann").paused.endswith(
+        "4 of its turns wrote the same to agents that there are not"
+    )
+    assert load_agent(base, "bob").paused == ""
+
+
+@pytest.mark.parametrize("target", ["bob", "BOB ", "*", "all", "ann", ["bob", "ann"]])
+def test_a_target_that_names_somebody_or_all_is_no_slip(base: Path, target: Any) -> None:
+    make_org(
+        base, resume("ann"), resume("bob"), script=[{"agent": "ann", "reply": to(target)}, {"reply": say("")}]
+    )
+    assert run_once(base).turns[0].remarks == []
+
+
+def test_validate_says_whom_an_entry_did_not_reach(base: Path) -> None:
+    script = [{"agent": "ann", "reply": to("bobb")}, {"reply": say("")}]
+    make_org(base, resume("ann"), resume("bob"), script=script)
+    run_once(base)
+    (problem,) = problems_of_targets(CheckScope(Organisation.at(base)))
+    assert problem.message == 'ann wrote to "bobb", and there is no agent "bobb": did you mean "bob"?'
+    assert problem.severity == "warning"

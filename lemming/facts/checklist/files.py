@@ -10,6 +10,7 @@ from lemming.capabilities.store.values import store_problems
 from lemming.facts.capabilities import names_of_capabilities, problems_of_org, problems_with_agents
 from lemming.facts.cases import HERE, Case, case_file, case_names, load_case
 from lemming.facts.checklist.check import Check, CheckScope, problem_of
+from lemming.facts.checklist.targets import problems_of_targets
 from lemming.facts.problems import problems_of_resumes, problems_of_settings
 from lemming.facts.structure_problems import problems_of_structure
 from lemming.kernel.agents import nearest_agent
@@ -118,6 +119,7 @@ OF_FILES = (
     Check("resumes", "files", "each resume, beside the settings and the other agents",
           lambda it: problems_of_resumes(it.org, it.config, it.agent)),
     Check("entries", "files", "the newest entries of each outbox, and the names of all", _entries),
+    Check("targets", "files", "whom the newest entries of each agent are addressed to", problems_of_targets),
     Check("store", "files", "what tools keep in common", lambda it: store_problems(it.org), of_all=True),
     Check("memories", "files", "what each agent remembers", _memories),
 )  # fmt: skip

@@ -9,7 +9,7 @@ before it runs; if its end was never recorded, it is not run again unless it say
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar, get_args
 
@@ -113,6 +113,11 @@ class JournaledAnswers:
         answer = recorded_answer(record)
         self._spent += answer.credits
         return answer
+
+    @property
+    def everyone(self) -> Collection[str]:
+        """The names of the agents that there were as the tick began."""
+        return self._snapshot.plan.everyone
 
     def knows(self, call: int) -> bool:
         """Return whether the model's answer number `call` is recorded."""

@@ -29,6 +29,7 @@ from lemming.kernel.memory import memory_effect
 from lemming.kernel.messages import WAITING_FROM, OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.addressing import misaddressed
 from lemming.kernel.turn.draft_state import DraftState
 from lemming.kernel.turn.hooks import asking, entries_of, next_entry_id
 from lemming.kernel.turn.moments import No
@@ -89,6 +90,8 @@ class Draft(DraftState):
                 continue
             if entry := self.write(new, at):
                 self.repeats.entries[entry.id] = new
+                if "target" in new.payload and self.inputs.loops:
+                    self._look_at_targets(entry, new)
         written = len(self.entries) - first
         if reply.tool_calls:
             self.numbers.begin_reply(len(self.results), len(reply.tool_calls))
@@ -116,6 +119,15 @@ class Draft(DraftState):
             self.calls.append("")
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
         self.notes = reply.notes or self.notes
+
+    def _look_at_targets(self, entry: OutboxEntry, new: NewEntry) -> None:
+        """Say of an entry that its target names nobody: it may have been meant for somebody."""
+        found = misaddressed(entry, self.source.everyone, self.staged)
+        for why in found.values():
+            self.remarks.append(f"{OUTBOX_ENTRIES}: {why}"[:500])
+            self.notices.add(f"Your entry {entry.id} reached nobody by its target: {why}")
+        if found and len(found) == len(entry.targets):
+            self.lost_entries[entry.id] = new
 
     @property
     def room(self) -> int:

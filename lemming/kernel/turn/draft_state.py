@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import (
     LemmingError,
     LimitReached,
@@ -56,6 +57,7 @@ class DraftState:
         self.aside: dict[str, list[Answer]] = {}  # of these, those to questions of capabilities
         # What it writes.
         self.entries: list[OutboxEntry] = []
+        self.lost_entries: dict[str, NewEntry] = {}  # of these, by id, those for agents that there are not
         self.staged: dict[str, FileEffect] = {}
         self.settled: dict[str, FileEffect] = {}
         self.memory: dict[str, FileEffect] = {}

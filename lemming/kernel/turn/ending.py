@@ -14,6 +14,7 @@ from lemming.kernel.llm.credits import has_reached_soft_cap
 from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, entry_effect
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.loop_breaker import (
+    MISADDRESSED,
     REFUSED,
     REPEATED,
     Loop,
@@ -234,6 +235,9 @@ def _loop_of(draft: Draft, end: End, error: LemmingError | None) -> Loop | None:
     """Return in what way a turn came no further; None if it came further."""
     if draft.status_of(end) == "failed":
         return loop_of_failure(name_of(error)) if error else None
+    lost = draft.lost_entries
+    if lost and lost.keys() == {entry.id for entry in draft.entries}:
+        return Loop(MISADDRESSED, [[new.kind, new.payload] for new in lost.values()])
     if draft.asked or draft.entries or draft.settled or draft.is_handed_on or draft.repeats.has_learned:
         return None
     called = draft.repeats.calls_of_turn

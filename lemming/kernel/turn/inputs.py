@@ -156,7 +156,7 @@ def gather(
         fingerprint=found.fingerprint,
         task=prepared.purpose(task) if task else None,
         open_requests={request.identity: request.agent for request in asked},
-        said_requests={} if task else _said_requests(agent, inbox.unread, asked),
+        said_requests={} if task or not inbox.unread else _said_requests(agent, inbox.unread, asked),
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         given=prepared.given(),
         turn=turn.number if turn else 0,
@@ -178,8 +178,11 @@ def _said_requests(
     agent: Agent, unread: Iterable[OutboxEntry], asked: Sequence[OutboxEntry]
 ) -> dict[str, str]:
     """Return who wrote the requests to the agent that its inbox shows as it shows any entry."""
-    found = [it for it in unread if it.kind == "request" and agent.name in it.targets and it not in asked]
-    return {entry.identity: entry.agent for entry in found}
+    found: dict[str, str] = {}
+    for entry in unread:  # a comprehension would be one more call in every turn
+        if entry.kind == "request" and agent.name in entry.targets and entry not in asked:
+            found[entry.identity] = entry.agent
+    return found
 
 
 def _entries_of(task: Task) -> list[str]:

@@ -22,6 +22,7 @@ from lemming.kernel.turn.values import TurnInputs
 MOST_LOOPS = 8
 """So many ways in which turns came no further are counted apart: an agent may alternate between some."""
 REFUSED = "did nothing but what was refused or failed as before"
+MISADDRESSED = "wrote the same to agents that there are not"
 REPEATED = "made the same call again and again, and were given the same"
 
 

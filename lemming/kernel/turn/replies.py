@@ -20,7 +20,9 @@ def read_reply(inputs: TurnInputs, seams: Seams, answer: Answer, *, keep: Keep =
     limits = inputs.agent.turn
     kinds = limits.kinds if inputs.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
     try:
-        reply = _limited(_parsed(inputs, seams, answer, kinds, keep), limits.max_tool_calls)
+        reply = _parsed(inputs, seams, answer, kinds, keep)
+        if reply.tool_calls:
+            reply = _limited(reply, limits.max_tool_calls)
         for reads in seams.reads if keep == "all" else ():
             reads(reply)
         return reply

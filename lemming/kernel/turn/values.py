@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -199,6 +199,11 @@ class Answers(Protocol):
         That is a `ProviderError`, or `OutOfCredits` when the call could not be paid for. `model` is a key of
         `config/models.json`, empty for the agent's own; `schema` as in `Ask`.
         """
+        ...
+
+    @property
+    def everyone(self) -> Collection[str]:
+        """The names of the agents that there were as the tick began."""
         ...
 
     def knows(self, call: int) -> bool:
