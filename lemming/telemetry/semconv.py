@@ -1,15 +1,19 @@
 """The names that traces have: OpenTelemetry's conventions for generative AI, and ours where it has none.
 
-They are in development and without a release: `VERSION` says which state of them this is. A name that changes
-there changes here, and nowhere else.
+They are in development: `VERSION` says which release of them this is. A name that changes there changes
+here, and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-VERSION = "gen-ai 2026-11 (core 1.44.0)"
-"""open-telemetry/semantic-conventions-genai: gen-ai-agent-spans, client-inference, execute-tool."""
+VERSION = "gen-ai 0.1.0 (core 1.45.0)"
+"""open-telemetry/semantic-conventions-genai v0.1.0: agent spans, client inference, tools, memory.
+
+A workflow is an agent span with the operation `invoke_workflow`: its name is that of an agent. An agent in
+the same process has no id.
+"""
 
 # --- operations: the values of OPERATION, which begin the names of spans -----------------------
 
@@ -28,9 +32,7 @@ OPERATION_OF_TOOL: Mapping[str, str] = {
 
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
-WORKFLOW = "gen_ai.workflow.name"
 AGENT = "gen_ai.agent.name"
-AGENT_ID = "gen_ai.agent.id"
 AGENT_DESCRIPTION = "gen_ai.agent.description"
 AGENT_VERSION = "gen_ai.agent.version"
 CONVERSATION = "gen_ai.conversation.id"
@@ -43,6 +45,7 @@ FINISH_REASONS = "gen_ai.response.finish_reasons"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE_TOKENS = "gen_ai.usage.cache_write.input_tokens"
 TOOL = "gen_ai.tool.name"
 TOOL_TYPE = "gen_ai.tool.type"
 TOOL_CALL_ID = "gen_ai.tool.call.id"

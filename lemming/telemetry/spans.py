@@ -52,7 +52,7 @@ class Spans:
             spans += _Turn(self._sources, turn, tick, laps, trace, root, content=self._content).spans()
         attributes: Json = {
             names.OPERATION: names.INVOKE_WORKFLOW,
-            names.WORKFLOW: self._workflow,
+            names.AGENT: self._workflow,
             names.TICK: tick.tick,
             names.CREDITS: float(tick.totals["credits"]),
         }
@@ -96,7 +96,6 @@ class _Turn:
             names.OPERATION: names.INVOKE_AGENT,
             names.PROVIDER: self._provider,
             names.AGENT: turn.agent,
-            names.AGENT_ID: turn.agent,
             names.TICK: turn.tick,
             names.TURN_STATUS: turn.status,
             names.TURN_ATTEMPTS: turn.attempts,
@@ -277,6 +276,7 @@ def _of_reply(record: ModelReplied) -> Json:
         names.INPUT_TOKENS: record.input_tokens,
         names.OUTPUT_TOKENS: record.output_tokens,
         names.CACHE_READ_TOKENS: record.cached_tokens or None,
+        names.CACHE_WRITE_TOKENS: record.written_tokens or None,
         names.CREDITS: float(record.credits),
         names.COST_USD: None if record.cost_usd is None else float(record.cost_usd),
         names.IS_BATCHED: record.batched or None,

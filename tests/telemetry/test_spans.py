@@ -14,6 +14,7 @@ from traced import attributes, make_traced, spans_of
 from lemming.engine import run_once
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.journal.records import ModelFailed, ModelReplied, ToolFinished
+from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.telemetry import semconv as names
 from lemming.telemetry.laps import Lap, laps_of
 from lemming.telemetry.otlp import as_protobuf, requests_of
@@ -223,3 +224,28 @@ def test_an_answer_from_a_record_stands_where_it_was_used() -> None:
     clock.advance(86_400)
     began = round(clock.now().timestamp() * 1000)
     assert laps_of([old], began).calls == {0: Lap(began, began + 40)}
+
+
+def test_names_are_those_of_the_released_conventions(spans: Spans) -> None:
+    workflow = next(attributes(it) for it in spans if it["name"] == "invoke_workflow org")
+    assert workflow["gen_ai.agent.name"] == "org"
+    used = {key for span in spans for key in attributes(span)}
+    assert not used & {"gen_ai.workflow.name", "gen_ai.agent.id"}
+
+
+class WithACache(Backend):
+    """A model whose server keeps prompts."""
+
+    def complete(self, request: Request) -> Reply:
+        """Answer, with what was read and written."""
+        text = json.dumps(say("hi"))
+        return Reply(text=text, input_tokens=9, output_tokens=1, cached_tokens=2, written_tokens=4)
+
+
+def test_tokens_that_were_written_to_a_cache_are_told(base: Path) -> None:
+    register_provider("with_a_cache", WithACache)
+    make_org(base, resume("ada", model={"key": "m"}), models={"m": {"provider": "with_a_cache"}})
+    run_once(base)
+    (call,) = (attributes(it) for it in spans_of(base) if attributes(it)[names.OPERATION] == names.CHAT)
+    assert call["gen_ai.usage.cache_read.input_tokens"] == "2"
+    assert call["gen_ai.usage.cache_write.input_tokens"] == "4"
