@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ BLOCKED = [{"at": "call", "class": "write", "then": "block"}]
 def writer_in(base: Path, **org: Any) -> Path:
     """Make an organisation whose only agent writes a file in each tick, which a gate blocks."""
     script = []
-    for tick in range(1, 20):  # other words each time, or it counts as a loop
+    for tick in range(1, 400):  # other words each time, or it counts as a loop
         call = {"tool": "file_write", "args": {"path": "shared/forbidden.txt", "content": f"{tick}"}}
         script.append({"tick": tick, "reply": say(f"for tick {tick}", tool_calls=[call])})
     access = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
@@ -296,6 +297,26 @@ def test_beside_real_checkouts_no_forbidden_write_passes(
         next(running)
     assert seen == [False] * 6
     assert problems_in(heard) == [(ORG, "error"), (ORG, "note")] * 6
+    assert not forbidden(base)
+
+
+@pytest.mark.long
+def test_beside_many_checkouts_of_the_real_git_no_forbidden_write_passes(
+    base: Path, checkout: Callable[[str, Callable[[], None]], None]
+) -> None:
+    git(base, "config", "--remove-section", "filter.slow")  # as quick as git is
+    running = ticks(base, interval_s=0, max_ticks=398, clock=FrozenClock())
+    next(running)
+
+    def check_out_again_and_again() -> None:
+        for branch in ("main", "other") * 100:
+            git(base, "checkout", "-q", branch)
+
+    worker = threading.Thread(target=check_out_again_and_again)
+    worker.start()
+    while worker.is_alive() and next(running, None):
+        pass
+    worker.join()
     assert not forbidden(base)
 
 
