@@ -65,6 +65,9 @@ class RecordedAnswers:
             raise RecordEnds(f"tool call {index}")
         return recorded_result(record)
 
+    def refuse(self, *_: Any) -> None:
+        """Record nothing: why a call was refused follows from the turn."""
+
     def has_call(self, index: int) -> bool:
         """Return whether tool call number `index` is recorded, or that it was announced."""
         return (self._agent, self._first + index) in self._recorded.tools or self.reached_outside(index)

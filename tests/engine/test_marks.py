@@ -151,6 +151,9 @@ class OneCallThenQuiet:
 
         return ToolResult(True, "the same")
 
+    def refuse(self, *_: Any) -> None:
+        """Nothing is recorded."""
+
     def has_call(self, index: int) -> bool:
         return False
 

@@ -58,6 +58,9 @@ class Said:
         """Return what every tool gives."""
         return ToolResult(True, "given")
 
+    def refuse(self, *_: Any) -> None:
+        """Nothing is recorded."""
+
     def has_call(self, index: int) -> bool:
         """Nothing is recorded."""
         return False

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 from asked import answers, ask, open_of, org_of, prompts, said, tick, tried_once
 
-from lemming.engine import run_forever, ticks
+from lemming.cli import run
+from lemming.engine import run_forever, run_once, ticks
 from lemming.facts.problems import problems_of_agents
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.records import ToolFinished
 from lemming.kernel.messages import read_outbox_entries, send
 from lemming.kernel.org.config import load_config
 from lemming.kernel.tick.counter import load_tick
-from lemming.testing import FrozenClock, resume, say
+from lemming.testing import FrozenClock, journal_lines, resume, say
 from lemming.timeline.replay.replay import replay
 
 QUIET = {"schedule": {"wake": "addressed"}}
@@ -312,3 +314,28 @@ def test_nobody_is_in_its_own_team(tmp_path: Path) -> None:
     (turn,) = (turn for turn in tick(org).turns if turn.agent == "desk")
     assert (turn.status, turn.error, turn.calls) == ("failed", "ConfigError", 0)
     assert "an agent is not in its own team (take it out)" in turn.reason
+
+
+@pytest.mark.parametrize(
+    ("team", "tool", "args", "outcome"),
+    [
+        ({"ask": ["ann"], "max_asked": 1}, "ask_ann", {"message": "again?"}, "refused"),
+        ({"ask": ["ann"], "max_asked": 1}, "ask_ann", {"massage": "x"}, "invalid_args"),
+        ({"ask": ["ann"], "hand_to": ["bob"]}, "hand_to_bob", {"message": "x"}, "refused"),
+    ],
+)
+def test_a_call_to_the_team_that_is_refused_is_on_record(
+    tmp_path: Path, team: dict[str, Any], tool: str, args: dict[str, Any], outcome: str
+) -> None:
+    asked = calls(("ask_ann", {"message": "a?"}), (tool, args))
+    script = [{"agent": "desk", "reply": asked}, {"reply": say("7", kind="response")}]
+    deaf = resume("bob", permissions={"read_outboxes": []}, **QUIET)
+    org = org_of(tmp_path, resume("desk", team=team, **QUIET), resume("ann", **QUIET), deaf, script=script)
+    heard: list[Any] = []
+    ask(org, "desk")
+    run_once(org, clock=FrozenClock(), notify=heard.append)
+    records = [it for it in journal_lines(org, 1) if it["type"] == "tool_finished" and it["agent"] == "desk"]
+    assert [(it["tool"], it["outcome"], it["index"]) for it in records] == [(tool, outcome, 1)]
+    assert [it.tool for it in heard if isinstance(it, ToolFinished)] == [tool]
+    assert run(["-C", str(org), "replay"]) == 0
+    assert run(["-C", str(org), "verify"]) == 0

@@ -112,15 +112,20 @@ def test_wherever_the_engine_is_killed_each_call_keeps_its_key(tmp_path: Path, m
     assert cut_off
 
 
+def made(numbers: CallNumbers, count: int, place: int) -> int:
+    numbers.come(numbers.of_reply(count))
+    return numbers.make(place)
+
+
 def test_a_journal_of_the_time_when_places_were_numbers_goes_on_by_them() -> None:
     recorded = {0, 2}
     numbers = CallNumbers(lambda number: number in recorded)
     numbers.begin_reply(0, 3)
-    assert numbers.make(numbers.of_reply(0), 0) == 0
+    assert made(numbers, 0, 0) == 0
     # The first call brought a result along.
     assert numbers.recorded(numbers.of_reply(1), 2) == 2
-    assert numbers.make(numbers.of_reply(1), 2) == 2
-    assert numbers.make(numbers.of_reply(2), 3) == 3
+    assert made(numbers, 1, 2) == 2
+    assert made(numbers, 2, 3) == 3
     numbers.begin_reply(4, 1)
     assert numbers.of_reply(0) == 4
 
@@ -128,8 +133,8 @@ def test_a_journal_of_the_time_when_places_were_numbers_goes_on_by_them() -> Non
 def test_a_number_that_is_taken_beside_calls_is_none_of_theirs() -> None:
     numbers = CallNumbers(lambda number: False)
     numbers.begin_reply(0, 2)
-    numbers.make(numbers.of_reply(0), 0)
+    made(numbers, 0, 0)
     assert numbers.take(1) == 2
-    assert numbers.make(numbers.of_reply(1), 2) == 1
+    assert made(numbers, 1, 2) == 1
     numbers.begin_reply(3, 1)
     assert numbers.of_reply(0) == 3

@@ -49,7 +49,7 @@ from lemming.kernel.tick.commits import Commits
 from lemming.kernel.tick.edge import Stopped
 from lemming.kernel.tick.fallback import ask_in_turn
 from lemming.kernel.tick.questions import look_before, question, require_paid_for
-from lemming.kernel.tick.recorded_answers import recorded_answer, recorded_finding, recorded_result
+from lemming.kernel.tick.recorded_answers import record_of, recorded_answer, recorded_finding, recorded_result
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import ToolResult
@@ -141,6 +141,11 @@ class JournaledAnswers:
         if self._tracing:
             self._tracing.take(result)
         return result
+
+    def refuse(self, index: int, call: ToolCall, refused: ToolResult) -> None:
+        """Record that a call was refused before it reached a tool, unless that is on record."""
+        if index not in self._finished:
+            self._write_down(self._finished, index, record_of(self._name, index, call, refused, 0))
 
     def has_call(self, index: int) -> bool:
         """Return whether tool call number `index` is recorded, or that it was about to begin."""

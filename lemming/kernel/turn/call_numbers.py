@@ -17,6 +17,7 @@ class CallNumbers:
     """
 
     last = -1
+    _coming: int | None = None
 
     def __init__(self, is_recorded: Callable[[int], bool]) -> None:
         self._is_recorded = is_recorded
@@ -41,9 +42,13 @@ class CallNumbers:
         """Return the number of the call before which `count` others stand in its reply."""
         return self._first + count
 
-    def make(self, number: int | None, place: int) -> int:
-        """Note that a call is made, and return its number in the journal; None: no reply gave it one."""
-        number = self.free(place) if number is None else number
+    def come(self, number: int | None) -> None:
+        """Note that a call is looked at which has this number in its reply; None: it is in no reply."""
+        self._coming = number
+
+    def make(self, place: int) -> int:
+        """Note that the call is made, or refused for good, and return its number in the journal."""
+        number = self.free(place) if self._coming is None else self._coming
         self.last = self.recorded(number, place)
         self._first += self.last - number
         self._next = max(self._next, self.last + 1)

@@ -207,6 +207,7 @@ class Draft(DraftState):
 
     def use(self, call: ToolCall, at: str, number: int | None = None) -> None:
         """Call a tool, and stage the files that it wants written. `number`: its own in its reply."""
+        self.numbers.come(number)
         for before_call in self.seams.before_call:
             if isinstance(allowed := before_call(call), No):
                 self.refuse(call, ToolResult(False, allowed.why, outcome="refused"))
@@ -216,7 +217,7 @@ class Draft(DraftState):
             return
         place, staged = len(self.results), self._staged_now()
         call = self.seams.watch.judged_call(call) if self.seams.watch else call
-        number = self.numbers.make(number, place)
+        number = self.numbers.make(place)
         result = self.source.use(number, call, at, staged)
         result = self.seams.watch.judged_result(call, result) if self.seams.watch else result
         self.add_result(call.tool, call.args, result, call.id)
@@ -257,6 +258,7 @@ class Draft(DraftState):
 
     def refuse(self, call: ToolCall, refused: ToolResult) -> None:
         """Tell the model, and whoever looks at the turn, that a call is not made."""
+        self.source.refuse(self.numbers.make(len(self.results)), call, refused)
         self.add_result(call.tool, call.args, refused, call.id)
         self.remarks.append(f"{call.tool}: {refused.output}"[:500])
         self._notice(len(self.results) - 1, call, refused)

@@ -223,6 +223,10 @@ class Answers(Protocol):
         """Return the result of the turn's tool call number `index`."""
         ...
 
+    def refuse(self, index: int, call: ToolCall, refused: ToolResult) -> None:
+        """Record that the turn's tool call number `index` was refused before it reached a tool."""
+        ...
+
     def has_call(self, index: int) -> bool:
         """Return whether the turn's tool call number `index` is recorded, or that it was about to begin."""
         ...
