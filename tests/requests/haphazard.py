@@ -21,7 +21,7 @@ from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.llm.credits import most_of, most_tokens_in
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.testing import Crash, make_org, resume, say
+from lemming.testing import Crash, make_org, resume
 
 BUDGET = 30.0
 MODEL = {
@@ -72,7 +72,7 @@ class Bank(Backend):
 def _said(does: str, others: list[str]) -> dict[str, Any]:
     match does:
         case "answers":
-            return say("here", kind="response", spent=0, budget=10_000)
+            return reply(entry("response", "here", spent=0, budget=10_000))
         case "says it has failed":
             return reply(entry("response", "cannot", status="failed"))
         case "hands on":

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.base.json_schema.violations import Violation, misfits, part_of, wrong_in
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files.fields import Json
-from lemming.kernel.mail.answers import answer_in
+from lemming.kernel.mail.answers import APART, answer_in, is_apart
 
 
 class FittedAnswer(NamedTuple):
@@ -32,11 +32,18 @@ def fitted(payload: Json, schema: Json) -> tuple[Json, list[Violation]]:
     'good'
     """
     wrong = wrong_in(schema, answer_in(payload, schema))
+    if wrong and isinstance(apart := payload.get(APART), Mapping) and is_apart(schema):
+        found = fitting({**apart}, schema).answer
+        return ({**payload, APART: found}, []) if found is not None else (payload, _below(APART, wrong))
     if wrong:
         for attempt in _put_right({**fields_in(payload.get("text")), **payload}, schema):
             if not misfits(schema, answer_in(attempt, schema)):
                 return attempt, []
     return payload, wrong
+
+
+def _below(key: str, wrong: list[Violation]) -> list[Violation]:
+    return [it._replace(pointer=f"/{key}{it.pointer}") for it in wrong]
 
 
 def fitting(answer: Json, schema: Json | None) -> FittedAnswer:

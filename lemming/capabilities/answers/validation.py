@@ -20,7 +20,7 @@ from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.files.fields import Json
-from lemming.kernel.mail.answers import MAY_ANSWER
+from lemming.kernel.mail.answers import APART, MAY_ANSWER, fields_of, is_apart, with_answer_apart
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.reply_schemas import Form
 from lemming.kernel.turn.values import TurnInputs
@@ -52,6 +52,8 @@ class PayloadCheck:
                 looked_at.append(new)
                 continue
             payload, wrong = fitted(new.payload, schema)
+            if not wrong and schema is self._asked_for(new, is_answer=place in answers):
+                payload = with_answer_apart(payload, schema)
             looked_at.append([f"{it.pointer}: {it.why}" for it in wrong] or new._replace(payload=payload))
             if wrong and place in answers:
                 self.misfit = "; ".join(map(_in_words, wrong))
@@ -62,23 +64,25 @@ class PayloadCheck:
         task = self._task
         if task is None or not task.request:
             return []
-        meant = (None, task.id, task.request)
+        meant, named = (None, task.id, task.request), fields_of(self._schemas.get(task.request))
         said = [
             at
             for at, it in enumerate(entries)
-            if it.kind == "response" and it.payload.get("reply_to") in meant
+            if it.kind == "response" and (it.payload.get("reply_to") in meant or "reply_to" in named)
         ]
         others = [at for at, it in enumerate(entries) if it.kind in MAY_ANSWER and _is_to(it, task.asker)]
         return said or others[-1:]
 
     def _schema_of(self, new: NewEntry, *, is_answer: bool) -> Json | None:
         """Return what the payload of an entry must satisfy; None when anything will do."""
-        if new.kind == "response" and new.payload.get("status") in GIVES_NONE:
-            return None
         schema = self._asked_for(new, is_answer=is_answer)
         if schema is None and self._output:
             entry = new._replace(kind="response") if is_answer else new
-            return self._output.schema if is_selected(self._output.when, entry) else None
+            schema = self._output.schema if is_selected(self._output.when, entry) else None
+        if new.kind == "response" and new.payload.get("status") in GIVES_NONE:
+            # A form may have a field of that name: then it is an answer if it is of the form.
+            is_field = "status" in fields_of(schema) and schema is not None
+            return schema if is_field and not fitted(new.payload, schema or {})[1] else None
         return schema
 
     def _asked_for(self, new: NewEntry, *, is_answer: bool) -> Json | None:
@@ -132,7 +136,7 @@ def forms_of(agent: Agent, wanted: Json | None) -> list[Form]:
 
     `wanted`: the schema of the answer that the turn is for. Raises `ConfigError` for an unusable `output`.
     """
-    forms = [Form(("response",), ("response",), _properties(wanted))] if wanted else []
+    forms = [Form(("response",), ("response",), _properties(wanted, is_asked_for=True))] if wanted else []
     if output := output_of(agent):
         _require_sound(output, resume_file(agent.name))
         kinds = [kind for kind in agent.turn.kinds if not (wanted and kind == "response")]
@@ -142,10 +146,11 @@ def forms_of(agent: Agent, wanted: Json | None) -> list[Form]:
     return forms
 
 
-def _properties(schema: Json) -> Json | None:
+def _properties(schema: Json, *, is_asked_for: bool = False) -> Json | None:
     if why_not_closable(schema):
         return None
-    properties: Json = closed_schema(schema)["properties"]
+    form = closed_schema(schema)
+    properties: Json = {APART: form} if is_apart(schema) and is_asked_for else form["properties"]
     return properties
 
 
@@ -172,6 +177,8 @@ def payload_rules(
     if wanted:
         which = "your response" if is_for_one else 'a response to a request that has a "schema"'
         yield f'The payload of {which} must also have the fields that the request\'s "schema" asks for.'
+        if any(map(is_apart, wanted)):
+            yield f'They stand in an object under its key "{APART}".'
     output = output_of(agent)
     if output:
         which = _which(output.when)

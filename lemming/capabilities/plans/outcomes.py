@@ -9,7 +9,7 @@ from lemming.capabilities.answers.fitting import FittedAnswer, bare_word, fields
 from lemming.capabilities.conditions import when
 from lemming.capabilities.plans.format import Choice, Member, Step, Verify
 from lemming.capabilities.plans.references import as_text
-from lemming.kernel.mail.answers import ENVELOPE, KEYS_OF_REQUESTS, OF_THE_ENGINE
+from lemming.kernel.mail.answers import ENVELOPE, KEYS_OF_REQUESTS, OF_THE_ENGINE, answer_in, is_apart
 from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> FittedAnswe
     end, payload = asked.get("end"), asked.get("answer")
     given = payload if isinstance(payload, dict) else {}
     if end in ("answered", "expired") and isinstance(payload, dict):
-        return fitting(plain_answer(given), schema_for(member))
+        return fitting(plain_answer(given, schema_for(member)), schema_for(member))
     words = str(given.get("text") or "").strip()
     why = {"expired": "nobody answered in time", "cancelled": "it was cancelled"}.get(str(end), str(end))
     if payload is None and end in ("failed", "refused"):
@@ -31,12 +31,15 @@ def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> FittedAnswe
     return FittedAnswer(None, f"{who}: {why}{f': {words}' if words else ''}")
 
 
-def plain_answer(payload: Mapping[str, Any]) -> Json:
+def plain_answer(payload: Mapping[str, Any], schema: Json | None = None) -> Json:
     """Return what a payload says, without what the engine keeps in it; fields in a JSON text are fields.
 
     >>> plain_answer({"reply_to": "x", "text": '{"verdict": "good"}'})
     {'verdict': 'good', 'text': '{"verdict": "good"}'}
     """
+    if is_apart(schema):
+        said = {"text": payload["text"]} if "text" in payload else {}
+        return {**fields_in(said.get("text")), **said, **answer_in(payload, schema)}
     own = {key: value for key, value in payload.items() if key not in OF_THE_ENGINE}
     return {**fields_in(own.get("text")), **own}
 

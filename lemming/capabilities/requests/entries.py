@@ -21,7 +21,7 @@ from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.base.times.spoken import Expires, until_in
 from lemming.kernel.files import fs
 from lemming.kernel.journal.file import last_record
-from lemming.kernel.mail.answers import KEYS_OF_REQUESTS, answer_in
+from lemming.kernel.mail.answers import KEYS_OF_REQUESTS, answer_in, is_apart, with_answer_apart
 from lemming.kernel.messages import OutboxEntry, names_of, read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -89,8 +89,9 @@ def write_answer(
         "target": request.asker,
         **({"conversation": request.conversation} if request.conversation else {}),
         **({"text": text} if text else {}),
-        **(fields or {}),
     }
+    given = with_answer_apart(fields or {}, None if refuse else schema_for(request))
+    payload = {**given, **payload} if is_apart(schema_for(request)) else {**payload, **given}
     if refuse:
         is_decision = bool(made_by(request.entry.payload))
         refused = {**payload, "status": "refused"}

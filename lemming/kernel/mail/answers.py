@@ -23,13 +23,51 @@ KEYS_OF_REQUESTS = OF_THE_ENGINE | {
 """Keys that mean something in the payload of a request, and of what answers, moves or ends one."""
 
 
+APART = "answer"
+"""The key under which an answer stands whose request asks for a form with a word of requests as a field."""
+_WORDS = (KEYS_OF_REQUESTS | ENVELOPE) - {"text"}
+
+
+def fields_of(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the properties that a schema names."""
+    properties = schema.get("properties") if schema else None
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def is_apart(schema: Mapping[str, Any] | None) -> bool:
+    """Return whether answers of a form stand apart from the words of requests: it has one as a field.
+
+    >>> is_apart({"properties": {"price": {}}}), is_apart({"properties": {"status": {}}})
+    (False, True)
+    """
+    return not _WORDS.isdisjoint(fields_of(schema))
+
+
+def with_answer_apart(payload: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a payload with the fields of its form under one key, if they must stand apart.
+
+    >>> form = {"properties": {"status": {}, "price": {}}}
+    >>> with_answer_apart({"text": "there", "status": "failed", "price": 3}, form)
+    {'text': 'there', 'answer': {'status': 'failed', 'price': 3}}
+    """
+    if not is_apart(schema) or isinstance(payload.get(APART), Mapping):
+        return {**payload}
+    named = fields_of(schema)
+    rest = {key: value for key, value in payload.items() if key in _WORDS - named.keys() or key == "text"}
+    fields = {key: value for key, value in payload.items() if key not in rest or key in named}
+    return {**rest, APART: fields} if fields else {**payload}
+
+
 def answer_in(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Any:
     """Return what a payload answers: its text where that is all it has, else an object.
 
-    Beside a schema that does not name it, `text` is what is said to the answer, and no part of it.
+    Beside a schema that does not name it, `text` is what is said to the answer, and no part of it. What a
+    form keeps apart stands under one key; earlier versions wrote it among the others.
     """
+    if is_apart(schema) and isinstance(apart := payload.get(APART), Mapping):
+        return {**apart}
     properties = schema.get("properties") if schema else None
-    named = properties if isinstance(properties, Mapping) else {}
+    named = fields_of(schema)
     fields = {key: value for key, value in payload.items() if key not in ENVELOPE or key in named}
     if not isinstance(properties, Mapping):
         return fields["text"] if fields.keys() == {"text"} else fields
