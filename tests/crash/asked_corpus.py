@@ -126,6 +126,15 @@ def refused(base: Path, org: dict[str, Any]) -> None:
 
 def several(base: Path, org: dict[str, Any]) -> None:
     """Requests that one agent takes several of in a tick: answered, asked on, broken off, with files."""
+    _several(base, org, may=["file_write", "file_read"])
+
+
+def side_by_side(base: Path, org: dict[str, Any]) -> None:
+    """The same without tools that change files: then the turns of a tick are taken at once."""
+    _several(base, org, may=["file_read"])
+
+
+def _several(base: Path, org: dict[str, Any], may: list[str]) -> None:
     to_bob = {"kind": "request", "payload": {"text": "how many?", "target": "bob"}, "tags": []}
     asks = {"outbox_entries": [to_bob], "tool_calls": [], "memory_updates": [], "notes": ""}
     writes = [call("file_write", path="notes.txt", content="written"), call("file_read", path="notes.txt")]
@@ -134,7 +143,7 @@ def several(base: Path, org: dict[str, Any]) -> None:
         base,
         resume(
             "ada",
-            permissions={"read_outboxes": ["*"], "tools": ["file_write", "file_read"]},
+            permissions={"read_outboxes": ["*"], "tools": may},
             turn={"take": "one", "requests": 3, "max_steps": 2, "repairs": 0},
             **quiet,
         ),

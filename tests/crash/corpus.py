@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from approvals_corpus import approvals
-from asked_corpus import asked, by_the_clock, refused, several, team
+from asked_corpus import asked, by_the_clock, refused, several, side_by_side, team
 from broken_corpus import broken, failing, hindered, looping, mixed
 from credits_corpus import hiring, spending, staff
 from dropped_corpus import dropped
@@ -146,6 +146,7 @@ CASES = [
     Case(listed, 7, at_once=2),
     Case(team, 5, at_once=3),
     Case(several, 6, at_once=3),
+    Case(side_by_side, 6, at_once=5),
     Case(refused, 5, at_once=3),
     Case(tools, 2),
     Case(staff, 2),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.report import TickReport
+from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import list_outbox, read_outbox_entries
+from lemming.kernel.providers import LLMProvider, register_provider
 from lemming.testing import Crash, crash_at, journal_lines, resume, say, tree
 from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
@@ -23,16 +27,31 @@ from lemming.timeline.verify.files import verify
 ANSWER = say("done", kind="response")
 
 
-def desk(requests: int = 3, **turn: Any) -> dict[str, Any]:
-    return resume("desk", schedule={"wake": "addressed"}, turn={"take": "one", "requests": requests, **turn})
+IN_ORDER = ["file_write"]
+"""A tool that changes files: turns with it are taken one after another."""
 
 
-def asked_org(base: Path, count: int, *, requests: int = 3, script: Any = None, **turn: Any) -> Path:
+def desk(requests: int, tools: list[str], turn: dict[str, Any]) -> dict[str, Any]:
+    return resume(
+        "desk",
+        permissions={"read_outboxes": ["*"], "tools": tools},
+        schedule={"wake": "addressed"},
+        turn={"take": "one", "requests": requests, **turn},
+    )
+
+
+def asked_org(
+    base: Path, count: int, *, requests: int = 3, script: Any = None, tools: Any = (), **turn: Any
+) -> Path:
     """Make an organisation in which a person has asked the desk for so many things."""
-    org_of(base, desk(requests, **turn), script=script or [{"reply": ANSWER}])
+    org_of(base, desk(requests, [*tools], turn), script=script or [{"reply": ANSWER}])
     for number in range(count):
         ask(base, "desk", f"question {number}", conversation=f"talk {number}")
     return base
+
+
+def ledger_lines(base: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (base / "agents/desk/turns.jsonl").read_text().splitlines()]
 
 
 def turns_in(report: TickReport) -> list[tuple[int, str]]:
@@ -94,13 +113,85 @@ def test_one_that_fails_leaves_the_others_done_and_waits_for_the_next_tick(base:
     assert len(answers(base, "desk")) == 3
 
 
-def test_a_turn_starts_from_what_the_one_before_it_left(base: Path) -> None:
-    update = [{"key": "last", "value": "first was here"}]
-    script = [{"contains": "question 0", "reply": {**ANSWER, "memory_updates": update}}, {"reply": ANSWER}]
-    asked_org(base, 2, script=script)
+FIRST = [{"key": "last", "value": "first was here"}]
+LATER = [{"key": "last", "value": "the other came later"}]
+REMEMBERING = [
+    {"contains": "question 0", "reply": {**ANSWER, "memory_updates": FIRST}},
+    {"reply": {**ANSWER, "memory_updates": LATER}},
+]
+
+
+@pytest.mark.parametrize(("tools", "is_seen"), [(IN_ORDER, True), ([], False)])
+def test_turns_with_tools_that_change_files_start_from_what_the_one_before_left_and_others_do_not(
+    base: Path, tools: list[str], is_seen: bool
+) -> None:
+    asked_org(base, 2, script=REMEMBERING, tools=tools)
     tick(base)
     started = [line for line in journal_lines(base, 1) if line["type"] == "turn_started"]
-    assert "first was here" in started[1]["prompt"][-1]["content"]
+    assert ("first was here" in started[1]["prompt"][-1]["content"]) is is_seen
+    assert load_memory(base, "desk", "last") == "the other came later"
+
+
+@pytest.mark.parametrize("tools", [IN_ORDER, []])
+def test_what_all_turns_of_a_tick_came_to_adds_up_in_the_ledger(base: Path, tools: list[str]) -> None:
+    asked_org(base, 3, tools=tools)
+    report = tick(base)
+    state = read_state(base, "desk")
+    assert (state.turns, state.credits) == (3, 3.0)
+    assert state.input_tokens == sum(turn.input_tokens for turn in report.turns if turn.agent == "desk")
+    assert [line["turns"] for line in ledger_lines(base)] == [1, 2, 3]
+
+
+def test_turns_that_nothing_connects_ask_their_models_at_the_same_time(base: Path) -> None:
+    asked_org(base, 3)
+    meeting = threading.Barrier(3)
+
+    class Meets(LLMProvider):
+        def call(self, *_: Any, **__: Any) -> str:
+            meeting.wait(timeout=60)
+            return json.dumps(ANSWER)
+
+    register_provider("meets", Meets)
+    fs.publish(
+        base,
+        "config/models.json",
+        pretty({"scripted": {"provider": "meets"}, "human": {"provider": "human"}}),
+    )
+    assert turns_in(tick(base)) == [(0, "done"), (1, "done"), (2, "done")]
+
+
+def test_no_more_turns_ask_at_the_same_time_than_may(base: Path) -> None:
+    asked_org(base, 6, requests=6)
+    under_way, most = [0], [0]
+
+    class Counts(LLMProvider):
+        def call(self, *_: Any, **__: Any) -> str:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+            under_way[0] -= 1
+            return json.dumps(ANSWER)
+
+    register_provider("counts", Counts)
+    models = {"scripted": {"provider": "counts"}, "human": {"provider": "human"}}
+    fs.publish(base, "config/models.json", pretty(models))
+    fs.publish(base, "config/org.json", pretty({"max_parallel": 2}))
+    tick(base)
+    assert len(answers(base, "desk")) == 6
+    assert most[0] <= 2
+
+
+@pytest.mark.parametrize("settings", [{"executor": "serial"}, {"max_parallel": 1}, {"max_parallel": 2}, {}])
+def test_the_files_are_the_same_at_any_parallelism(
+    base: Path, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    trees = []
+    for place, org in ((base, {"max_parallel": 8}), (tmp_path / "other", settings)):
+        asked_org(place, 5, script=REMEMBERING)
+        fs.publish(place, "config/org.json", pretty(org))
+        for _ in range(3):
+            tick(place)
+        trees.append({file: raw for file, raw in tree(place).items() if file.startswith("agents/")})
+    assert trees[0] == trees[1]
 
 
 def test_credits_hold_over_all_turns_of_a_tick(base: Path) -> None:
@@ -131,7 +222,7 @@ def test_calls_of_all_turns_are_told_apart_by_their_numbers(base: Path) -> None:
     asked_org(base, 3)
     tick(base)
     calls = [line["call"] for line in journal_lines(base, 1) if line["type"] == "model_replied"]
-    assert calls == [0, 100_000, 200_000]
+    assert sorted(calls) == [0, 100_000, 200_000]
 
 
 def test_an_older_entry_for_the_inbox_waits_for_one_tick_at_most(base: Path) -> None:
@@ -143,8 +234,11 @@ def test_an_older_entry_for_the_inbox_waits_for_one_tick_at_most(base: Path) -> 
     assert turns_in(tick(base)) == [(0, "done")]
 
 
-def test_a_replay_takes_all_turns_again_and_makes_no_call(base: Path, tmp_path: Path) -> None:
-    asked_org(base, 5)
+@pytest.mark.parametrize("tools", [IN_ORDER, []])
+def test_a_replay_takes_all_turns_again_and_makes_no_call(
+    base: Path, tmp_path: Path, tools: list[str]
+) -> None:
+    asked_org(base, 5, tools=tools)
     for _ in range(2):
         tick(base)
     (base / "config/answers.jsonl").unlink()
@@ -152,8 +246,11 @@ def test_a_replay_takes_all_turns_again_and_makes_no_call(base: Path, tmp_path: 
     assert [it.turns for it in replay_into(base, tmp_path / "again", ticks_to_rerun(base, None))] == [3, 2]
 
 
-def test_what_was_spent_and_written_is_counted_of_all_turns(base: Path, lemming: Lemming) -> None:
-    asked_org(base, 3)
+@pytest.mark.parametrize("tools", [IN_ORDER, []])
+def test_what_was_spent_and_written_is_counted_of_all_turns(
+    base: Path, lemming: Lemming, tools: list[str]
+) -> None:
+    asked_org(base, 3, tools=tools)
     report = tick(base)
     assert report.totals["calls"] == 3
     assert read_tick(base, 1).totals["credits"] == 3.0
@@ -186,7 +283,7 @@ def test_a_fork_has_all_turns_up_to_its_tick(base: Path, tmp_path: Path, lemming
 
 
 def test_what_is_left_of_a_row_that_was_interrupted_goes_on(base: Path) -> None:
-    asked_org(base, 3)
+    asked_org(base, 3, tools=IN_ORDER)
     with pytest.raises(Crash), crash_at(28):
         tick(base)
     begun = [line["type"] for line in journal_lines(base, 1)]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, DiskError
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
-from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, keys_of, turn_key
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, keys_of, split_key, turn_key
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.kernel.files.fields import Json
@@ -88,6 +88,19 @@ class TurnSpent:
     calls: list[CallSpent] = field(default_factory=list)
     told: Lost = NONE_LOST
     reserved: dict[int, list[Lost]] = field(default_factory=dict)
+
+    @property
+    def after(self) -> LedgerSpent:
+        """What the ledger says once the turn is over."""
+        costs = [call.cost_usd for call in self.calls if call.cost_usd is not None]
+        dollars = (self.before.cost_usd or 0.0) + sum(costs) if costs else self.before.cost_usd
+        return LedgerSpent(
+            round(self.before.credits + sum(call.credits for call in self.calls), 6),
+            dollars,
+            self.before.unpriced_calls + len(self.calls) - len(costs),
+            self.before.input_tokens + sum(call.input_tokens for call in self.calls),
+            self.before.output_tokens + sum(call.output_tokens for call in self.calls),
+        )
 
     @property
     def lost(self) -> Lost:
@@ -234,6 +247,7 @@ class SpentReader:
                 self._take(found, plain)
             except (KeyError, TypeError, AttributeError, ValueError) as error:
                 raise _damaged(tick, f"{type(error).__name__} in a {plain.get('type')}") from error
+        _put_in_a_row(found)
         return found
 
     def pass_over(self, found: TickSpent) -> None:
@@ -271,6 +285,15 @@ class SpentReader:
                 tokens = plain["input_tokens"], plain["output_tokens"], plain.get("cached_tokens", 0)
                 spent = CallSpent(key, plain["credits"], plain.get("cost_usd"), *tokens)
                 found.turns[_key_of(plain)].calls.append(spent)
+
+
+def _put_in_a_row(found: TickSpent) -> None:
+    """Let each further turn of an agent begin with what the one before it left: several may begin alike."""
+    for key, turn in found.turns.items():
+        agent, number = split_key(key)
+        before = found.turns.get(turn_key(agent, number - 1)) if number else None
+        if before is not None and before.calls and turn.before == found.turns[agent].before:
+            turn.before = before.after
 
 
 def _key_of(plain: dict[str, Any]) -> str:

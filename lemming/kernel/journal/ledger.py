@@ -41,7 +41,7 @@ _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
     "expired_unread", "passed_on", "serving", "requests", "end", "aside", "lost", "failed", "in_vain",
-    "kept", "turn", "loops",
+    "kept", "loops", "turn",
 )  # fmt: skip
 _perhaps_empty = attrgetter(*_MAY_BE_EMPTY)
 _holds_foreign = attrgetter("results", "requests", "kept", "in_vain", "passed_on", "aside")

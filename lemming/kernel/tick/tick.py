@@ -33,31 +33,29 @@ from lemming.kernel.journal.records import (
     ToolFinished,
     TurnCommitted,
     TurnEnded,
-    TurnResumed,
     TurnSkipped,
     TurnStarted,
-    TurnStopped,
 )
-from lemming.kernel.journal.report import Reason, TickReport
+from lemming.kernel.journal.report import TickReport
+from lemming.kernel.tick.agent_turns import AgentTurns
 from lemming.kernel.tick.answers import JournaledAnswers
 from lemming.kernel.tick.commits import Commits
 from lemming.kernel.tick.dependencies import Connections, Waits, find_waits
-from lemming.kernel.tick.edge import Stopped, tried, why_broken, why_not_begun
+from lemming.kernel.tick.edge import tried, why_broken
 from lemming.kernel.tick.executors.turns_at_once import run_all
 from lemming.kernel.tick.expiry import remove_expired
 from lemming.kernel.tick.firing_plan import Plan
 from lemming.kernel.tick.giving_up import given_up
 from lemming.kernel.tick.lost_turns import is_lost
 from lemming.kernel.tick.passed_over import connections_of, passed_over
-from lemming.kernel.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
+from lemming.kernel.tick.permitted import inputs_of, refused_places
 from lemming.kernel.tick.reservations import find_limits
 from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.side_by_side import Row, joined
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.turn.inputs import Gathered, NextTurn
 from lemming.kernel.turn.loop import take_turn
 from lemming.kernel.turn.moments import TickLimits
-from lemming.kernel.turn.on_record import begin_turn, from_record
-from lemming.kernel.turn.parts import why_not_on
+from lemming.kernel.turn.on_record import from_record
 from lemming.kernel.turn.prepared import in_use
 from lemming.kernel.turn.seams import Capability
 from lemming.kernel.turn.values import TurnInputs, TurnOutcome
@@ -74,7 +72,7 @@ class Tick:
     snapshot: Snapshot
     commits: Commits
     is_stopped: bool = False
-    _root: int = -1  # the organisation's folder, open as long as turns are taken
+    root: int = -1  # the organisation's folder, open as long as turns are taken
 
     @classmethod
     def begin(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot, after: int | None) -> Tick:
@@ -107,12 +105,12 @@ class Tick:
             self.runtime.tell(problem)
         order, at_once, waits = self.plan.order, self._at_once(), dict[str, Waits]()
         lock, stop, gathering = self.runtime.turn_lock, self.runtime.stop, self.runtime.gathering
-        with self.commits.log, opened(f"{self.runtime.base}/.") as self._root:
+        with self.commits.log, opened(f"{self.runtime.base}/.") as self.root:
             # One at a time, each turn sees what those before it wrote without waiting for anybody.
             if at_once > 1:
                 order = self._pass_over(order)
                 waits = find_waits(order, self._connections)
-            run_all(order, waits, self._turn, at_once=at_once, turn_lock=lock, stop=stop, register=gathering)
+            run_all(order, waits, self._turns, at_once=at_once, turn_lock=lock, stop=stop, register=gathering)
             self.commits.write_held()
 
     def _pass_over(self, order: list[str]) -> list[str]:
@@ -120,7 +118,7 @@ class Tick:
         if self.plan.at_once or self.plan.chosen or self.runtime.stop.is_set():
             return order
         begun = {record.about for record in self.journal.records}
-        idle = passed_over(self.snapshot, begun, self._root, self._connections)
+        idle = passed_over(self.snapshot, begun, self.root, self._connections)
         for turn in idle.values():
             self.commits.end(TurnSkipped(report=turn))
         return [name for name in order if name not in idle]
@@ -137,14 +135,18 @@ class Tick:
         settings = self.snapshot.config.org
         last_chance = settings.max_attempts - 1
         names = self.plan.order if self.journal.records else ()
-        attempts = (self._attempts_at(name, turn) for name in names for turn in self._turns_of(name))
+        attempts = (self.attempts_at(name, turn) for name in names for turn in self._turns_of(name))
         suspects = [count for count in attempts if count >= last_chance]
         if settings.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
             return 1
-        at_once = settings.max_parallel  # whoever waits for others' calls holds nobody up
-        return max(at_once, len(self.plan.order)) if self.runtime.gathering else at_once
+        if not self.runtime.gathering:
+            return settings.max_parallel
+        agents = self.snapshot.survey.agents  # whoever waits for others' calls holds nobody up
+        turns = sum(agents[it].turn.requests for it in self.plan.order if it in agents)
+        return max(settings.max_parallel, turns)
 
-    def _attempts_at(self, name: str, turn: int) -> int:
+    def attempts_at(self, name: str, turn: int) -> int:
+        """Return how often a turn was begun since it last came any further."""
         return attempts_without_progress(self.journal.records_of(name, turn))
 
     def _turns_of(self, name: str) -> Iterator[int]:
@@ -182,122 +184,15 @@ class Tick:
         taken = (turn.agent for turn in self.commits.reports.values() if turn.status != "skipped")
         remove_expired(self.runtime, self.journal, self.snapshot, [*dict.fromkeys(taken)])
 
-    def _turn(self, name: str) -> None:
-        """Take an agent's turns, or finish those that were interrupted: one, or one for each of its requests.
+    def _turns(self, name: str) -> Row | None:
+        """Take an agent's turns, or return those that may be taken at once."""
+        return AgentTurns(self, name).take()
 
-        Each begins once the one before it is committed, from what that one left.
-        """
-        taken = frozenset[str]()
-        for turn in range(TURNS_PER_TICK):
-            if self.runtime.stop.is_set():
-                self.is_stopped = True
-                return
-            request = self._numbered_turn(name, turn, taken)
-            if request is None or not self._may_go_on(name, turn):
-                return
-            taken |= {request}
-
-    def _may_go_on(self, name: str, turn: int) -> bool:
-        """Return whether an agent's next turn of the tick may follow this one."""
-        if self.journal.records_of(name, turn + 1):  # it was begun by an earlier attempt
-            return True
-        report, agent = self.commits.reports.get(turn_key(name, turn)), self.snapshot.survey.agents.get(name)
-        if report is None or agent is None or report.end == "paused":
-            return False
-        return turn + 1 < agent.turn.requests and not self.commits.is_gone(name)
-
-    def _numbered_turn(self, name: str, turn: int, taken: frozenset[str]) -> str | None:
-        """Take one turn of an agent; return the request it was for, None where it was for none, or not taken.
-
-        What the agent asked on its own account is the request with the empty name.
-        """
-        records = self.journal.records_of(name, turn)
-        started, ended = start_and_end(records) if records else (None, None)
-        try:
-            if ended:
-                self._again(ended, started)
-            elif started:
-                self._resume(started, records)
-            else:
-                inputs = self._start_next(name, turn, taken) if turn else self._start(name)
-                return inputs.task.request if inputs and inputs.task else None
-        except Stopped:
-            numbered = {"turn": turn} if turn else {}
-            self.journal.append(TurnStopped(agent=name, **numbered))
-            self.is_stopped = True
-            return None
-        if started is None:  # of a further turn that a replay does not take again, only the end
-            return ended.report.request if ended and turn else None
-        return started.task["request"] if started.task else None
-
-    def _start_next(self, name: str, turn: int, taken: frozenset[str]) -> TurnInputs | None:
-        """Begin and take a further turn of an agent, where a request is left for one."""
-        self.commits.write_held()  # it starts from what those before it wrote
-        following = NextTurn(number=turn, taken=taken, state=self.commits.states[name])
-        found = tried(lambda: self.snapshot.inputs_of_next(name, following))
-        if not isinstance(found, Gathered):  # the agent's first turn of the next tick says what is wrong
-            return None
-        begin_turn(self.journal, found)
-        self._take(found.inputs, again=False)
-        return found.inputs
-
-    def _start(self, name: str) -> TurnInputs | None:
-        now, looks = self.snapshot, None
-        if name in now.idle.often_idle and not (self.plan.at_once or self.plan.chosen):
-            if turn := now.idle.recall(name, now.mail, self._root, self.commits.held_paths):
-                self.commits.end(TurnSkipped(report=turn))
-                return None
-            # Before anything is read: a change that comes during the reading then shows.
-            looks = now.idle.look_at(name, self._root)
-        found = tried(lambda: now.inputs_of(name, self.commits.held_files))
-        if isinstance(found, Exception):
-            self.commits.end(TurnCommitted(report=why_not_begun(found).report(name)))
-            return None
-        if isinstance(found, Reason):
-            turn = found.report(name)
-            if looks:
-                now.idle.remember(turn, looks, now.mail)
-            self.commits.end(TurnSkipped(report=turn))
-            return None
-        for problem in found.problems:
-            self.runtime.tell(problem, name)
-        begin_turn(self.journal, found)
-        self._take(found.inputs, again=False)
-        return found.inputs
-
-    def _resume(self, started: TurnStarted, records: list[Record]) -> None:
-        attempts, reason = self._attempts_at(started.agent, started.turn), ""
-        if attempts >= self.snapshot.config.org.max_attempts:
-            ended = f"the engine ended {attempts} times during this turn"
-            reason = f"{ended}; given up so that the tick can go on (config/org.json max_attempts)"
-        elif self.commits.is_gone(started.agent):
-            reason = "the agent was removed during its turn"
-        if reason:
-            self.commits.add(self._given_up(started, records, reason, "Interrupted"))
-            return
-        inputs = inputs_of(started, self.snapshot)
-        why = tried(lambda: self._why_no_more(inputs, records))
-        if isinstance(why, Exception):
-            self.commits.add(self._broken_off(inputs, why))
-            return
-        if why:
-            self.commits.add(self._given_up(started, records, why, NO_LONGER_ALLOWED))
-            return
-        # Recorded before it goes on: an attempt that ends the engine counts towards `max_attempts`.
-        numbered = {"turn": started.turn} if started.turn else {}
-        self.journal.append(TurnResumed(agent=started.agent, **numbered))
-        self._take(inputs, again=True)
-
-    def _why_no_more(self, inputs: TurnInputs, records: list[Record]) -> str:
-        """Return why a turn that was begun may not go on now; empty when it may."""
-        for place, why in self._refused_places(inputs, records).items():
-            return f"its journal records a file that may not be written now, {place}: {why}"
-        return why_not_on(inputs, self.snapshot)
-
-    def _refused_places(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
+    def refused_places(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
+        """Return why files that a turn's tools recorded may not be written now, by `FileEffect.place`."""
         return refused_places(self.snapshot, inputs.agent, records)
 
-    def _again(self, ended: TurnEnded, started: TurnStarted | None) -> None:
+    def again(self, ended: TurnEnded, started: TurnStarted | None) -> None:
         """Take a committed turn's report from its record, and let the others see what it wrote.
 
         Its files are written again only after the machine went down: then the record may be all that was
@@ -310,7 +205,7 @@ class Tick:
                 write_state(self.runtime.org, report.agent, state)
         elif started:
             inputs = from_record(started, self.plan.tick)
-            outcome = take_turn(inputs, self._answers(inputs), self._plugins)
+            outcome = self._joined(inputs, take_turn(inputs, self._answers(inputs), self._plugins))
             self.commits.states[report.agent] = outcome.state
             if self.may_have_lost_files:
                 self.commits.write_again(self._without_refused(outcome, started))
@@ -322,7 +217,7 @@ class Tick:
     def _without_refused(self, outcome: TurnOutcome, started: TurnStarted) -> TurnOutcome:
         """Return what a committed turn came to without the files that its agent may not write any more."""
         name, records = started.agent, self.journal.records_of(started.agent, started.turn)
-        refused = self._refused_places(inputs_of(started, self.snapshot), records)
+        refused = self.refused_places(inputs_of(started, self.snapshot), records)
         for place, why in refused.items():
             problem = Problem(f"not written again: {why}", place, severity="warning", code="LMG-601")
             self.runtime.tell(problem, name)
@@ -338,14 +233,16 @@ class Tick:
             assert ended, "a committed turn"
             kinds = Counter(map(type, records))
             if _is_all_told(ended):
-                write_state(self.runtime.org, name, AgentState.from_json(ended.state or {}))
+                state = self.commits.states[name] = AgentState.from_json(ended.state or {})
+                write_state(self.runtime.org, name, state)
             # Only with every answer on record: to write an old turn again nothing may be asked or called.
             elif kinds[ModelReplied] == ended.report.calls and kinds[ToolFinished] == len(ended.report.tools):
                 inputs = replace(
                     from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
                 )
                 answers = self._answers(inputs)  # they are all there: nothing goes live
-                outcome = take_turn(inputs, answers, self._plugins)
+                outcome = self._joined(inputs, take_turn(inputs, answers, self._plugins))
+                self.commits.states[name] = outcome.state
                 self.commits.write_again(self._without_refused(outcome, started))
 
     @cached_property
@@ -362,13 +259,19 @@ class Tick:
         starts = (it for it in records if isinstance(it, TurnStarted) and it.turn_key in ended)
         return is_lost(self.runtime.org, self.plan.tick, starts)
 
-    def _take(self, inputs: TurnInputs, *, again: bool) -> None:
+    def outcome_of(self, inputs: TurnInputs) -> TurnOutcome:
+        """Take a turn to its end, and return what it has come to."""
         outcome = tried(lambda: take_turn(inputs, self._answers(inputs), self._plugins))
-        if isinstance(outcome, Exception):
-            outcome = self._broken_off(inputs, outcome)
-        self.commits.add(outcome, again=again, warned=inputs.warned)
+        return self.broken_off(inputs, outcome) if isinstance(outcome, Exception) else outcome
 
-    def _broken_off(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
+    def commit(self, inputs: TurnInputs, outcome: TurnOutcome, *, again: bool) -> None:
+        """Write what a turn came to, and commit it; `again`: an earlier attempt may have."""
+        self.commits.add(self._joined(inputs, outcome), again=again, warned=inputs.warned)
+
+    def _joined(self, inputs: TurnInputs, outcome: TurnOutcome) -> TurnOutcome:
+        return joined(inputs, outcome, self.commits.states.get(inputs.agent.name))
+
+    def broken_off(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
         """Return the outcome of a turn that raised this; raise it where it was meant to end the run."""
         broken = why_broken(error)
         # Read again: who writes a journal keeps none of it.
@@ -377,15 +280,21 @@ class Tick:
         records = [record for record in found if record.turn_key == key]
         started, _ = start_and_end(records)
         assert started, "a turn that was begun"
-        return self._given_up(started, records, str(broken), name_of(broken))
+        return self.given_up(started, records, str(broken), name_of(broken))
 
-    def _given_up(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
+    def given_up(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
+        """Return the outcome of a turn that is given up for this reason."""
         inputs = from_record(started, self.plan.tick)
         return given_up(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
 
     def _answers(self, inputs: TurnInputs) -> JournaledAnswers:
         limits = find_limits(self._limits, self.journal, inputs)
         return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, limits)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether anything limits what the tick's turns may spend."""
+        return self._limits is not None
 
     @cached_property
     def _limits(self) -> TickLimits | None:

@@ -36,6 +36,7 @@ from lemming.kernel.providers import Reply, Request
 from lemming.kernel.tick.counter import load_counter, persist_tick
 from lemming.kernel.tick.recorded_answers import recorded_finding, recorded_result
 from lemming.kernel.tick.runtime import Runtime, open_org
+from lemming.kernel.tick.side_by_side import joined
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.context import ToolContext
@@ -89,7 +90,8 @@ def replay(base: OrgPath, ticks: list[int]) -> Iterator[Replayed]:
         for name in names:
             after.compare(recorded, name)
             if name not in lost:
-                after.states[split_key(name)[0]] = _retake(base, recorded, name)
+                agent = split_key(name)[0]
+                after.states[agent] = _retake(base, recorded, name, after.states.get(agent))
         yield Replayed(tick, len(names) - len(lost), lost)
 
 
@@ -102,13 +104,20 @@ def _as_recorded(report: TurnReport, recorded: TurnReport) -> dict[str, Any]:
     return plain
 
 
-def _retake(base: OrgPath, recorded: RecordedTick, name: str) -> dict[str, Any]:
-    """Take one recorded turn again; return the agent's state after it."""
+def _retake(
+    base: OrgPath, recorded: RecordedTick, name: str, current: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Take one recorded turn again; return the agent's state after it.
+
+    `current`: its state after the turn before in the same tick.
+    """
     started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
     answers = RecordedAnswers(recorded, started.agent, started.turn)
     plugins = tuple(load_config(base).org.plugins) if started.given else None
     try:
-        outcome = take_turn(from_record(started, tick), answers, plugins)
+        inputs = from_record(started, tick)
+        outcome = take_turn(inputs, answers, plugins)
+        outcome = joined(inputs, outcome, AgentState.from_json(current) if current else None)
     except RecordEnds as end:
         raise missing(recorded, name, str(end)) from None
     now = _as_recorded(outcome.report, ended.report)
@@ -129,6 +138,8 @@ class _After:
 
     def compare(self, recorded: RecordedTick, name: str) -> None:
         started = recorded.started[name]
+        if started.turn:  # it may have started from what the first one did
+            return
         before, state = started.state, self.states.pop(started.agent, None)
         if state is not None and before["tick"] == state["tick"]:
             require_same(

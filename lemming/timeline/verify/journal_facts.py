@@ -212,15 +212,21 @@ def _note_turn(told: JournalFacts, recorded: RecordedTick, ended: TurnCommitted)
     started = recorded.started.get(ended.turn_key)
     told.further_turns[tick] = told.further_turns.get(tick, 0) + bool(ended.turn)
     if ended.state or started:
-        told.turns.setdefault(agent, {})[tick] = _ledger_line(started, ended)
+        lines = told.turns.setdefault(agent, {})
+        lines[tick] = _ledger_line(started, ended, lines.get(tick) if ended.turn else None)
 
 
-def _ledger_line(started: TurnStarted | None, ended: TurnCommitted) -> dict[str, Any]:
-    """Return what the agent's ledger must say after a turn: a failed one's state is in its record."""
+def _ledger_line(
+    started: TurnStarted | None, ended: TurnCommitted, earlier: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return what the agent's ledger must say after a turn: a failed one's state is in its record.
+
+    `earlier`: what it says after the turn before in the same tick; both may have started from the same state.
+    """
     if ended.state:
         return {key: ended.state[key] for key in ("status", "credits", "input_tokens", "output_tokens")}
     assert started, "a turn that did not fail has begun"
-    before, report = started.state, ended.report
+    before, report = earlier or started.state, ended.report
     return {
         "status": report.status,
         "credits": round(before["credits"] + report.credits, 6),

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
 from lemming.kernel.tick.dependencies import Waits
 from lemming.kernel.tick.executors.pool import pool
 from lemming.kernel.tick.executors.turn_lock import TurnLock
+from lemming.kernel.tick.side_by_side import Row
 from lemming.kernel.turn.places import Gathering
 
-Work = Callable[[str], None]
+Work = Callable[[str], Row | None]
 HEARD_WITHIN_S = 0.5
 """So late may Ctrl-C be heard that came while the system was about to put the main thread to sleep."""
 
@@ -31,20 +34,40 @@ def run_all(
 ) -> None:
     """Call `work(name)` for every name, at most `at_once` at a time, each after those it waits for.
 
+    What it returns are further turns, which are among those at once, and what is done when they are over: the
+    name is over with that.
     Of those calls one works, the one that holds the `turn_lock`; the others are `turn_lock.waiting`. Those
     that are ready start in the order given. An exception sets `stop`, for the running ones to end soon;
     nobody starts any more, and it is raised when they are over.
     """
     try:
-        if at_once == 1 or len(order) == 1:
+        if at_once == 1:
             with turn_lock:
                 for name in order:
-                    work(name)
+                    if row := work(name):
+                        for turn in row.turns:
+                            turn()
+                        row.finish()
         else:
             _Run(order, waits, work, at_once, turn_lock, stop, register).run()
     except BaseException:
         stop.set()
         raise
+
+
+class _Item(NamedTuple):
+    """What is to be done: the turns of the agent at a place in the order, or one of its row, from 1."""
+
+    rank: int
+    number: int = 0
+
+
+@dataclass
+class _RowLeft:
+    """A row of turns, so many of which are not over."""
+
+    row: Row
+    count: int
 
 
 class _Run:
@@ -73,7 +96,8 @@ class _Run:
             for other in waits[name].names:
                 self._waiting.setdefault(other, []).append(name)
         self._for_everyone = [name for name in reversed(order) if waits[name].everyone]
-        self._ready: list[int] = []
+        self._ready: list[_Item] = []
+        self._rows: dict[str, _RowLeft] = {}
         self._over: set[str] = set()
         self._leading = 0  # so many from the front are over
         self._running = 0  # turns that have a thread, or are promised one
@@ -99,8 +123,8 @@ class _Run:
     def _work_or_hand_out(self) -> None:
         """Take a single turn here, where Ctrl-C ends it at once; let several have threads of their own."""
         with self._turn_lock:
-            while len(self._ready) == 1 and (name := self._next()):
-                self._work(name)
+            while len(self._ready) == 1 and (item := self._next()):
+                self._work(item)
             self._hand_out()
             is_any_under_way = self._running > 0
         if is_any_under_way:
@@ -113,59 +137,82 @@ class _Run:
                 return self._none_runs.get(timeout=HEARD_WITHIN_S)
 
     def _hand_out(self) -> None:
-        while self._running < self._at_once and (name := self._next()):
+        while self._running < self._at_once and (item := self._next()):
             self._running += 1
-            self._turn_lock.promise(partial(self._begin, name))
+            self._turn_lock.promise(partial(self._begin, item))
 
-    def _begin(self, name: str) -> bool:
+    def _begin(self, item: _Item) -> bool:
         """Let a thread take this turn and those it makes way for; return whether there is a thread."""
         try:
             if not self._error:
-                pool().start(partial(self._serve, name))
+                pool().start(partial(self._serve, item))
                 return True
         except RuntimeError as error:  # the system has no more threads
             self._fail(error)
-        self._end(name)
+        self._end(self._order[item.rank])
         self._running -= 1
         if not self._running:
             self._none_runs.put(None)
         return False
 
-    def _serve(self, first: str) -> None:
-        name: str | None = first
-        while name:
-            self._work(name)
-            name = self._following()
+    def _serve(self, first: _Item) -> None:
+        item: _Item | None = first
+        while item:
+            self._work(item)
+            item = self._following()
         self._running -= 1
         is_last = not self._running
         self._turn_lock.pass_on()
         if is_last:
             self._none_runs.put(None)
 
-    def _following(self) -> str | None:
+    def _following(self) -> _Item | None:
         """Return what a thread does whose turn is over, and let others start that may."""
         # The last one left is the main thread's, where Ctrl-C ends it at once.
         if self._running == 1 and len(self._ready) == 1:
             return None
-        name = self._next()
+        item = self._next()
         self._hand_out()
-        return name
+        return item
 
-    def _next(self) -> str | None:
+    def _next(self) -> _Item | None:
         """Return who is next; None when nobody is ready, or none is any more (see `_fail`)."""
         try:
-            return self._order[heappop(self._ready)]
+            return heappop(self._ready)
         except IndexError:
             return None
 
-    def _work(self, name: str) -> None:
+    def _work(self, item: _Item) -> None:
+        name, is_over = self._order[item.rank], True
         try:
             try:
-                self._call(name)
+                if item.number:
+                    is_over = self._take_of_row(name, item.number)
+                elif row := self._call(name):
+                    is_over = False
+                    self._make_row_ready(name, row)
             finally:
-                self._end(name)
+                if is_over:
+                    self._end(name)
+                elif self._register:
+                    self._register.left()
         except BaseException as error:  # noqa: BLE001 - carried to the thread that waits, and raised there
             self._fail(error)
+
+    def _make_row_ready(self, name: str, row: Row) -> None:
+        self._rows[name] = _RowLeft(row, len(row.turns))
+        for number in range(1, len(row.turns) + 1):
+            self._make_ready(name, number)
+
+    def _take_of_row(self, name: str, number: int) -> bool:
+        """Take a turn of a row; return whether it was the last, and what follows is done."""
+        left = self._rows[name]
+        left.row.turns[number - 1]()
+        left.count -= 1
+        if left.count or self._error:
+            return False
+        left.row.finish()
+        return True
 
     def _end(self, name: str) -> None:
         self._over.add(name)
@@ -201,7 +248,7 @@ class _Run:
         while self._for_everyone and self._rank[self._for_everyone[-1]] <= self._leading:
             self._make_ready(self._for_everyone.pop())
 
-    def _make_ready(self, name: str) -> None:
+    def _make_ready(self, name: str, number: int = 0) -> None:
         if self._register:
             self._register.entered()
-        heappush(self._ready, self._rank[name])
+        heappush(self._ready, _Item(self._rank[name], number))
