@@ -13,6 +13,7 @@ from typing import Any
 
 from lemming.capabilities.approvals.waiting import NAME, SHOW, SPEND, Decision, decision_in, is_amount
 from lemming.capabilities.requests.deadlines import is_in_time, is_past, patient
+from lemming.capabilities.requests.kinds import KindsOfEntries
 from lemming.capabilities.requests.payloads import cancels, order_of_decision, refers_to
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.same_json import is_same
@@ -136,7 +137,8 @@ def approved_ahead(mail: Mail, agent: Agent, used: Sequence[str]) -> tuple[list[
     for person in sorted(mail.persons):
         if not (agent.may_read(person) and mail.resumes[person].may_read(agent.name)):
             continue
-        for name in (*mail.past(person).all, *mail.today_of(person, agent.name)):
+        earlier = mail.org.own(KindsOfEntries).of(mail, person).unasked  # all else approves nothing ahead
+        for name in (*earlier, *mail.today_of(person, agent.name)):
             entry = mail.read(name)
             if name.identity in used:
                 still.append(name.identity)

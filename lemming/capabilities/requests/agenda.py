@@ -9,14 +9,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
+from heapq import merge
+from itertools import islice
 from operator import itemgetter
 
+from lemming.capabilities.requests.kinds import KindsOfEntries
 from lemming.capabilities.requests.known_requests import KnownRequests, moving_in
 from lemming.capabilities.requests.payloads import count_in, is_for_any
 from lemming.capabilities.requests.returned_answers import ReturnedAnswers, read_entry
 from lemming.kernel.journal.begun import Begun
 from lemming.kernel.mail.agenda import Agenda, is_only_said, may_be_asked
 from lemming.kernel.mail.holds import Holds
+from lemming.kernel.mail.index import Names
 from lemming.kernel.mail.references import name_in
 from lemming.kernel.mail.task import Ended, Task
 from lemming.kernel.mail.visibility import View
@@ -26,6 +30,8 @@ from lemming.kernel.org.uses import Habits
 
 TICKS_EACH = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""
+PASSED_AT_A_TIME = 256
+"""So many unread entries are looked through in a turn for those that are nothing new: the others keep."""
 THREAD_ENTRIES = 200
 """So many entries of each side are looked through for those of a conversation."""
 
@@ -58,7 +64,7 @@ class RequestAgenda:
         self._view, self._mail, self._name, self._take = view, view.mail, name, take
         self._begun, self.only_addressed = begun, only_addressed
         self._callers = view.mail.callers_of(name)
-        self._holds = holds
+        self._holds, self._kinds = holds, view.mail.org.own(KindsOfEntries)
         self._moving: dict[str, tuple[int, list[tuple[EntryName, OutboxEntry]]]] = {}
         self._known = KnownRequests(view.mail, self._moving_since)
         self._answers = ReturnedAnswers(view, name, begun, self._known, holds, self._moving_since)
@@ -149,20 +155,21 @@ class RequestAgenda:
 
     def _requests(self) -> Iterator[tuple[EntryName, OutboxEntry]]:
         """Yield the requests that no turn was taken for, the oldest first."""
-        if self._take == "one":
-            names: Iterable[EntryName] = self._view.fresh()
-        else:
-            authors = sorted(filter(self._view.sees, self._callers))
-            names = sorted(
-                (it for author in authors for it in self._view.fresh_of(author)), key=self._mail.key
-            )
+        authors = self._mail.agents if self._take == "one" else self._callers
         begun = {it.request for it in self._answers.standing}
-        for name in names:
+        streams = (self._fresh_requests(author) for author in sorted(filter(self._view.sees, authors)))
+        for name in merge(*streams, key=self._mail.key):
             entry = self._mail.read(name)
             if not isinstance(entry, OutboxEntry) or entry.kind != "request" or name.identity in begun:
                 continue
             if self._takes(entry) and self._is_assigned(entry) and not self._is_reviewed(entry):
                 yield name, entry
+
+    def _fresh_requests(self, author: str) -> Iterator[EntryName]:
+        """Return what an author wrote that may ask for something and was not shown, the oldest first."""
+        requests = self._kinds.of(self._mail, author).requests
+        # not the others: there may be tens of thousands that ask for nothing
+        return self._view.fresh_of(author, Names(requests, []))
 
     def _is_reviewed(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is not to be shown: it waits for a person, or one did not let it in."""
@@ -176,7 +183,8 @@ class RequestAgenda:
         read = partial(read_entry, self._mail)
         asked = [Ended(it, read(it.request), read(it.answer)) for it in begun.asked]
         done = {*names_of([begun.request]), *names_of([it.answer for it in begun.asked])}
-        passed = [name for name, entry in self._fresh_entries() if self.is_nothing_new(entry)]
+        fresh = islice(self._fresh_entries(), PASSED_AT_A_TIME)
+        passed = [name for name, entry in fresh if self.is_nothing_new(entry)]
         known = [name for name in (*done, *passed) if self._view.sees(name.author)]
         return Task(
             request=request,
@@ -236,10 +244,10 @@ class RequestAgenda:
         In this one, what was there before the agent's turn: only what the agent may read, and what persons
         wrote, for its turn waits for no other's.
         """
-        names = self._mail.past(author)
         since, found = self._moving.get(author, (tick + 1, []))
         if since > tick:  # looked through once, and not for each request: an outbox may hold thousands
-            found = [*moving_in(self._mail, names.all[names.after(tick - 1) :])]
+            moving = Names(self._kinds.of(self._mail, author).moving, [])
+            found = [*moving_in(self._mail, moving.all[moving.after(tick - 1) :])]
             self._moving[author] = tick, found
         today: Sequence[EntryName] = ()
         if self._view.sees(author) or author in self._mail.persons:

@@ -7,22 +7,27 @@ those were is in their journals, for as long as something that a person was give
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from lemming.capabilities.requests.payloads import count_in
 from lemming.capabilities.requests.view import Place
+from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.integers import add_ticks
 from lemming.kernel.base.times.spoken import moment_of
 from lemming.kernel.files.refusals import OF_A_FILE
 from lemming.kernel.journal.begun import Begun
-from lemming.kernel.journal.file import read_plan
+from lemming.kernel.journal.file import journal_ticks, read_plan
 from lemming.kernel.mail.visibility import Mail
 from lemming.kernel.messages import OutboxEntry, names_of
 from lemming.kernel.org.organisation import Organisation
 
 FIRST_PLACE = -2  # before everybody's entries of a tick
+TICKS_REMEMBERED, DEADLINES_REMEMBERED = 4096, 4096
+TICKS_TRIED = 16
+"""So many ticks are looked for one by one; for more, it is asked first which of them have a journal."""
 
 
 def last_tick(request: OutboxEntry) -> int | None:
@@ -54,24 +59,39 @@ def is_in_time(answer: OutboxEntry, until: int | None, not_after: str, at: str) 
 
 
 class Patience:
-    """Which ticks of an organisation were run at once, as far as that was asked for."""
+    """Which ticks of an organisation were run at once, as far as that was asked for.
+
+    Each tick is looked at once for a deadline, however long it is and however often somebody looks.
+    """
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self._at_once: dict[int, bool] = {}
+        self._was_at_once = lru_cache(TICKS_REMEMBERED)(self._look)
+        self._reached: dict[tuple[int, int], tuple[int, int]] = {}
 
     def last_tick(self, asked_in: int, until: int, *, now: int) -> int:
         """Return the last tick in which a person asked in a tick may answer, before tick `now` runs."""
-        tick = asked_in
-        while tick < min(until, now - 1):
-            tick += 1
-            until += self._was_at_once(tick)
-        return until
+        key = asked_in, until
+        reached, moved = self._reached.get(key, key)
+        if reached >= now:  # somebody looks at the past, of which less had passed
+            reached, moved = key
+        for tick in self._ticks_between(reached, min(moved, now - 1), now):
+            if tick > moved:
+                break
+            moved += self._was_at_once(tick)
+        if len(self._reached) >= DEADLINES_REMEMBERED:
+            del self._reached[next(iter(self._reached))]
+        self._reached[key] = max(asked_in, min(moved, now - 1)), moved
+        return moved
 
-    def _was_at_once(self, tick: int) -> bool:
-        if tick not in self._at_once:
-            self._at_once[tick] = self._look(tick)
-        return self._at_once[tick]
+    def _ticks_between(self, reached: int, last: int, now: int) -> Sequence[int]:
+        """Return the ticks to look at after the one that was reached: of many, those that have a journal."""
+        if last - reached <= TICKS_TRIED:
+            return range(reached + 1, now) if last > reached else ()
+        try:
+            return [tick for tick in journal_ticks(self._org.base) if reached < tick < now]
+        except CorruptState:  # `verify` says what is wrong with the folder
+            return ()
 
     def _look(self, tick: int) -> bool:
         try:

@@ -374,12 +374,12 @@ class View:
             return (it for it in newer if it.tick > ahead.get(it.author, -1) and it not in also)
         return filterfalse(also.__contains__, newer) if also else newer
 
-    def fresh_of(self, author: str) -> Iterator[EntryName]:
-        """Yield what has not been shown of one author, oldest first."""
+    def fresh_of(self, author: str, among: Names | None = None) -> Iterator[EntryName]:
+        """Yield what was not shown of one author, oldest first; of earlier ticks only what is `among`."""
         late = [name for name in self._late if name.author == author]
         if author == self.reader:
             return iter(late)
-        newer = self._newer(self.mail.past(author), self.mark.tick_of(author))
+        newer = self._newer(among or self.mail.past(author), self.mark.tick_of(author))
         today = (name for name in self._today_of(author) if name not in self._also)
         return chain(merge(newer, late) if late else newer, today)
 

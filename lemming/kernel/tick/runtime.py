@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from lemming.kernel.tools.context import ToolContext
     from lemming.kernel.turn.places import Found, Gathering, Passed
 
+PROBLEMS_REMEMBERED = 1000
+"""So many problems are remembered, the newest, lest one be told again and again."""
 KEPT_TOOLS = "the tools from before hold until it is mended"
 KEPT_SETTINGS = "the settings from before hold until it is mended"
 _MENDED = Problem("the settings can be read again, and hold from now on", severity="note")
@@ -108,7 +110,7 @@ class Runtime:
     _config: Config | None = None
     _config_problem: str = ""
     _config_file: str = ""
-    _told: set[Problem] = field(default_factory=set)
+    _told: dict[Problem, None] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -201,7 +203,9 @@ class Runtime:
         """Say something that a person should mend, once: in the log, and to whoever watches."""
         with self._lock:
             is_new = problem not in self._told
-            self._told.add(problem)
+            self._told[problem] = None
+            while len(self._told) > PROBLEMS_REMEMBERED:  # many a problem names its tick, and is told once
+                del self._told[next(iter(self._told))]
         if is_new:
             self._say(problem, agent)
 
