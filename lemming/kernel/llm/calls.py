@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
 from lemming.kernel.base.deadlines import Deadline, LeftBehind, run_on_thread
 from lemming.kernel.base.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.redaction.secrets import excerpt, redact_foreign
+from lemming.kernel.base.redaction.secrets import excerpt, redact_foreign, redact_half
 from lemming.kernel.plugins.errors import provider_error
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request
 
@@ -59,12 +60,22 @@ def checked(reply: Any) -> Reply:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         found = reply.text if isinstance(reply, Reply) else reply
         raise RequestRejected(f"the provider returned {type(found).__name__}, not text")
-    text = redact_foreign(reply.text)  # here, where a call was made: only this machine may know its key
+    text = _without_secrets(reply.text)  # here, where a call was made: only this machine may know its key
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair is not text and cannot be written to any file
         text = text.encode("utf-8", "replace").decode()
     return reply if text == reply.text else reply._replace(text=text)
+
+
+def _without_secrets(text: str) -> str:
+    """Return a reply's text without secrets; of one that is too large to be read, as much as says so.
+
+    To look for disguises in all of it would take seconds for each megabyte, for what nobody uses.
+    """
+    if len(text) <= REPLY_LIMIT_BYTES:
+        return redact_foreign(text)
+    return redact_half(text[: REPLY_LIMIT_BYTES + 1]).ljust(REPLY_LIMIT_BYTES + 1, "\u2026")
 
 
 def _as_provider_error(error: BaseException, name: str) -> ProviderError:
