@@ -49,8 +49,8 @@ class Deadline:
         clock: MonotonicClock = time.monotonic,
         outer: Deadline | None = None,
     ) -> None:
-        self._clock, self._seconds, self.outer = clock, seconds, outer
-        self.restart()
+        self._clock, self._seconds, self.outer, self._began = clock, seconds, outer, clock()
+        self._ends = self._began + seconds
 
     @classmethod
     def after(cls, seconds: float, *, clock: MonotonicClock = time.monotonic) -> Deadline:
@@ -85,11 +85,6 @@ class Deadline:
     def has_passed(self) -> bool:
         """Whether the time is over."""
         return self.remaining() <= 0
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether the time will ever be over."""
-        return self.remaining() < math.inf
 
     def extend(self, seconds: float) -> None:
         """Move this deadline, for work that was held up through no fault of its own.

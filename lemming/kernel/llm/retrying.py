@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.base.deadlines import Deadline, MonotonicClock
+from lemming.kernel.base.deadlines import NEVER, Deadline, MonotonicClock
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
 from lemming.kernel.llm.calls import ask, timed_out
 from lemming.kernel.llm.circuit import Circuit, CircuitsInMemory
@@ -44,12 +45,11 @@ class Server(Protocol):
 class _Call:
     """A call and all its attempts. A wait for room extends its deadline, as far as that of its turn."""
 
-    deadline: Deadline
-    turn: Deadline
+    deadline: Deadline  # within that of the turn, where it has one
+    failures: list[ProviderError]
     hear: Callable[[str], object] | None = None
     again: Callable[[ProviderError], None] | None = None
     waited_s: float = 0.0
-    failures: list[ProviderError] = dataclasses.field(default_factory=list)
 
 
 class RetryingLLMProvider(Backend):
@@ -103,8 +103,8 @@ class RetryingLLMProvider(Backend):
         `hear` gets the text of each attempt as it comes. `again` gets the error of one that failed before
         the next is made, and what it raises comes out.
         """
-        turn = Deadline(request.turn_s, clock=self._clock)
-        call = _Call(turn.within(request.deadline_s), turn, hear, again)
+        turn = Deadline(request.turn_s, clock=self._clock) if request.turn_s < math.inf else None
+        call = _Call(Deadline(request.deadline_s, clock=self._clock, outer=turn), [], hear, again)
         try:
             reply = self._attempt(request, call)
             return reply._replace(earlier=tuple(call.failures)) if call.failures else reply
@@ -194,14 +194,14 @@ class RetryingLLMProvider(Backend):
             raise late
         if self._pace is None:
             return self._ask(request, call)
-        came_s = call.turn.elapsed()
-        request = request._replace(turn_s=call.turn.remaining())
+        came_s, turn = call.deadline.elapsed(), call.deadline.outer or NEVER
+        request = request._replace(turn_s=turn.remaining())
         with self._pace.turn(self._limits, request, stop=self._stop) as sent:
-            waited_s = call.turn.elapsed() - came_s
+            waited_s = call.deadline.elapsed() - came_s
             # The wait was for our own pace, not for the backend, so the deadline moves with it.
             call.deadline.extend(waited_s)
             call.waited_s += waited_s
-            request = request._replace(deadline_s=min(request.deadline_s, call.turn.remaining()))
+            request = request._replace(deadline_s=min(request.deadline_s, turn.remaining()))
             reply = self._ask(request, call)
             self._pace.settle(sent, request, reply)
         return reply._replace(waited_s=call.waited_s)

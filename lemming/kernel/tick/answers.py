@@ -241,7 +241,9 @@ class JournaledAnswers:
     ) -> Reply:
         """Ask one model; `key` is that of another than the agent's own, which is asked live."""
         inputs = self._inputs
-        request = self._in_time(question(inputs, entry, call, messages, schema))
+        request = question(inputs, entry, call, messages, schema)
+        if self._deadline is not NEVER:
+            request = self._in_time(request)
         self._require_paid_for(entry, request)
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
@@ -250,7 +252,7 @@ class JournaledAnswers:
         if self._limits or not self._snapshot.pauses.is_clear(self._name):
             self._look_before(key or inputs.agent.model.key, entry, request)
         try:
-            asked_s = self._deadline.elapsed()
+            asked_s = 0.0 if self._deadline is NEVER else self._deadline.elapsed()
             with self._runtime.waiting():
                 reply = self._runtime.complete(entry, request, live=bool(key))
         except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
@@ -282,8 +284,6 @@ class JournaledAnswers:
 
     def _in_time(self, request: Request) -> Request:
         """Return a question with the time that the turn has left; raise `TurnTooLong` where there is none."""
-        if not self._deadline.is_finite:
-            return request
         if (left := self._deadline.remaining()) <= 0:
             raise self._too_long()
         return request._replace(deadline_s=min(request.deadline_s, left), turn_s=left)
