@@ -34,7 +34,7 @@ def serve(
     Takes no turns: an engine runs beside it (`lemming run-forever`), or does this itself with
     `lemming run-forever --serve PORT`. What arrives is an entry, on the disk before the sender is told.
     POST /hooks/AGENT takes signed webhooks, POST /ask questions with a token, GET /requests/ID tells of one.
-    Ctrl-C or SIGTERM ends it. It can be killed at any time.
+    Ctrl-C, SIGTERM, SIGQUIT or SIGHUP ends it. It can be killed at any time.
 
     With --metrics it may have no channels. Where LEMMING_METRICS_TOKEN is set, Prometheus needs it; an --host
     that others can reach needs it to be set.
