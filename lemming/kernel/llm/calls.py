@@ -14,7 +14,7 @@ from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
 from lemming.kernel.base.deadlines import Deadline, LeftBehind, run_on_thread
 from lemming.kernel.base.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.redaction.secrets import excerpt, redact_foreign, redact_half
+from lemming.kernel.base.redaction.secrets import excerpt, redact_foreign, redact_values, unfinished
 from lemming.kernel.plugins.errors import provider_error
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request
 
@@ -69,13 +69,17 @@ def checked(reply: Any) -> Reply:
 
 
 def _without_secrets(text: str) -> str:
-    """Return a reply's text without secrets; of one that is too large to be read, as much as says so.
+    """Return a reply's text without secrets; of one that is too large to be read, what the journal keeps.
 
-    To look for disguises in all of it would take seconds for each megabyte, for what nobody uses.
+    To look for disguises in all of that would take seconds for each megabyte, for what nobody uses: beyond
+    the limit secrets are found as they are.
     """
     if len(text) <= REPLY_LIMIT_BYTES:
         return redact_foreign(text)
-    return redact_half(text[: REPLY_LIMIT_BYTES + 1]).ljust(REPLY_LIMIT_BYTES + 1, "\u2026")
+    kept = redact_foreign(text[:REPLY_LIMIT_BYTES]) + text[REPLY_LIMIT_BYTES : 2 * REPLY_LIMIT_BYTES]
+    kept = redact_values(kept)
+    half, _ = unfinished(kept)
+    return kept[: len(kept) - half].ljust(REPLY_LIMIT_BYTES + 1, "\u2026")  # it is refused all the same
 
 
 def _as_provider_error(error: BaseException, name: str) -> ProviderError:

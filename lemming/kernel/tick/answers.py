@@ -224,7 +224,7 @@ class JournaledAnswers:
             call=call,
             at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
-            text=redact_values(reply.text[: REPLY_LIMIT_BYTES + 1]),
+            text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES]),
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             credits=usage.credits,
