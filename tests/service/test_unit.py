@@ -40,6 +40,10 @@ def service_in(folder: str) -> Service:
     )
 
 
+def test_a_service_is_started_again_after_settings_that_cannot_be_read_and_not_after_damage() -> None:
+    assert "RestartPreventExitStatus=2 7\n" in systemd_unit(service_in("/srv/news"))
+
+
 def verified(unit: Path, tmp_path: Path) -> str:
     """Return what systemd complains of in a unit; of others on this machine it may complain too."""
     (tmp_path / "run").mkdir(mode=0o700, exist_ok=True)

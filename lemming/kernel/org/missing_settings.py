@@ -62,8 +62,9 @@ def recorded_settings(base: str | os.PathLike[str]) -> frozenset[str]:
     """
     folder = f"{os.fspath(base)}/{paths.JOURNALS}"
     try:
-        names = sorted(filter(paths.JOURNAL_FILE.match, fs.list_names(folder)), key=_tick_in, reverse=True)
-        for name in islice(names, _JOURNALS_LOOKED_INTO):
+        names = fs.list_names(folder)
+        names.sort(key=len)  # they are sorted, and a longer number is a larger one
+        for name in islice(filter(paths.JOURNAL_FILE.match, reversed(names)), _JOURNALS_LOOKED_INTO):
             with open_regular(f"{folder}/{name}") as journal:
                 line = journal.readline(LONGEST_LINE_BYTES)
             if line.endswith(b"\n"):
@@ -73,10 +74,6 @@ def recorded_settings(base: str | os.PathLike[str]) -> frozenset[str]:
     except OSError as error:
         require_about_one_file(folder, error)
     return frozenset()
-
-
-def _tick_in(name: str) -> int:
-    return int(name.partition(".")[0])
 
 
 def _settings_in(line: bytes) -> frozenset[str]:
