@@ -137,7 +137,10 @@ class GatesPreparation(Preparation):
 
     def given(self) -> Json:
         """Return the gates that the turn itself asks, what they go by, and what others said already."""
-        return {key: value for key, value in self._given.items() if value}
+        rules = self._given.get("rules", ())
+        # Turns begun up to 0.2.0 keep their notes as they came.
+        notes = any(it["gate"].get("at") == "out" and it["gate"].get("redact") for it in rules)
+        return {key: value for key, value in {**self._given, "notes": notes}.items() if value}
 
 
 class GatesPart(TurnPart):

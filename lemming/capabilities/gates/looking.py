@@ -212,10 +212,15 @@ def _finding(
     raise AssertionError(f"a finding without a way to find it: {gate.finding}")
 
 
-def _redacted(patterns: Iterable[str], content: Any) -> Found | None:
-    rewritten = content
+def redacted(patterns: Iterable[str], content: Any) -> Any:
+    """Return a value without what these patterns find in its texts."""
     for pattern in patterns:
-        rewritten = with_texts(rewritten, partial(expression(pattern).replaced, by=REDACTED))
+        content = with_texts(content, partial(expression(pattern).replaced, by=REDACTED))
+    return content
+
+
+def _redacted(patterns: Iterable[str], content: Any) -> Found | None:
+    rewritten = redacted(patterns, content)
     return Found("something in it is redacted", rewritten) if rewritten != content else None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.gates.checks import asking
 from lemming.capabilities.gates.format import GATES, Gate, Rule
-from lemming.capabilities.gates.looking import Looked, digest_of, look, nobody_judged, rules_at
+from lemming.capabilities.gates.looking import Looked, digest_of, look, nobody_judged, redacted, rules_at
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import StoppedByGate, ToolError
@@ -113,6 +113,13 @@ class OutGates:
             raise ToolError(f'memory "{key}": {looked.told()}')
         self._earlier.add(digest_of(value))
         return looked.content
+
+    def look_at_notes(self, notes: str) -> str:
+        """Return the notes of a reply without what a gate redacts: prompts, logs and screens show them."""
+        for rule in self._rules if self._given.get("notes") else ():
+            if rule.gate.redact:
+                notes = redacted(rule.gate.redact, notes)
+        return notes
 
     def look_at_effects(self, effects: Iterable[FileEffect], at: str) -> tuple[FileEffect, ...]:
         """Return the files that a tool wants written, its memories and entries as they may be written."""

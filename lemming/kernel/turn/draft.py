@@ -118,7 +118,8 @@ class Draft(DraftState):
             self.results.append(told)
             self.calls.append("")
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
-        self.notes = reply.notes or self.notes
+        notes = self.seams.watch.look_at_notes(reply.notes) if self.seams.watch else reply.notes
+        self.notes = notes or self.notes
 
     def _look_at_targets(self, entry: OutboxEntry, new: NewEntry) -> None:
         """Say of an entry that its target names nobody: it may have been meant for somebody."""

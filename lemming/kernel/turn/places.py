@@ -241,6 +241,10 @@ class Lookout(Protocol):
         """Return a value as it may be remembered; raise `ToolError` that says why it may not."""
         ...
 
+    def look_at_notes(self, notes: str) -> str:
+        """Return the notes of a reply as they may be kept and shown."""
+        ...
+
     def look_at_effects(self, effects: Iterable[FileEffect], at: str) -> tuple[FileEffect, ...]:
         """Return the files that a tool wants written, its memories as they may be remembered."""
         ...
