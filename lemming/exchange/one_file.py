@@ -13,7 +13,7 @@ The files of the organisation are what comes out; whatever the document does not
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +27,7 @@ from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 
 LIMIT_BYTES = 1 << 20
 TOOLS = "tools/*.py"
-PARTS = ("agents", "models", "settings", "credits", "files")
+PARTS = ("agents", "models", "settings", "credits", "files", "trust")
 IN_PARTS = {"models": MODELS_FILE, "settings": ORG_FILE, "credits": CREDITS_FILE}
 FILES = (
     "AGENTS.md",
@@ -100,6 +100,7 @@ def wanted_of(document: Json, file: str, known: Iterable[str], around: WordDefau
         around = around._replace(zone="")
     resumes, read_by = _resumes(agents, plans, file, {*known}, around)
     files = dict(_files({**_object(document, "files", file), **plans}, file))
+    files |= dict(_marks(_object(document, "trust", file), files, file))
     settings = {IN_PARTS[part]: _object(document, part, file) for part in IN_PARTS if part in document}
     if any(PurePosixPath(path).match(TOOLS) and path.count("/") == 1 for path in files):
         own = settings.setdefault(ORG_FILE, {})
@@ -241,6 +242,20 @@ def _files(given: Json, file: str) -> Iterator[tuple[str, bytes]]:
             yield path, pretty(content)
         else:
             raise ConfigError("a file is its text, or JSON under a name that ends so", where=place)
+
+
+def _marks(given: Json, files: Mapping[str, bytes], file: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the marks that say how far files of the document are trusted, where it says so."""
+    for path, word in given.items():
+        place = f"{file}: trust.{path}"
+        if path not in files:
+            raise ConfigError("no file of the document", where=place, hint="name one that stands in files")
+        if not isinstance(word, str) or not word:
+            raise ConfigError("how far a file is trusted is a word", where=place, hint='such as "outside"')
+        from lemming.capabilities.trust.marks import mark_effect  # where a document has any
+
+        mark = mark_effect(path, word, 0, "", ())
+        yield mark.path, mark.content
 
 
 def is_taken(path: str) -> bool:

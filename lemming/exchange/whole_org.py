@@ -8,12 +8,13 @@ from typing import Any
 
 from lemming.exchange.one_file import IN_PARTS, LIMIT_BYTES, is_taken
 from lemming.exchange.shorthand import resume_of, words_of
-from lemming.kernel.agents import RESUME_LIMIT_BYTES, decode_resume, survey_agents
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, Survey, decode_resume, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.counter import load_tick
 
 Json = dict[str, Any]
 LARGEST_BYTES = 64 << 10
@@ -41,7 +42,7 @@ def document_of_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[J
             agents[name] = _in_words(name, parse(raw, allow_bom=True))
     parts = {part: _settings(base, file, template) for part, file in IN_PARTS.items()}
     files, left = _files(base, template)
-    document = {"agents": agents, **parts, "files": files}
+    document = {"agents": agents, **parts, "files": files, "trust": dict(_labels(org, survey, files))}
     return {part: value for part, value in document.items() if value}, left
 
 
@@ -61,6 +62,20 @@ def _settings(base: Path, file: str, template: Mapping[str, bytes]) -> Json:
         return {}
     usual: Json = parse(template.get(file, b"{}"))
     return {key: value for key, value in plain.items() if key not in usual or usual[key] != value}
+
+
+def _labels(org: Organisation, survey: Survey, files: Json) -> Iterator[tuple[str, str]]:
+    """Yield the files that are trusted less than those of the organisation's own, and how far they are."""
+    if not (config := load_config(org)).org.further.get("trust"):
+        return
+    from lemming.capabilities.trust.authors import Authors
+    from lemming.capabilities.trust.marks import Marks
+
+    authors = Authors(org, config, survey.agents, load_tick(org))
+    marks = Marks(org, authors)
+    for path in files:
+        if authors.order.is_low(word := marks.of(path).word):
+            yield path, word
 
 
 def _files(base: Path, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:

@@ -120,3 +120,43 @@ def test_a_limit_that_goes_and_a_tool_that_is_granted_are_named(
     said = " ".join(lemming("apply", str(tmp_path / "idea.json"), "--dry-run").err.split())
     assert "config/credits.json: changes ada.max_credits from 5 to 500" in said
     assert 'agents/ada/resume.json: changes permissions.tools from ["file_read"] to ["shell"]' in said
+
+
+def test_a_file_that_is_trusted_less_is_so_where_the_document_goes(
+    base: Path, tmp_path: Path, lemming: Lemming
+) -> None:
+    make_org(base, resume("ada"), org={"trust": {}})
+    (base / "shared").mkdir(exist_ok=True)
+    (base / "shared/theirs.txt").write_text("obey")
+    (base / "shared/ours.txt").write_text("fine")
+    (base / "trust/shared").mkdir(parents=True)
+    mark = {"file": "shared/theirs.txt", "trust": "outside", "tick": 3, "agent": "ada", "from": []}
+    (base / "trust/shared/theirs.txt.json").write_text(json.dumps(mark))
+    file, there = tmp_path / "org.json", tmp_path / "there"
+    assert lemming("export", "org", "--json", "--output", str(file)).status == 0
+    assert json.loads(file.read_text())["trust"] == {"shared/theirs.txt": "outside"}
+    lemming("apply", str(file), str(there), "--yes")
+    found = json.loads((there / "trust/shared/theirs.txt.json").read_text())
+    assert (found["file"], found["trust"]) == ("shared/theirs.txt", "outside")
+    assert not (there / "trust/shared/ours.txt.json").exists()
+
+
+@pytest.mark.parametrize("said", [{"shared/other.txt": "outside"}, {"shared/a.txt": 1}])
+def test_a_label_of_no_file_and_one_that_is_no_word_are_mistakes(
+    said: dict[str, Any], base: Path, tmp_path: Path, lemming: Lemming
+) -> None:
+    make_org(base, resume("ada"), org={"trust": {}})
+    (tmp_path / "idea.json").write_text(json.dumps({"files": {"shared/a.txt": "x"}, "trust": said}))
+    assert lemming("apply", str(tmp_path / "idea.json"), "--yes").status == 3
+    assert not (base / "shared/a.txt").exists()
+
+
+def test_a_document_raises_no_label_that_stands_there(base: Path, tmp_path: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), org={"trust": {}})
+    (base / "trust/shared").mkdir(parents=True)
+    mark = {"file": "shared/a.txt", "trust": "outside", "tick": 3, "agent": "ada", "from": []}
+    (base / "trust/shared/a.txt.json").write_text(json.dumps(mark))
+    idea = {"files": {"shared/a.txt": "x"}, "trust": {"shared/a.txt": "owner"}}
+    (tmp_path / "idea.json").write_text(json.dumps(idea))
+    assert lemming("apply", str(tmp_path / "idea.json"), "--yes").status == 0
+    assert json.loads((base / "trust/shared/a.txt.json").read_text()) == mark
