@@ -16,6 +16,7 @@ from lemming.engine import run_once, run_opened, ticks
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.events import Event
 from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import send
 from lemming.service.opened import open_to_run
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay, replay_into
@@ -197,3 +198,20 @@ def test_the_wait_for_a_batch_is_no_part_of_a_turns_time_for_its_calls_either(
     outputs = [record["output"] for record in records(base, "tool_finished")]
     assert len(server.batches) == 3
     assert [output for output in outputs if "not called" in output] == []
+
+
+def test_the_turns_of_one_agent_that_are_taken_at_once_are_one_batch(base: Path, server: BatchServer) -> None:
+    asked = {"permissions": {"read_outboxes": ["human"], "tools": []}, "turn": {"take": "one", "requests": 3}}
+    make_org(
+        base,
+        resume("ada", model={"key": "batchy"}, **asked),
+        resume("human", model={"key": "human"}),
+        models={**models(server), "human": {"provider": "human"}},
+    )
+    for number in range(3):
+        told = {"text": f"question {number}", "target": "ada", "conversation": str(number)}
+        send(base, "human", tick=1, kind="request", payload=told, tags=[], created_at="")
+    report = run_once(base, batch=True)
+    assert [turn.turn for turn in report.turns if turn.agent == "ada"] == [0, 1, 2]
+    sent = [[item["custom_id"] for item in it.items] for it in server.batches.values()]
+    assert len(sent[0]) == 3, sent

@@ -12,6 +12,7 @@ from asked import answers, ask, org_of, tick
 from planned import planned_org, step
 from terminal import Lemming
 
+from lemming.facts.views.tick import tick as tick_view
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
@@ -290,3 +291,33 @@ def test_what_is_left_of_a_row_that_was_interrupted_goes_on(base: Path) -> None:
     assert "turn_committed" in begun
     assert turns_in(tick(base)) == [(0, "done"), (1, "done"), (2, "done")]
     assert len(answers(base, "desk")) == 3
+
+
+def test_the_page_shows_each_turn_of_a_tick_by_its_key(base: Path) -> None:
+    asked_org(base, 3)
+    tick(base)
+    shown = tick_view(base, number=1, agent="desk#2")
+    assert [row["agent"] for row in shown["rows"]] == ["desk", "desk#1", "desk#2"]
+    assert "question 2" in shown["turn"]["prompt"][-1]["content"]
+
+
+def test_requests_that_share_a_budget_are_taken_one_after_another(base: Path) -> None:
+    asked_org(base, 0)
+    for number in range(3):
+        ask(base, "desk", f"question {number}", conversation=f"talk {number}", budget=10)
+    assert turns_in(tick(base)) == [(0, "done"), (1, "done"), (2, "done")]
+    kinds = [line["type"] for line in journal_lines(base, 1) if line["type"].startswith("turn_")]
+    assert kinds[:4] == ["turn_started", "turn_committed", "turn_started", "turn_committed"]
+
+
+def test_credits_that_suffice_for_all_turns_let_them_be_taken_at_once(base: Path) -> None:
+    asked_org(base, 3, repairs=0)
+    started = []
+    for number, most in ((1, 3.0), (2, 5.0)):
+        fs.publish(base, "config/credits.json", pretty({"desk": {"max_credits": most}}))
+        for asked in range(3):
+            ask(base, "desk", f"again {asked}", conversation=f"{number} {asked}")
+        tick(base)
+        kinds = [it["type"] for it in journal_lines(base, number) if it["type"].startswith("turn_")]
+        started.append(kinds.index("turn_committed"))
+    assert started == [3, 1]

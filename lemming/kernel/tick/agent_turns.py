@@ -100,6 +100,9 @@ class AgentTurns:
         self._tick, self._name = tick, name
         self._journal, self._commits, self._now = tick.journal, tick.commits, tick.snapshot
         self._taken = frozenset[str]()
+        agent = tick.snapshot.survey.agents.get(name)
+        is_one = agent is not None and agent.turn.requests == 1
+        self._may_be_several = bool(not is_one or self._journal.records)
         self._may_begin = True  # whether further turns may, besides those on record
 
     def take(self) -> Row | None:
@@ -108,7 +111,7 @@ class AgentTurns:
             if self._tick.runtime.stop.is_set():
                 self._tick.is_stopped = True
                 return None
-            started, ended = self._recorded(turn)
+            started, ended = self._recorded(turn) if self._journal.records else (None, None)
             if ended:
                 self._tick.again(ended, started)
                 request = _request_of(started, ended)
@@ -117,7 +120,7 @@ class AgentTurns:
                 begun = self._begin(turn, started)
                 if begun is None:
                     return None
-                if not turn and (row := self._row(begun)):
+                if not turn and self._may_be_several and (row := self._row(begun)):
                     return row
                 if not self._finish(begun):
                     return None

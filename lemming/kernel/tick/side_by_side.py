@@ -73,10 +73,10 @@ def start_of_further(state: AgentState, request: str) -> AgentState:
     return replace(state, results=(), in_vain={}, expired_unread=0, serving=request or state.serving)
 
 
-def joined(inputs: TurnInputs, outcome: TurnOutcome, current: AgentState | None) -> TurnOutcome:
+def joined(inputs: TurnInputs, outcome: TurnOutcome, current: AgentState) -> TurnOutcome:
     """Return an outcome with the state of an agent that stands at `current` by now, after other turns."""
     base = inputs.state
-    if current is None or current.as_json() == base.as_json():
+    if current.as_json() == base.as_json():
         return outcome
     return replace(
         outcome,

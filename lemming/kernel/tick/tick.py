@@ -269,7 +269,8 @@ class Tick:
         self.commits.add(self._joined(inputs, outcome), again=again, warned=inputs.warned)
 
     def _joined(self, inputs: TurnInputs, outcome: TurnOutcome) -> TurnOutcome:
-        return joined(inputs, outcome, self.commits.states.get(inputs.agent.name))
+        current = self.commits.states.get(inputs.agent.name)
+        return joined(inputs, outcome, current) if current else outcome
 
     def broken_off(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
         """Return the outcome of a turn that raised this; raise it where it was meant to end the run."""

@@ -117,7 +117,8 @@ def _retake(
     try:
         inputs = from_record(started, tick)
         outcome = take_turn(inputs, answers, plugins)
-        outcome = joined(inputs, outcome, AgentState.from_json(current) if current else None)
+        if current:
+            outcome = joined(inputs, outcome, AgentState.from_json(current))
     except RecordEnds as end:
         raise missing(recorded, name, str(end)) from None
     now = _as_recorded(outcome.report, ended.report)

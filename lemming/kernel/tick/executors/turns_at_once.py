@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
 
 from lemming.kernel.tick.dependencies import Waits
 from lemming.kernel.tick.executors.pool import pool
@@ -18,6 +17,8 @@ from lemming.kernel.tick.side_by_side import Row
 from lemming.kernel.turn.places import Gathering
 
 Work = Callable[[str], Row | None]
+_Item = tuple[int, int]
+"""What is to be done: the turns of the agent at a place in the order, number 0; or one of its row, from 1."""
 HEARD_WITHIN_S = 0.5
 """So late may Ctrl-C be heard that came while the system was about to put the main thread to sleep."""
 
@@ -53,13 +54,6 @@ def run_all(
     except BaseException:
         stop.set()
         raise
-
-
-class _Item(NamedTuple):
-    """What is to be done: the turns of the agent at a place in the order, or one of its row, from 1."""
-
-    rank: int
-    number: int = 0
 
 
 @dataclass
@@ -149,7 +143,7 @@ class _Run:
                 return True
         except RuntimeError as error:  # the system has no more threads
             self._fail(error)
-        self._end(self._order[item.rank])
+        self._end(self._order[item[0]])
         self._running -= 1
         if not self._running:
             self._none_runs.put(None)
@@ -183,11 +177,12 @@ class _Run:
             return None
 
     def _work(self, item: _Item) -> None:
-        name, is_over = self._order[item.rank], True
+        (rank, number), is_over = item, True
+        name = self._order[rank]
         try:
             try:
-                if item.number:
-                    is_over = self._take_of_row(name, item.number)
+                if number:
+                    is_over = self._take_of_row(name, number)
                 elif row := self._call(name):
                     is_over = False
                     self._make_row_ready(name, row)
@@ -251,4 +246,4 @@ class _Run:
     def _make_ready(self, name: str, number: int = 0) -> None:
         if self._register:
             self._register.entered()
-        heappush(self._ready, _Item(self._rank[name], number))
+        heappush(self._ready, (self._rank[name], number))
