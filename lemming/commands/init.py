@@ -20,6 +20,7 @@ from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, UsageError
+from lemming.kernel.base.integers import read_int
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.files import fs
 from lemming.kernel.files.whole_folder import finish_put, put_whole
@@ -87,8 +88,8 @@ def _number(ask: Ask, tell: Tell, lines: Sequence[str]) -> int:
         tell(f"  {number}  {line}")
     while True:
         answer = ask("A number [1]:").strip() or "1"
-        if answer.isdecimal() and 1 <= int(answer) <= len(lines):
-            return int(answer) - 1
+        if chosen := read_int(answer, ge=1, le=len(lines)):
+            return chosen - 1
         tell(f"a number from 1 to {len(lines)}, please")
 
 

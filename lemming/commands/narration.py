@@ -22,6 +22,7 @@ from lemming.commands.screen import (
 )
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, is_of_a_provider
+from lemming.kernel.base.integers import to_int
 from lemming.kernel.journal.events import (
     Event,
     HistoryNotKept,
@@ -257,7 +258,7 @@ class Narrator:
         if match is None:
             return entry["file"]
         try:
-            return text_of(read_entry(self.base, EntryName(int(match[1]), 0, match[2], author)).payload)
+            return text_of(read_entry(self.base, EntryName(to_int(match[1]), 0, match[2], author)).payload)
         except (ConfigError, FileNotFoundError):  # an entry past its retention, or removed by hand
             return entry["file"]
 

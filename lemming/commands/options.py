@@ -17,6 +17,7 @@ from lemming.commands.screen import show, show_json, show_list, show_text, tell
 from lemming.commands.session import CommandSession
 from lemming.kernel.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
+from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
 from lemming.kernel.base.paths import AGENT_NAME, agent_folder, why_no_new_agent
 from lemming.kernel.base.times.spoken import DURATIONS, parse_duration
@@ -292,7 +293,7 @@ def ticks_or_time(text: str) -> int | str:
     (20, '2h')
     """
     if text.strip().isdecimal():
-        return int(text)
+        return to_int(text.strip())
     try:
         parse_duration(text)
     except UsageError as error:

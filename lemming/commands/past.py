@@ -26,6 +26,7 @@ from lemming.history.rewind import Rewind, plan_rewind
 from lemming.history.rewind import rewind as do_rewind
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import OrgBusy
+from lemming.kernel.base.integers import LAST_TICK, read_int
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.org.changing import changing_file
 from lemming.kernel.org.config import ORG_FILE, load_config
@@ -194,7 +195,8 @@ def show_tick(
     if agent is not None:
         require_folder(base, agent)
     past = past_states(base)
-    commit = past.commit_of(int(tick)) if tick.isdecimal() else past.state(tick).commit
+    number = read_int(tick, le=LAST_TICK)
+    commit = past.state(tick).commit if number is None else past.commit_of(number)
     changes = past.changes_of(commit, agent=agent or "") if commit else Changes([], "")
     of = {"of": tick, "commit": commit.as_json() if commit else None}
     if here.shows("changes", {**of, **_as_json(changes, only_stat=only_stat)}):

@@ -14,6 +14,7 @@ from lemming.capabilities.gates.keys import gates_in
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import parse, pretty
 from lemming.kernel.base.patterns import is_among
 from lemming.kernel.org.changing import changing_file
@@ -50,7 +51,7 @@ def require_asking(base: OrgPath, call: Json, agent: str) -> None:
     """Raise `UsageError` where the gate that asked about a call stands no more where it did."""
     found = _LINE.fullmatch(call["gate"])
     gates = _gates_in(base, found["file"], agent) if found else ()
-    gate = gates[int(found["place"])] if found and int(found["place"]) < len(gates) else None
+    gate = gates[to_int(found["place"])] if found and to_int(found["place"]) < len(gates) else None
     is_same = gate and (gate.at, gate.then) == ("call", "ask")
     if gate is None or not is_same or (gate.tools and not is_among(call["tool"], gate.tools)):
         hint = "`lemming approve ID` without --for is for this call; `lemming gates list` shows what asks now"
@@ -78,7 +79,7 @@ def let_pass(base: OrgPath, call: Json, agent: str) -> Unasked:
         # Looked for while nobody else changes the file: a gate put before it has another take its place.
         require_asking(base, call, agent)
         plain: Json = parse(opened.raw, allow_bom=True)
-        approved = plain["gates"][int(place)].setdefault("approved", {})
+        approved = plain["gates"][to_int(place)].setdefault("approved", {})
         tools = approved.setdefault(agent, [])
         if call["tool"] not in tools:
             tools.append(call["tool"])

@@ -46,6 +46,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
+from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.base.redaction.secrets import redact_content
 from lemming.kernel.files import fs
@@ -380,4 +381,4 @@ def _refusal(code: int, why: bytes | str) -> Unavailable | RequestRejected:
 def _size_in(parts: list[object]) -> int:
     """Return the size that a server tells of a mail; 0 when it tells none."""
     found = _SIZE.search(b" ".join(part for part in parts if isinstance(part, bytes)))
-    return int(found[1]) if found else 0
+    return to_int(found[1]) if found else 0

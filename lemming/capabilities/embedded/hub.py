@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from lemming.kernel.base.errors import ConfigError, Unavailable
+from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.redaction.secrets import without_userinfo
 from lemming.kernel.files import fs
 
@@ -95,11 +96,11 @@ def _go_on(address: str, folder: Path, beside: str, there: int, size_bytes: int,
 def _begin_of(response: Any, size_bytes: int, address: str) -> int:
     """Return from which byte on the answer is; raise `Unavailable` when it is of another file."""
     found = _RANGE.fullmatch(response.headers.get("content-range", "")) if response.status == 206 else None
-    begins = int(found[1]) if found else 0
+    begins = to_int(found[1]) if found else 0
     length = response.headers.get("content-length")
     whole = found[2] if found else length
-    if whole and whole.isdigit() and int(whole) != size_bytes:
-        message = f"not the file that is wanted: {int(whole):,} bytes, not {size_bytes:,}"
+    if whole and whole.isdigit() and to_int(whole) != size_bytes:
+        message = f"not the file that is wanted: {to_int(whole):,} bytes, not {size_bytes:,}"
         raise Unavailable(message, where=without_userinfo(address))
     return begins
 

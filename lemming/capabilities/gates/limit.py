@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
+from lemming.kernel.base.integers import to_int
+
 Per = Literal["turn", "request", "agent", "organisation"]
 """What a limit adds up: one turn, a request with all that was asked for it, an agent with those that it
 created, or all."""
@@ -59,7 +61,7 @@ def window_of(said: dict[str, int] | str | None) -> Window | None:
         return None
     if isinstance(said, str):
         if found := _DURATION.fullmatch(said):
-            return Window(seconds=int(found[1]) * _SECONDS_IN[found[2]])
+            return Window(seconds=to_int(found[1]) * _SECONDS_IN[found[2]])
     elif said.keys() == {"ticks"} and said["ticks"] >= 1:
         return Window(ticks=said["ticks"])
     raise ValueError('write {"ticks": 100}, "90m", "24h" or "7d"')

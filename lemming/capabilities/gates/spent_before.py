@@ -12,6 +12,7 @@ from lemming.capabilities.gates.limit import NOTHING, ZERO, Amount, Window
 from lemming.capabilities.money.spent import SpentReader, TurnSpent
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.integers import to_int
 from lemming.kernel.journal.file import journal_ticks
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.lost_calls import Lost
@@ -134,4 +135,4 @@ def total(amounts: Iterable[Amount]) -> Amount:
 
 def tick_of(request: str) -> int:
     """Return the tick in which a request was asked, from its `author/TICK_ID`."""
-    return int(request.partition("/")[2].partition("_")[0])
+    return to_int(request.partition("/")[2].partition("_")[0])

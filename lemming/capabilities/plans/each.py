@@ -13,6 +13,7 @@ from typing import Any
 from lemming.capabilities.conditions.when import MISSING, field_of
 from lemming.capabilities.plans.format import Member, Step
 from lemming.capabilities.plans.run import Doing, Run
+from lemming.kernel.base.integers import to_int
 
 Json = dict[str, Any]
 _OF_A_MEMBER = tuple(it.name for it in fields(Member) if it.name not in ("name", "writes"))
@@ -59,7 +60,7 @@ def item_of(member: Member, run: Run) -> Json:
     number = member.name.partition(".")[2]
     if not number or run.items is None:
         return {}
-    return {"item": run.items[int(number) - 1], "number": int(number)}
+    return {"item": run.items[to_int(number) - 1], "number": to_int(number)}
 
 
 def next_of(step: Step, members: Sequence[Member], doing: Mapping[str, Doing]) -> list[Member]:

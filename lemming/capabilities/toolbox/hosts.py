@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
+from lemming.kernel.base.integers import read_int, to_int
+
 USUAL_PORTS = {"http": 80, "https": 443}
 _NAT64 = IPv6Network("64:ff9b::/96")  # addresses that stand for those of IPv4 behind a translator: RFC 6052
 
@@ -20,7 +22,7 @@ def is_named(host: str, port: int, patterns: Iterable[str]) -> bool:
     host = host.lower().rstrip(".")
     for pattern in patterns:
         name, _, wanted = pattern.lower().rpartition(":") if ":" in pattern else (pattern.lower(), "", "")
-        ports = {int(wanted)} if wanted.isdecimal() else set(USUAL_PORTS.values())
+        ports = {to_int(wanted)} if wanted.isdecimal() else set(USUAL_PORTS.values())
         fits = host.endswith(name[1:]) if name.startswith("*.") else host == name
         if fits and port in ports:
             return True
@@ -36,7 +38,7 @@ def why_no_pattern(pattern: str) -> str:
     if "/" in pattern:
         return "a host is named without https:// and without a path"
     name, colon, port = pattern.rpartition(":") if ":" in pattern else (pattern, "", "")
-    if colon and not (port.isdecimal() and 0 < int(port) < 1 << 16):
+    if colon and read_int(port, ge=1, le=65_535) is None:
         return "behind the colon a port is meant, 1 to 65535"
     bare = name.removeprefix("*.")
     if not bare or "*" in bare or any(letter.isspace() for letter in bare) or "@" in bare:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.paths import MEMORY_KEY
 from lemming.kernel.base.quoting import fenced, mark_for, quoted
 from lemming.kernel.llm.tokens import tokens_in
@@ -112,7 +113,7 @@ def _kept_summary(value: Any, thread: Sequence[OutboxEntry]) -> tuple[str, int]:
     places = [at for at, entry in enumerate(thread, 1) if entry.identity == through]
     tick = through.rpartition("/")[2].partition("_")[0]
     if not places and tick.isascii() and tick.isdigit():  # that entry is gone, or too long ago
-        places = [at for at, entry in enumerate(thread, 1) if entry.tick <= int(tick)]
+        places = [at for at, entry in enumerate(thread, 1) if entry.tick <= to_int(tick)]
     return value["text"], max(places, default=0)
 
 

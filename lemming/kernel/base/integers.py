@@ -52,6 +52,20 @@ def read_int(text: str | bytes, *, ge: int = 0, le: int = MOST) -> int | None:
     return bounded_int(int(match[1] + match[2]), ge=ge, le=le) if match else None
 
 
+def to_int(digits: str | bytes) -> int:
+    """Return the integer that a text is; raise `ValueError` for any other, and beyond the bounds.
+
+    For texts that a pattern has matched, or of which a caller tells what is wrong.
+
+    >>> to_int("-0042")
+    -42
+    """
+    number = read_int(digits, ge=-MOST)
+    if number is None:
+        raise ValueError(f"a whole number of at most {MOST} was expected, got {digits[:40]!r}")
+    return number
+
+
 def add_ticks(tick: int, ticks: int) -> int:
     """Return the tick that is so many ticks later, which is never beyond the last one there can be."""
     return min(tick + ticks, LAST_TICK)
