@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approvals_org import ASK, Ring, edit, finished, kept_calls, lemming, make, requests, ring, tick
+from approvals_org import ASK, Ring, edit, finished, kept_calls, lemming, make, requests, ring, shown, tick
 
 from lemming.capabilities.approvals.always import let_pass, require_asking
 from lemming.kernel.base.errors import UsageError
@@ -86,6 +86,24 @@ def test_what_was_approved_is_made_by_the_next_turn_where_it_went_with_one_that_
     tick(base)
     assert (base / NOTE).read_text() == "x\n"
     assert kept_calls(base) == []
+
+
+def test_after_a_turn_that_failed_the_next_is_told_what_was_made_and_what_was_not(tmp_path: Path) -> None:
+    script = [
+        {"tick": 1, "reply": without_entries(ring("a"), ring("b"))},
+        {"tick": 2, "reply": "no JSON"},
+        {"reply": say("seen")},
+    ]
+    base = make(tmp_path, script=script, turn={"repairs": 0})
+    tick(base)
+    lemming(base, "approve", "1/ada/0")
+    lemming(base, "deny", "1/ada/1", "--reason", "too loud")
+    tick(base)
+    tick(base)
+    told = shown(base, 3)
+    assert told.count('"success": true, "output": "(it was made, as it was approved') == 1
+    assert told.count("DENIED by human: too loud") == 1
+    assert Ring.rung == ["a"]
 
 
 @pytest.mark.parametrize(
