@@ -25,6 +25,7 @@ from lemming.kernel.mail.visibility import Mail
 from lemming.kernel.memory import MemoryFolders
 from lemming.kernel.org.config import Org
 from lemming.kernel.tick.failed_at_the_end import failed_to_write, with_readable_state
+from lemming.kernel.tick.memories_seen import MemoriesSeen, kept_by_a_person
 from lemming.kernel.tick.open_agents import OpenAgent, OpenAgents
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
@@ -55,6 +56,7 @@ class Commits:
     agents: OpenAgents = field(init=False)
     reports: dict[str, TurnReport] = field(default_factory=dict)
     states: dict[str, AgentState] = field(default_factory=dict)
+    memories: MemoriesSeen = field(default_factory=MemoriesSeen)
     _held: list[_Held] = field(default_factory=list)
     _held_files: dict[str, bytes] = field(default_factory=dict)
     _held_paths: set[str] = field(default_factory=set)
@@ -83,11 +85,19 @@ class Commits:
             self._held_paths.add(".")
         return self._held_paths
 
-    def add(self, outcome: TurnOutcome, *, again: bool = False, warned: bool = False) -> None:
+    def add(
+        self,
+        outcome: TurnOutcome,
+        *,
+        again: bool = False,
+        warned: bool = False,
+        seen: Mapping[str, str] | None = None,
+    ) -> None:
         """Write a turn's files and commit it, now or with all others. `again`: an earlier attempt may have.
 
-        `warned`: its prompt said that the soft cap is reached.
+        `warned`: its prompt said that the soft cap is reached. `seen`: its memories as it began.
         """
+        self.memories.begin(outcome.report.agent, seen)
         outcome = with_readable_state(self.runtime.org, outcome, self.states.get(outcome.report.agent))
         if self.settings.durability != "tick":
             self._commit(outcome, again=again, warned=warned)
@@ -183,6 +193,11 @@ class Commits:
         first = len(effects) - len(entries)
         digests = {file["path"]: file["sha256"] for file in outcome.report.files}
         for effect in effects[:first]:
+            name = outcome.report.agent
+            if not again and self.memories.is_set_since(org, name, effect):
+                self.runtime.tell(kept_by_a_person(name, effect, self.journal.tick), name)
+                continue
+            self.memories.wrote(name, effect)
             # An earlier attempt may have written it, which only `apply_effect` looks at.
             if effect.says is None or again:
                 apply_effect(org.base, effect, again=again)

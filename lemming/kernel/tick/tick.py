@@ -266,7 +266,8 @@ class Tick:
 
     def commit(self, inputs: TurnInputs, outcome: TurnOutcome, *, again: bool) -> None:
         """Write what a turn came to, and commit it; `again`: an earlier attempt may have."""
-        self.commits.add(self._joined(inputs, outcome), again=again, warned=inputs.warned)
+        joined_outcome, seen = self._joined(inputs, outcome), inputs.memories_seen
+        self.commits.add(joined_outcome, again=again, warned=inputs.warned, seen=seen)
 
     def _joined(self, inputs: TurnInputs, outcome: TurnOutcome) -> TurnOutcome:
         current = self.commits.states.get(inputs.agent.name)

@@ -159,6 +159,7 @@ def gather(
         said_requests={} if task or not inbox.unread else _said_requests(agent, inbox.unread, asked),
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         given=prepared.given(),
+        memories_seen=found.memories.digests,
         turn=turn.number if turn else 0,
     )
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)

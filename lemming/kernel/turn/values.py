@@ -127,6 +127,8 @@ class TurnInputs:
     """When a loop is broken; None: the turn was begun by a version that broke none."""
     turn: int = 0
     """Which of the agent's turns in the tick it is."""
+    memories_seen: Mapping[str, str] | None = None
+    """The digests of the agent's memories as the turn began; None: a record does not have them."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 
