@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from asked import ask
-from test_taking import ONE, entry, reply
+from test_taking import entry, reply
 from test_team import QUIET, calls
 
 from lemming.engine import run_once
@@ -93,7 +93,9 @@ def _said(does: str, others: list[str]) -> dict[str, Any]:
 register_provider("haphazard", Bank)
 
 
-def haphazard(base: Path, *, at_once: int = 1, durability: str = "off", clean: bool = False) -> Path:
+def haphazard(
+    base: Path, *, at_once: int = 1, durability: str = "off", clean: bool = False, requests: int = 1
+) -> Path:
     """Make an organisation of three who ask each other and hand on to each other."""
     models = {"bank": MODEL, "human": {"provider": "human"}}
     team = [
@@ -102,7 +104,7 @@ def haphazard(base: Path, *, at_once: int = 1, durability: str = "off", clean: b
             model={"key": "bank"},
             team={"ask": [it for it in TEAM if it != name], "hand_to": [it for it in TEAM if it != name]},
             **QUIET,
-            **ONE,
+            turn={"take": "one", "requests": requests},
             **({"trust": {"clean": "agent"}} if clean and name == "ann" else {}),
         )
         for name in TEAM

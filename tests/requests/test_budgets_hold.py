@@ -20,7 +20,11 @@ from lemming.timeline.replay.replay import replay
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 SEEDS = range(100) if EVERYTHING else (21, 49)
-ORGS: tuple[dict[str, Any], ...] = ({}, {"at_once": 4, "durability": "tick"}, {"at_once": 2, "clean": True})
+ORGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"at_once": 4, "durability": "tick"},
+    {"at_once": 2, "clean": True, "requests": 3},
+)
 ASKED: dict[str, dict[str, Any]] = {
     "one": {},
     "one with a deadline": {"deadline": 6},
