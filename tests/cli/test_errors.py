@@ -184,3 +184,18 @@ def test_the_version_is_told_by_the_short_option_too(lemming: Lemming) -> None:
 def test_why_of_an_agent_says_what_can_be_asked_about(base: Path, lemming: Lemming, named: str) -> None:
     make_org(base, resume("ada"))
     assert "lemming why agents/ada/resume.json" in lemming("why", named).err
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        ('"5m"', "write the number alone: without quotes and without a unit"),
+        ("-1", "write 0 or more"),
+    ],
+)
+def test_a_number_that_is_none_or_too_small_is_told_with_what_to_write(
+    base: Path, lemming: Lemming, value: str, fix: str
+) -> None:
+    make_org(base, resume("ada"))
+    fs.publish(base, "config/org.json", f'{{"tick_interval_s": {value}}}'.encode())
+    assert f"fix: {fix}" in lemming("run-once").err

@@ -66,8 +66,16 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
             id="2^53+1",
         ),
         pytest.param(schedule('"abc"'), f'{EVERY}: expected a whole number, found "abc"', id="every abc"),
-        pytest.param(schedule("0"), f"{EVERY}: expected a number of at least 1, found 0", id="every 0"),
-        pytest.param(schedule("-1"), f"{EVERY}: expected a number of at least 1, found -1", id="every -1"),
+        pytest.param(
+            schedule("0"),
+            f"{EVERY}: expected a number of at least 1, found 0 (write 1 or more)",
+            id="every 0",
+        ),
+        pytest.param(
+            schedule("-1"),
+            f"{EVERY}: expected a number of at least 1, found -1 (write 1 or more)",
+            id="every -1",
+        ),
         pytest.param(schedule("1.5"), f"{EVERY}: expected a whole number, found 1.5", id="every 1.5"),
         pytest.param(schedule("true"), f"{EVERY}: expected a whole number, found true", id="every true"),
         pytest.param(schedule("NaN"), f"{EVERY}: NaN is not JSON", id="every NaN"),

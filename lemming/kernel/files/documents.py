@@ -31,7 +31,7 @@ from lemming.kernel.files.fitting import (
     key_of,
     types_by_key,
 )
-from lemming.kernel.files.unknown import Unknown, keys_of, must_be_known, unknown_keys, with_renamed_keys
+from lemming.kernel.files.unknown import Unknown, keys_of, must_be_known, unknown_keys, with_hints
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -253,7 +253,7 @@ def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: 
             found = adapter(cast(Any, kind)).validate_json(compact(plain), strict=True)
             value = as_validated(kind, found)
         except ValidationError as error:
-            problems = with_renamed_keys(tuple(_problems(error, kind, file, text)), unknown)
+            problems = with_hints(tuple(_problems(error, kind, file, text)), unknown)
             raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
     return value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,9 +39,27 @@ def must_be_known(problem: Problem, kind: Any, unknown: Unknown) -> bool:
     return key in _places_of(kind) or bool(meant(key, [*keys_of(kind), *further_of(kind)]))
 
 
-def with_renamed_keys(problems: Sequence[Problem], unknown: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Return problems whose hint is to rename an unknown key, where it stands beside one that is missing."""
-    return tuple(_with_renamed_key(problem, unknown) for problem in problems)
+def with_hints(problems: Sequence[Problem], unknown: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return problems with what to write: a key that is missing may be an unknown one beside it."""
+    return tuple(_with_renamed_key(_with_number(problem), unknown) for problem in problems)
+
+
+_BOUND = re.compile(r"expected a number (of at least|of at most|above) (-?[0-9.]+), found ")
+
+_IN_QUOTES = re.compile(r'expected a (?:whole )?number, found "[^"]*[0-9]')
+
+
+def _with_number(problem: Problem) -> Problem:
+    """Return a problem with the nearest number that would do, or with how a number is written."""
+    if problem.hint:
+        return problem
+    if bound := _BOUND.match(problem.message):
+        word = {"of at least": "or more", "of at most": "or less", "above": "is too little"}[bound[1]]
+        number = bound[2].removesuffix(".0")
+        return replace(problem, hint=f"{number} {word}" if bound[1] == "above" else f"write {number} {word}")
+    if _IN_QUOTES.match(problem.message):
+        return replace(problem, hint="write the number alone: without quotes and without a unit")
+    return problem
 
 
 def _with_renamed_key(problem: Problem, unknown: Sequence[Problem]) -> Problem:
