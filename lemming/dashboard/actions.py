@@ -16,9 +16,12 @@ from lemming.capabilities.requests.fields import read_field, schema_for
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, person_for
 from lemming.dashboard.files import fork_beside, save
-from lemming.kernel.base.errors import UsageError
+from lemming.kernel.access.trust import code_guarded
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.base.jsontext import nearest
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 
 Json = dict[str, Any]
@@ -30,7 +33,21 @@ def act(org: Organisation, name: str, said: Json, person: str | None) -> Json:
     if name not in ACTIONS:
         hint = nearest(name[:80], list(ACTIONS)) or f"actions: {', '.join(ACTIONS)}"
         raise UsageError(f'there is no action "{name[:80]}"', hint=hint)
-    return ACTIONS[name](org, said, person or _text(said, "person") or None)
+    with code_guarded(_require_code_agreed):
+        return ACTIONS[name](org, said, person or _text(said, "person") or None)
+
+
+def _require_code_agreed(org: Organisation) -> None:
+    """Raise `NotTrusted` where code of the organisation's own would be loaded that nobody has agreed to."""
+    from lemming.facts.reach import reaches  # where there is code
+    from lemming.service.agreement import Agreement
+
+    found = reaches(org, load_config(org), survey_agents(org).agents.values())
+    missing = [it for it in Agreement(org.base).lacks(found) if it.reach.needs_agreement]
+    if missing:
+        what = "; ".join(str(it) for it in missing[:3])
+        hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it"
+        raise NotTrusted(f"nobody here has agreed to what running this does: {what}", hint=hint)
 
 
 def _decide(org: Organisation, said: Json, person: str | None) -> Json:

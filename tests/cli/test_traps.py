@@ -15,11 +15,13 @@ from terminal import Lemming
 
 from lemming.capabilities.requests.now import requests_now
 from lemming.cli import make_app
+from lemming.dashboard.actions import act
 from lemming.engine import run_once
 from lemming.facts.views.dispatch import VIEWS, view
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import FrozenClock, make_org, resume, say
 
@@ -245,6 +247,15 @@ def test_no_option_of_a_command_that_decides_springs_one(
     for typed in every_option(words):
         lemming(*(request.id if word == "ID" else word for word in typed))
         assert (typed, sprung(trapped)) == (typed, [])
+
+
+def test_a_decision_on_the_page_springs_none(trapped: Path) -> None:
+    org = Organisation(trapped)
+    (request,) = requests_now(org).requests.open
+    for more in ({"edits": {"path": "z"}}, {"always": True}, {}):
+        with contextlib.suppress(LemmingError):
+            act(org, "decide", {"id": request.id, "word": "approve", **more}, None)
+        assert (more, sprung(trapped)) == (more, [])
 
 
 def test_looking_at_a_history_that_is_not_ours_starts_no_git(trapped: Path, lemming: Lemming) -> None:

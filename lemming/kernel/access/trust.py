@@ -30,7 +30,7 @@ class Reach:
     needs_agreement: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class CodeGuard:
     """What stands before the code of organisations' own in this process, for a block.
 
@@ -44,7 +44,8 @@ class CodeGuard:
     def look_at(self, org: Organisation) -> None:
         """Raise `NotTrusted` unless the organisation's code may be loaded."""
         base = os.path.realpath(org.base)
-        if not any(base == folder or base.startswith(f"{folder}/") for folder in self.allowed):
+        allowed = [folder for guard in _guards for folder in guard.allowed]
+        if not any(base == folder or base.startswith(f"{folder}/") for folder in allowed):
             self.require(org)
 
 
@@ -57,11 +58,12 @@ def code_guarded(require: Callable[[Organisation], None]) -> Iterator[None]:
 
     A program that embeds the engine decides for itself what it runs: without such a block nobody is asked.
     """
-    _guards.append(CodeGuard(require))
+    guard = CodeGuard(require)
+    _guards.append(guard)
     try:
         yield
     finally:
-        _guards.pop()
+        _guards.remove(guard)  # which another thread's may stand behind
 
 
 def allow_code(folder: str | os.PathLike[str]) -> None:
