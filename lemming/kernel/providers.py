@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -141,6 +142,9 @@ class LLMProvider(ABC):
     stopping: threading.Event | None = None
     """Set once the engine is to end, where an engine has made it. Who bills for nothing may break off a call
     then, and raise `Unavailable`: nothing is recorded, and the next run asks again."""
+
+    pause: Callable[[float], object] = staticmethod(time.sleep)
+    """How to let seconds pass. In tests under `lemming.testing.SkippingClock` that takes no time."""
 
     can_be_down = True
     """Whether the backend may be out of order for a while, and is then left alone by a circuit breaker."""

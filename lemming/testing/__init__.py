@@ -24,10 +24,12 @@ from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.file import read_journal
 from lemming.kernel.journal.sealing import read_sealed
+from lemming.testing.skipping import SkippingClock
 
 __all__ = [
     "Crash",
     "FrozenClock",
+    "SkippingClock",
     "crash_at",
     "journal_lines",
     "make_org",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +11,26 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import TimedOut
 from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.llm.rate_limit import Limits, Pace
 from lemming.kernel.llm.retrying import RetryingLLMProvider
 from lemming.kernel.messages import read_outbox_entries, send
 from lemming.kernel.providers import Backend, Reply, Request
-from lemming.testing import journal_lines, make_org, resume, say
+from lemming.testing import SkippingClock, journal_lines, make_org, resume, say
 
 LOOK = say("looking", tool_calls=[{"tool": "memory_read", "args": {"key": "k"}}])
 SLOW = {"reply": say("late"), "delay_s": 600}
 
 
 def turn_of(base: Path) -> TurnReport:
-    (turn,) = run_once(base, clock=FrozenClock()).turns
+    (turn,) = run_once(base, clock=SkippingClock()).turns
     return turn
 
 
 def timed(base: Path, *script: dict[str, Any], **more: Any) -> Path:
-    """Return an organisation of one agent whose turn has a fifth of a second."""
-    turn = {"deadline_s": 0.2, "max_steps": 3, **more.pop("turn", {})}
+    """Return an organisation of one agent whose turn has a minute."""
+    turn = {"deadline_s": 60, "max_steps": 3, **more.pop("turn", {})}
     return make_org(base, resume("ada", turn=turn, **more), script=[*script])
 
 
@@ -39,7 +39,7 @@ def asked_in_vain(base: Path, tick: int = 1) -> list[tuple[str, str]]:
     return [(line["error"], line["message"]) for line in lines]
 
 
-OVER = ("TurnTooLong", "the turn's time, 0.2 s, is over")
+OVER = ("TurnTooLong", "the turn's time, 60 s, is over")
 
 
 def test_an_answer_under_way_is_broken_off_and_what_the_turn_has_come_to_is_kept(base: Path) -> None:
@@ -82,30 +82,38 @@ def test_a_turn_without_an_answer_has_failed_and_is_taken_again(base: Path) -> N
     assert turn_of(base).status == "done"
 
 
-@pytest.mark.parametrize("calls", [0, 1])
-def test_a_request_whose_turns_have_too_little_time_is_given_up(base: Path, calls: int) -> None:
+@pytest.mark.parametrize(
+    ("calls", "ends", "why"),
+    [
+        (0, ["no_answer", "no_answer", "done"], OVER[1]),
+        # The same call in each turn is a loop, and the fourth breaks it.
+        (1, ["deadline", "deadline", "deadline", "repeats"], "again and again"),
+    ],
+)
+def test_a_request_whose_turns_have_too_little_time_is_given_up(
+    base: Path, calls: int, ends: list[str], why: str
+) -> None:
     pytest.importorskip("lemming.capabilities.requests.capability")
     look = {"outbox_entries": [], "tool_calls": [{"tool": "memory_read", "args": {"key": "k"}}]}
     script = [{"step": step, "reply": look} for step in range(calls)]
-    turn = {"deadline_s": 0.2, "max_steps": 50, "take": "one"}
+    turn = {"deadline_s": 60, "max_steps": 50, "take": "one"}
     ada = resume("ada", turn=turn, schedule={"wake": "addressed"})
     eve, people = resume("eve", model={"key": "human"}), {"human": {"provider": "human"}}
     make_org(base, ada, eve, models=people, script=[*script, SLOW])
     asked = {"text": "how much?", "target": "ada"}
     send(base, "eve", tick=1, kind="request", payload=asked, tags=[], created_at="")
-    ran = [turn for _ in range(5) for turn in run_once(base, clock=FrozenClock()).turns]
-    ends = [turn.end for turn in ran if turn.agent == "ada"]
-    assert ends[:3] == ([*["no_answer"] * 2, "done"] if not calls else [*["deadline"] * 2, "done"])
-    assert ends[3:] == ["", ""]  # it takes none
+    ran = [turn for _ in range(5) for turn in run_once(base, clock=SkippingClock()).turns]
+    taken = [turn.end for turn in ran if turn.agent == "ada" and turn.end]
+    assert taken == ends
     (answer,) = read_outbox_entries(base, "ada")
     assert answer.payload["status"] == "failed"
-    assert "0.2 s" in answer.payload["text"] or "in 3 turns" in answer.payload["text"]
+    assert why in answer.payload["text"]
 
 
 def test_nobody_else_is_asked_then(base: Path) -> None:
     away = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}}
     model = {"key": "away", "fallback": ["scripted"]}
-    ada = resume("ada", model=model, turn={"deadline_s": 0.2})
+    ada = resume("ada", model=model, turn={"deadline_s": 60})
     make_org(base, ada, models={"away": away}, script=[SLOW])
     assert turn_of(base).error == "TurnTooLong"
     assert asked_in_vain(base) == [OVER]
@@ -122,6 +130,15 @@ def test_a_correction_and_a_critic_have_no_more_time_than_the_turn(base: Path) -
     assert (turn.status, len(turn.entries)) == ("done", 1)
     assert any(OVER[1] in remark for remark in turn.remarks)
     assert run(["-C", str(base / "judged"), "replay"]) == 0
+
+
+def test_on_a_skipping_clock_the_pauses_between_attempts_take_no_time(base: Path) -> None:
+    models = {"away": {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 5}}
+    make_org(base, resume("ada", model={"key": "away"}), models=models, script=[{"error": "Unavailable"}])
+    clock, began = SkippingClock(), time.perf_counter()
+    (turn,) = run_once(base, clock=clock).turns
+    assert turn.error == "Unavailable"
+    assert clock.monotonic() - (time.perf_counter() - began) > 7  # 1, 2, 4 and 8 s, each at least half
 
 
 class Clock:

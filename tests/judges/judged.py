@@ -9,7 +9,7 @@ from typing import Any
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.journal.report import TurnReport
-from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.testing import SkippingClock, make_org, resume, say, tree
 
 JUDGED = "Judge the draft"
 SENT_BACK = "It did not pass"
@@ -37,7 +37,7 @@ def turn_of(
     blocks = {"permissions": {"read_outboxes": ["*"], "tools": ["file_write", "file_list"]}, **blocks}
     ada = resume("ada", verify=verify or {"by": "critic"}, **blocks)
     make_org(base, ada, *agents, script=[*script], models=models or {})
-    return next(it for it in run_once(base, clock=FrozenClock()).turns if it.agent == "ada")
+    return next(it for it in run_once(base, clock=SkippingClock()).turns if it.agent == "ada")
 
 
 def entries(base: Path, name: str = "ada") -> list[dict[str, Any]]:

@@ -198,7 +198,7 @@ def test_credits_that_end_in_the_middle_of_the_work_let_nothing_leave_unmarked(b
                 {"step": 0, "reply": say("x", tool_calls=[{"tool": "file_list", "args": {}}])},
                 {"reply": say("late"), "delay_s": 600},
             ],
-            {"deadline_s": 1, "max_steps": 2},
+            {"deadline_s": 60, "max_steps": 2},
             "deadline",
         ),
     ],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import field
 from hashlib import sha256
@@ -92,6 +91,8 @@ class ScriptedProvider(Backend):
         """Return the first line's answer; raise its error, or `RequestRejected` when no line answers."""
         for line in self._lines:
             if line.answers(request):
+                if line.delay_s:
+                    self._delay(line.delay_s, request.deadline_s)
                 return _play(line, request)
         question = question_in(request.messages)
         if any(line.question for line in self._lines):
@@ -102,12 +103,13 @@ class ScriptedProvider(Backend):
             f"no line answers {asked}", where=self._file, hint='add one, or one with agent "*"'
         )
 
+    def _delay(self, seconds: float, deadline_s: float) -> None:
+        self.pause(min(seconds, deadline_s))
+        if seconds > deadline_s:
+            raise calls.timed_out(deadline_s)
+
 
 def _play(line: ScriptLine, request: Request) -> Reply:
-    if line.delay_s:
-        time.sleep(min(line.delay_s, request.deadline_s))
-    if line.delay_s > request.deadline_s:
-        raise calls.timed_out(request.deadline_s)
     if line.error is not None:
         error: errors.ProviderError = getattr(errors, line.error)("the script says so", where="scripted")
         error.may_be_paid = isinstance(error, errors.TimedOut)

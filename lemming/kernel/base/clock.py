@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from functools import cache, lru_cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Clock(Protocol):
@@ -18,6 +18,19 @@ class Clock(Protocol):
     @property
     def boot_id(self) -> str:
         """What names the machine's present uptime: a power cut ends it. Empty when it is not known."""
+        ...
+
+
+@runtime_checkable
+class WaitingClock(Clock, Protocol):
+    """A clock that also decides how long a wait takes: see `lemming.testing.SkippingClock`."""
+
+    def monotonic(self) -> float:
+        """Return a reading, in seconds, that only goes forward."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Let the seconds pass."""
         ...
 
 

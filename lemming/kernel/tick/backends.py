@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.deadlines import MonotonicClock
 from lemming.kernel.base.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
 from lemming.kernel.org.config import Org
 from lemming.kernel.org.models import ModelEntry
@@ -42,7 +44,8 @@ class Workers(Protocol):
 class Backends:
     """The backends under the settings of the tick under way; safe to use from many threads.
 
-    `stop` is set when the engine is to end; `tell` gets what a person should know.
+    `stop` is set when the engine is to end; `tell` gets what a person should know. `monotonic` is the clock
+    of calls, and `pause` how they wait, unless in real time.
     """
 
     base: Path
@@ -50,6 +53,8 @@ class Backends:
     stop: threading.Event
     tell: Callable[[Problem], None]
     settings: Org = field(default_factory=Org)
+    monotonic: MonotonicClock = time.monotonic
+    pause: Callable[[float], object] | None = None
     _providers: dict[tuple[object, ...], RetryingLLMProvider] = field(default_factory=dict)
     _latest: tuple[ModelEntry, Org, RetryingLLMProvider] | None = None
     _circuits: Circuits | None = None
@@ -76,6 +81,8 @@ class Backends:
         plugins = self.settings.plugins
         provider = make_provider(entry.provider, entry.options, base=self.base, plugins=plugins)
         provider.stopping = self.stop
+        if self.pause:
+            provider.pause = self.pause
         return provider
 
     def suited(self, entry: ModelEntry, request: Request) -> Request:
@@ -159,6 +166,8 @@ class Backends:
             limits=limits,
             server=self.server(entry) if provider.leaves_out else None,
             stop=self.stop,
+            sleep=self.pause,
+            clock=self.monotonic,
         )
 
     def server(self, entry: ModelEntry) -> Any:

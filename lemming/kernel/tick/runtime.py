@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lemming.kernel.access.trust import Consent
-from lemming.kernel.base.clock import Clock, SystemClock, timestamp
+from lemming.kernel.base.clock import Clock, SystemClock, WaitingClock, timestamp
 from lemming.kernel.base.deadlines import LeftBehind, MonotonicClock
 from lemming.kernel.base.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
 from lemming.kernel.base.jsontext import pretty_words
@@ -79,7 +79,7 @@ class Runtime:
     settings of the tick. `before_again`, by agent: what looks, or raises, before a call that failed is made
     again. `gathered_by`: the capability that has model calls of a tick wait for each other, `gathering` where
     those of the tick under way do. `turn_lock`: of all turns the one that holds it works. `monotonic`: the
-    clock of `turn.deadline_s`.
+    clock of `turn.deadline_s` and of model calls. `pause`: how a model call waits, unless in real time.
     """
 
     org: Organisation
@@ -102,6 +102,7 @@ class Runtime:
     ran: int = -1  # the tick that it ran last
     counted: int | None = None  # the tick that is next, as this engine or the one before it left the counter
     monotonic: MonotonicClock = time.monotonic
+    pause: Callable[[float], object] | None = None
     # The settings files that the newest journal names, once looked at.
     journaled_settings: Set[str] | None = None
     before_again: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
@@ -277,7 +278,8 @@ class Runtime:
     @cached_property
     def backends(self) -> Backends:
         """The model backends of the organisation."""
-        return Backends(self.base, self.clock, self.stop, self.tell)
+        stop, monotonic, pause = self.stop, self.monotonic, self.pause
+        return Backends(self.base, self.clock, stop, self.tell, monotonic=monotonic, pause=pause)
 
     def gather(self, journal: Journal) -> None:
         """Have the calls of a tick wait for each other where the run says so.
@@ -378,6 +380,8 @@ def open_org(
             org, clock, observers, stop or threading.Event(), epoch, gathered_by, observers_of=observers_of
         )
         opened.counted = left
+        if isinstance(clock, WaitingClock):
+            opened.monotonic, opened.pause = clock.monotonic, clock.pause
         hold_settings(org, is_held=True)
         with contextlib.closing(opened) as runtime:
             yield runtime
