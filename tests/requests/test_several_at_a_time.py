@@ -15,7 +15,7 @@ from terminal import Lemming
 from lemming.facts.views.tick import tick as tick_view
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.report import TickReport
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import list_outbox, read_outbox_entries
@@ -321,3 +321,33 @@ def test_credits_that_suffice_for_all_turns_let_them_be_taken_at_once(base: Path
         kinds = [it["type"] for it in journal_lines(base, number) if it["type"].startswith("turn_")]
         started.append(kinds.index("turn_committed"))
     assert started == [3, 1]
+
+
+@pytest.mark.parametrize("tools", [IN_ORDER, []])
+def test_a_turn_that_ends_the_engine_again_and_again_takes_no_other_with_it(
+    base: Path, tools: list[str]
+) -> None:
+    asked_org(base, 3, tools=tools)
+
+    class Dies(LLMProvider):
+        def call(self, model_name: str, messages: Any, *_: Any, **__: Any) -> str:
+            if "question 1" in str(messages):
+                raise Crash("the engine ends")
+            return json.dumps(ANSWER)
+
+    register_provider("dies", Dies)
+    models = {"scripted": {"provider": "dies"}, "human": {"provider": "human"}}
+    fs.publish(base, "config/models.json", pretty(models))
+    for _ in range(3):
+        with pytest.raises(Crash):
+            tick(base)
+    assert turns_in(tick(base)) == [(0, "done"), (1, "failed"), (2, "done")]
+
+
+def test_the_lines_of_further_turns_stand_beside_each_other_whatever_else_they_say(base: Path) -> None:
+    asked_org(base, 0)
+    states = [AgentState(tick=4, turn=turn, loops={"said": 2}) for turn in range(3)]
+    for state in (*states, states[2]):
+        write_state(base, "desk", state)
+    assert [line.get("turn", 0) for line in ledger_lines(base)] == [0, 1, 2]
+    assert read_state(base, "desk", before=4) == AgentState()
