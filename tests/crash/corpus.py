@@ -41,7 +41,8 @@ Build = Callable[[Path, dict[str, Any]], object]
 class Case:
     """An organisation, made by `build(base, settings)`, how many ticks it runs, and turns at once.
 
-    `has_limits`: a call that a kill took along counts as spent, so that limits are reached earlier.
+    `has_limits`: a call that a kill took along counts as spent, so that limits are reached earlier and less is
+    left of budgets.
     """
 
     build: Build
@@ -144,10 +145,10 @@ CASES = [
     Case(plain, 2),
     Case(planned, 14, at_once=3),
     Case(listed, 7, at_once=2),
-    Case(team, 5, at_once=3),
+    Case(team, 5, at_once=3, has_limits=True),
     Case(several, 6, at_once=3),
     Case(side_by_side, 6, at_once=5),
-    Case(refused, 5, at_once=3),
+    Case(refused, 5, at_once=3, has_limits=True),
     Case(tools, 2),
     Case(staff, 2),
     Case(wildcards, 2),
