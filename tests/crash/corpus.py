@@ -41,8 +41,8 @@ Build = Callable[[Path, dict[str, Any]], object]
 class Case:
     """An organisation, made by `build(base, settings)`, how many ticks it runs, and turns at once.
 
-    `has_limits`: a call that a kill took along counts as spent, so that limits are reached earlier and less is
-    left of budgets.
+    `has_limits`: a call that a kill took along counts as spent, so that limits are reached earlier, and
+    less is left of budgets.
     """
 
     build: Build

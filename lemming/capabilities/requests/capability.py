@@ -22,7 +22,14 @@ from lemming.capabilities.requests.request_turn import (
 )
 from lemming.capabilities.requests.settings import team_of
 from lemming.capabilities.requests.shown_requests import fail_shown_requests
-from lemming.capabilities.requests.team import answered_results, delegate, out_of_reach, team_tools
+from lemming.capabilities.requests.team import (
+    answered_results,
+    checked_hand_on,
+    delegate,
+    hands_on,
+    out_of_reach,
+    team_tools,
+)
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import (
     ContractError,
@@ -218,11 +225,13 @@ class RequestsPart(TurnPart):
 
     def fills(self, new: NewEntry, *, alone: bool) -> NewEntry | No:
         """Return an entry with what it answers, or what it is asked for; or that it would go in a circle."""
-        inputs, is_handing_on = self.draft.inputs, "hands_on" in new.payload
-        if self._serving and not (is_handing_on or alone):
+        inputs = self.draft.inputs
+        if new.kind == "request" and "hands_on" in new.payload:
+            return checked_hand_on(self.draft, self._task, new)
+        if self._serving and not alone:
             new = self._serving.fill_in(new, inputs.tick, inputs.agent.name)
         new = answering(new, inputs.open_requests)
-        if self._serving is None or new.kind != "request" or is_handing_on:
+        if self._serving is None or new.kind != "request":
             return new
         why = self._serving.why_not(inputs.agent.name, targets_in(new.payload))
         return No(why) if why else new
@@ -262,6 +271,7 @@ class RequestsPart(TurnPart):
                 fail_shown_requests(self.draft, error)
             return last_round(self.draft, end)
         draft, task = self.draft, self._task
+        draft.is_handed_on = hands_on(draft.entries)
         status = draft.status_of(end)
         if error and is_final(error) and not (status == "waiting" or draft.asks_persons or draft.may_rest):
             # what the turn wrote goes with it: nobody is to find half of an answer

@@ -5,7 +5,7 @@ Their calls go nowhere: a turn stages an entry for each, and its answer is the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,11 +18,13 @@ from lemming.kernel.journal.begun import end_text
 from lemming.kernel.mail.answers import ENVELOPE
 from lemming.kernel.mail.references import name_in
 from lemming.kernel.mail.task import Ended, Task
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.turn.labels import PLAIN, Labels
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.results import RESULTS_CHARS, as_shown
+from lemming.kernel.turn.seams import No
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.draft import Draft
@@ -188,8 +190,8 @@ def delegate(
     message = args.pop("message")
     if tool.hands_on:
         assert serving, "only a request is handed on"
-        handed = draft.write(serving.hand_on(message, tool.target, draft.inputs.tick), at)
-        draft.is_handed_on = handed is not None
+        draft.write(serving.hand_on(message, tool.target, draft.inputs.tick), at)
+        draft.is_handed_on = hands_on(draft.entries)
         return
     path = None if serving else [draft.inputs.agent.name]  # else it is filled in with the rest
     further = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
@@ -198,6 +200,36 @@ def delegate(
     if entry is not None:
         draft.add_result(call.tool, call.args, ToolResult(True), call.id, is_entry=True)
         draft.asked[entry.identity] = len(draft.results)
+
+
+def hands_on(entries: Iterable[OutboxEntry]) -> bool:
+    """Return whether one of a turn's entries hands the request on."""
+    return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
+
+
+def checked_hand_on(draft: Draft, serving: Serving | None, new: NewEntry) -> NewEntry | No:
+    """Return an entry that hands the turn's request on, as the engine writes it; refuse any other.
+
+    What is left of the budget goes with it, and the agent owes no answer any more. So it moves the request of
+    this turn, once, to one of those whom the agent may hand it to. The entry may come from a call of
+    `hand_to_*`, from the approval of one, or from a model's own text.
+    """
+    team, text, target = team_of(draft.inputs.agent), new.payload.get("text"), new.payload.get("target")
+    is_own = serving is not None and new.payload["hands_on"] == serving.id and not hands_on(draft.entries)
+    if (
+        serving is None
+        or not is_own
+        or team is None
+        or target not in team.hand_to
+        or not isinstance(text, str)
+    ):
+        return No(
+            "refused: hands_on is the engine's to write; call hand_to_NAME to hand on what was asked of you"
+        )
+    if serving.hops >= team.max_hops:
+        return No(f"refused: it was handed on {serving.hops} times")
+    written = serving.hand_on(text, target, draft.inputs.tick)
+    return new._replace(payload={**new.payload, **written.payload})
 
 
 def _why_not(draft: Draft, serving: Serving | None, tool: TeamTool) -> str:
