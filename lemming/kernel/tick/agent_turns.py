@@ -30,7 +30,7 @@ from lemming.kernel.tick.permitted import NO_LONGER_ALLOWED, inputs_of
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.side_by_side import Row, may_be_at_once, start_of_further
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.turn.inputs import Gathered, NextTurn
+from lemming.kernel.turn.inputs import FurtherTurn, Gathered
 from lemming.kernel.turn.on_record import begin_turn, from_record
 from lemming.kernel.turn.parts import why_not_on
 from lemming.kernel.turn.values import TurnInputs, TurnOutcome
@@ -247,7 +247,7 @@ class AgentTurns:
     ) -> TurnInputs | None:
         """Begin a further turn, where a request is left for one."""
         self._commits.write_held()  # it starts from what those before it wrote
-        following = NextTurn(number=turn, taken=self._taken, state=state)
+        following = FurtherTurn(number=turn, taken=self._taken, state=state)
         found = tried(lambda: self._now.inputs_of_next(self._name, following))
         if not isinstance(found, Gathered):  # the agent's first turn of the next tick says what is wrong
             return None

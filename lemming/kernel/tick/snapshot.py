@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.records import TickStarted
     from lemming.kernel.mail.visibility import Mail
     from lemming.kernel.tick.idle import IdleAgents
-    from lemming.kernel.turn.inputs import Gathered, NextTurn
+    from lemming.kernel.turn.inputs import FurtherTurn, Gathered
 
 T = TypeVar("T")
 NOTHING: Mapping[str, bytes] = {}
@@ -178,7 +178,7 @@ class Snapshot:
         return gather(self, agent, digest, held)
 
     def inputs_of_next(
-        self, name: str, turn: NextTurn, held: Mapping[str, bytes] = NOTHING
+        self, name: str, turn: FurtherTurn, held: Mapping[str, bytes] = NOTHING
     ) -> Gathered | Reason:
         """Return what a further turn of an agent in this tick starts from, or why it takes none."""
         from lemming.kernel.turn.inputs import gather

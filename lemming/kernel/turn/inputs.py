@@ -61,7 +61,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextTurn:
+class FurtherTurn:
     """A further turn of an agent in a tick: its number, the requests of those before, the state they left."""
 
     number: int
@@ -73,7 +73,7 @@ NO_REQUEST = Reason("nothing_new", "no further request is open")
 
 
 def gather(
-    now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING, turn: NextTurn | None = None
+    now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING, turn: FurtherTurn | None = None
 ) -> Gathered | Reason:
     """Gather what an agent's turn starts from, or say why it takes none.
 
@@ -263,7 +263,7 @@ class FoundFirst:
 
 
 def find(
-    now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING, turn: NextTurn | None = None
+    now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING, turn: FurtherTurn | None = None
 ) -> FoundFirst | Reason:
     """Return what an agent finds before it opens its inbox, or why it takes no turn. Raises as `gather`."""
     org, config = now.org, now.config
