@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from hashlib import blake2b
 from typing import Any
 
 from conformance.answering import Call, say
 from conformance.bench import Bench, Org, silent
 from conformance.check import holds
-from conformance.reading import entries_of, require, same
+from conformance.reading import entries_of, records_of, require, same
 
 ONE = {"turn": {"take": "one"}, "schedule": {"wake": "addressed"}}
 
@@ -139,6 +140,52 @@ def an_answer_is_held_to_its_schema(bench: Bench) -> None:
     org.tick(2)
     same(len(org.calls), 2, "calls")
     same(ends_of(org), [("a1", "failed")], "how the request ended")
+
+
+@holds("REQ-8", "REQ-9")
+def several_requests_of_one_tick_have_a_turn_each(bench: Bench) -> None:
+    """An agent takes as many requests in a tick as its resume says; what its turns write is told apart."""
+    org = bench.org(answering)
+    with_person(org)
+    org.agent("ada", "eve", turn={"take": "one", "requests": 2}, schedule={"wake": "addressed"})
+    for ident in ("a1", "b2", "c3"):
+        ask(org, ident, 0)
+    org.tick(2)
+    same(
+        [(call.tick, call.values["request"]["payload"]["text"]) for call in sorted(org.calls, key=_asked_in)],
+        [(1, "question a1"), (1, "question b2"), (2, "question c3")],
+        "ticks and requests that turns were for",
+    )
+    further = blake2b(b"1/ada/1/0", digest_size=5).hexdigest()
+    first = blake2b(b"1/ada/0", digest_size=6).hexdigest()
+    same(
+        {entry["id"] for entry in entries_of(org.folder, "ada") if entry["tick"] == 1},
+        {first, f"01{further}"},
+        "ids of the entries of the tick",
+    )
+    ledger = (org.folder / "agents/ada/turns.jsonl").read_bytes().splitlines()
+    same([json.loads(line).get("turn", 0) for line in ledger], [0, 1, 0], "turns of the ledger's lines")
+    ends = [record for record in records_of(org.folder, 1) if record["type"] == "turn_committed"]
+    same([record.get("turn", 0) for record in ends], [0, 1], "turns of the records")
+
+
+def _asked_in(call: Call) -> tuple[int, str]:
+    return call.tick, call.values["request"]["payload"]["text"]
+
+
+@holds("REQ-10")
+def fields_named_like_words_of_requests_end_nothing(bench: Bench) -> None:
+    """A form may have a field called `status`: its value stands under `answer`, and fails no request."""
+    payload = {"text": "No seats left.", "answer": {"status": "failed"}}
+    org = bench.org(lambda call: {"outbox_entries": [{"kind": "response", "payload": payload}]})
+    with_person(org)
+    org.agent("ada", "eve", **ONE)
+    form = {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}
+    ask(org, "a1", 0, schema=form)
+    org.tick(2)
+    same(ends_of(org), [("a1", "answered")], "how the request ended")
+    (entry,) = entries_of(org.folder, "ada")
+    same(entry["payload"].get("answer"), {"status": "failed"}, "the answer")
 
 
 def _planned(bench: Bench, *steps: dict[str, Any]) -> Org:

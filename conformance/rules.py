@@ -8,7 +8,7 @@ from typing import Any
 from conformance.answering import Call, say
 from conformance.bench import Bench, Org, silent
 from conformance.check import holds
-from conformance.reading import entries_of, require, same
+from conformance.reading import entries_of, records_of, require, same
 from conformance.requests import with_person
 
 WRITE = {"tool": "file_write", "args": {"path": "workspace/x.txt", "content": "x"}}
@@ -126,6 +126,22 @@ def a_no_and_silence_make_no_call(bench: Bench) -> None:
     silent_org.tick(6)
     for each in (org, silent_org):
         require(not (each.folder / FILE).exists(), "the call was made")
+
+
+@holds("APR-5")
+def a_call_that_cannot_be_asked_about_yet_is_not_made(bench: Bench) -> None:
+    """Beyond `turn.max_approvals` nobody is asked in that turn, and the call is neither made nor denied."""
+    calls = [{"tool": "file_write", "args": {"path": path, "content": "x"}} for path in ("one", "two")]
+    org = bench.org(lambda call: {"tool_calls": calls} if call.tick == 1 else silent(call))
+    with_person(org)
+    gates = [{"at": "call", "tool": "file_write", "then": "ask"}]
+    org.agent("ada", "eve", gates=gates, turn={"max_approvals": 1}, permissions={"tools": ["file_write"]})
+    org.tick()
+    asked = [entry for entry in entries_of(org.folder, "ada") if entry["kind"] == "request"]
+    same(len(asked), 1, "calls that a person is asked about")
+    (finished,) = [it for it in records_of(org.folder, 1) if it.get("outcome") in ("deferred", "refused")]
+    same(finished["outcome"], "deferred", "outcome of the call that has to wait")
+    require(not [*org.folder.glob("agents/ada/workspace/*")], "a call was made that nobody approved")
 
 
 @holds("APR-4")

@@ -215,6 +215,20 @@ def settings_that_cannot_be_used_are_refused(bench: Bench) -> None:
     org.refused("torn settings")
 
 
+@holds("FIL-9")
+def settings_that_are_gone_are_refused(bench: Bench) -> None:
+    """Where a settings file is gone that the last tick ran with, no tick is run until it holds `{}`."""
+    org = bench.org()
+    org.agent("ada")
+    org.write("config/org.json", {"retention_ticks": 7})
+    org.tick()
+    (org.folder / "config/org.json").unlink()
+    org.refused("settings that are gone")
+    same(org.run()[0], 3, "status for settings that are gone")
+    org.write("config/org.json", {})
+    org.tick()
+
+
 @holds("ORD-4", "CRA-5")
 def a_tick_is_applied_once(bench: Bench) -> None:
     """A counter that was set back runs nothing again."""

@@ -170,6 +170,7 @@ class Engine:
             self.credits = read(self.base / "config/credits.json", {})
         except ValueError as error:
             raise Refused(3, str(error)) from None
+        self.require_settings()
         if self.org.get("format", 1) not in (1, 2):
             raise Refused(3, "a format that is not known")
         if asked := self.left_out(self.org):
@@ -186,6 +187,17 @@ class Engine:
         if self.order:
             self.journal.add("tick_committed", tick=self.now)
         return 0
+
+    def require_settings(self) -> None:
+        """Refuse to run without a settings file that the newest journal names (FIL-9)."""
+        config = {"org": self.org, "models": self.models, "credits": self.credits}
+        paths = [f"config/{name}.json" for name, plain in config.items() if plain]
+        self.settings = {path: sha256((self.base / path).read_bytes()).hexdigest() for path in paths}
+        for journal in sorted(self.base.glob("logs/ticks/*.jsonl"))[-1:]:
+            line, end, _ = journal.read_bytes().partition(b"\n")
+            named = strict(line).get("settings", {}) if end else {}
+            if gone := [path for path in named if not (self.base / path).exists()]:
+                raise Refused(3, f"{gone[0]} is gone, and the last tick ran with it")
 
     def counter(self) -> int:
         """Return the tick that is next."""
@@ -246,7 +258,14 @@ class Engine:
         free = [name for name in due if not (self.org.get("paused") or self.agents[name].get("paused"))]
         self.order = sorted(free, key=self.fire_point)
         if self.order:
-            self.journal.add("tick_started", tick=self.now, at=now(), order=self.order, broken=self.broken)
+            self.journal.add(
+                "tick_started",
+                tick=self.now,
+                at=now(),
+                order=self.order,
+                broken=self.broken,
+                settings=self.settings,
+            )
 
     def state(self, name: str) -> Plain:
         """Return an agent's state before this tick, out of its ledger."""

@@ -53,6 +53,14 @@ class WritesQuietTicks(Engine):
             self.journal.add("tick_started", tick=self.now, order=[])
 
 
+@fails("settings_that_are_gone_are_refused")
+class TakesDefaults(Engine):
+    """A settings file that is gone is taken for the defaults."""
+
+    def require_settings(self) -> None:
+        self.settings = {}
+
+
 @fails("what_asks_for_gates_is_refused", "what_asks_for_trust_is_refused")
 class PassesOverWhatItLacks(Engine):
     """What a file asks for and this engine does not have is passed over."""
