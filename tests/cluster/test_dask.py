@@ -29,6 +29,8 @@ from lemming.testing import FrozenClock, make_org, resume, say
 if TYPE_CHECKING:
     from distributed import LocalCluster
 
+PATIENCE_S = 300.0
+"""How long a busy machine may take; no test waits for it."""
 REPOSITORY = Path(__file__).parents[2]
 WITHOUT = """
 import sys
@@ -63,7 +65,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def calls(cluster: LocalCluster) -> Iterator[DaskCalls]:
-    calls = DaskCalls(cluster.scheduler_address)
+    calls = DaskCalls(cluster.scheduler_address, connect_s=PATIENCE_S)
     yield calls
     calls.close()
 
@@ -74,7 +76,7 @@ def provider(calls: DaskCalls, base: Path, name: str, options: dict[str, Any] | 
     return calls.provider(inner, name, options or {}, base=base, plugins=["cluster_plugin"])
 
 
-def question(deadline_s: float = 30.0, **fields: Any) -> Request:
+def question(deadline_s: float = PATIENCE_S, **fields: Any) -> Request:
     return Request(
         model_name="m", messages=[{"role": "user", "content": "?"}], deadline_s=deadline_s, **fields
     )
@@ -136,7 +138,7 @@ def test_a_new_engine_does_not_get_answers_from_what_a_worker_read_before(
 ) -> None:
     texts = []
     for text in ("old", "new"):
-        calls = DaskCalls(cluster.scheduler_address)
+        calls = DaskCalls(cluster.scheduler_address, connect_s=PATIENCE_S)
         texts.append(
             provider(calls, base, "scripted", script(base, {"reply": text})).complete(question()).text
         )
@@ -153,9 +155,11 @@ def test_a_worker_that_does_not_see_the_folder_says_what_it_needs(calls: DaskCal
 
 
 def test_a_call_is_given_up_at_its_deadline(calls: DaskCalls, base: Path) -> None:
-    asked = provider(calls, base, "scripted", script(base, {"reply": "late", "delay_s": 60}))
+    answers = {"step": 0, "reply": "x"}, {"reply": "late", "delay_s": PATIENCE_S}
+    asked = provider(calls, base, "scripted", script(base, *answers))
+    asked.complete(question(step=0))  # connected to from here on
     with pytest.raises(TimedOut):
-        asked.complete(question(deadline_s=0.3))
+        asked.complete(question(deadline_s=0.3, step=1))
 
 
 def test_both_workers_make_calls_and_many_at_once(calls: DaskCalls, base: Path) -> None:
@@ -214,7 +218,8 @@ def test_without_a_cluster_the_error_names_the_address(base: Path) -> None:
 
 def test_a_cluster_without_workers_is_told_from_a_slow_model(tmp_path: Path, base: Path) -> None:
     with new_cluster(tmp_path, workers=0) as cluster:
-        calls = DaskCalls(cluster.scheduler_address)
+        calls = DaskCalls(cluster.scheduler_address, connect_s=PATIENCE_S)
+        assert calls.workers() == {}  # connected to from here on
         with pytest.raises(Unavailable, match="no workers") as raised:
             provider(calls, base, "scripted", script(base, {"reply": "x"})).complete(question(deadline_s=0.3))
         assert (raised.value.may_be_paid, raised.value.is_of_backend) == (False, False)
@@ -252,7 +257,7 @@ def start(lacking: str, *words: str) -> subprocess.Popen[bytes]:
 def test_a_cluster_that_goes_away_ends_the_calls_it_had(tmp_path: Path, base: Path) -> None:
     make_pipes(base)
     with separate_cluster(tmp_path) as (address, scheduler), ThreadPoolExecutor(1) as pool:
-        calls = DaskCalls(address)
+        calls = DaskCalls(address, connect_s=PATIENCE_S)
         asked = provider(calls, base, "fatal")
         reply = pool.submit(asked.complete, question())
         (base / "told").read_text()
@@ -282,7 +287,7 @@ def test_leaving_a_cluster_that_answers_no_more_is_no_error(monkeypatch: pytest.
 
 def test_a_cluster_without_the_package_says_so_and_lives_on(tmp_path: Path, base: Path) -> None:
     with separate_cluster(tmp_path, lacking="lemming") as (address, _):
-        calls = DaskCalls(address)
+        calls = DaskCalls(address, connect_s=PATIENCE_S)
         for _ in range(2):
             with pytest.raises(RequestRejected, match="a worker cannot run the call") as raised:
                 provider(calls, base, "scripted", script(base, {"reply": "x"})).complete(question())

@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import json
 import os
+import queue
 import socket
 import struct
 import threading
@@ -37,9 +38,13 @@ class Received:
 
 @dataclass
 class FaultServer:
-    """The server, from `start` to `stop`. `received` holds the requests in the order they came."""
+    """The server, from `start` to `stop`. `received` holds the requests in the order they came.
+
+    `came` has them as well, for a test that waits for one.
+    """
 
     received: list[Received] = field(default_factory=list)
+    came: queue.SimpleQueue[Received] = field(default_factory=queue.SimpleQueue)
     counts: Counter[str] = field(default_factory=Counter)
     sent_mib: int = 0
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -105,6 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         faults.received.append(Received(self.path, headers, json.loads(raw or b"{}")))
         faults.counts[self.path] += 1
+        faults.came.put(faults.received[-1])
         scenario, _, rest = self.path.removeprefix("/").partition("/")
         self._answer(scenario, f"/{rest}", faults.counts[self.path])
 

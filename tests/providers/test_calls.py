@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -156,22 +158,34 @@ print("end", flush=True)
     assert run_python(code) == "end\n"
 
 
-def test_ctrl_c_cancels_a_call_that_hangs(faults: FaultServer) -> None:
+@pytest.fixture
+def hangs() -> Iterator[FaultServer]:
+    """A server of one test's own, so that what comes is its own."""
+    server = FaultServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_ctrl_c_cancels_a_call_that_hangs(hangs: FaultServer) -> None:
     code = f"""
-import os, signal, threading
+import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
 from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.kernel.llm.calls import ask
 from lemming.providers import Request
 
-provider = OllamaProvider(host="{faults.url("hang")}")
-threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT)).start()
+provider = OllamaProvider(host="{hangs.url("hang")}")
 try:
     ask(provider, Request(model_name="m", messages=[]))
 except KeyboardInterrupt:
     print("interrupted")
 """
-    assert run_python(code) == "interrupted\n"
+    command = [sys.executable, "-W", "error", "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        hangs.came.get(timeout=60)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == ("interrupted\n", "")
 
 
 def run_python(code: str) -> str:

@@ -59,7 +59,7 @@ def test_a_service_is_ready_with_its_first_tick_and_says_when_it_ends(
         try:
             until_ready = told.until(READY)
             assert until_ready[-1] == f"{READY}\nSTATUS=tick 1"
-            assert set(until_ready[:-1]) == {ALIVE}
+            assert set(until_ready[:-1]) <= {ALIVE}  # as often as there is time for it
             assert told.until("1 done")[-1] == "STATUS=tick 1: 1 done"
             assert told.until(ALIVE)[-1] == ALIVE  # also in the pause
             running.send_signal(signal.SIGTERM)
