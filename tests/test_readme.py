@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from benchmarks import pictures
 from lemming.testing import say
@@ -88,7 +89,7 @@ def paste(text: str, folder: Path, *, strictly: bool = True) -> subprocess.Compl
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
 
 

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from docs.manual import manual
 from lemming.kernel.base.version import __version__
@@ -51,7 +52,7 @@ def ran(installed: Path, place: Path, *words: str) -> str:
     command = [sys.executable, "-m", *words]
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     done = subprocess.run(
-        command, cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from batch_server import BatchServer
+from patience import PATIENCE_S
 
 from lemming.capabilities.batches.queue import Batches
 from lemming.kernel.journal.events import Event
@@ -27,7 +28,6 @@ APIS: dict[str, Callable[[str], dict[str, Any]]] = {
     "anthropic": lambda url: {"provider": "anthropic", "options": {"base_url": url}},
 }
 AGENTS = ("ada", "bob", "cyd")
-PATIENCE_S = 20.0
 
 
 @dataclass

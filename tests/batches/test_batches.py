@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pytest
-from batch_desk import AGENTS, PATIENCE_S, Desk, make_desk, question
+from batch_desk import AGENTS, Desk, make_desk, question
 from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
+from patience import PATIENCE_S
 
 from lemming.capabilities.batches.api import BatchProgress
 from lemming.capabilities.batches.records import BatchEnded, BatchNotSent, BatchWaiting

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_MS
 
 from lemming.dashboard.report import write_report
 from lemming.dashboard.serving import page_of
@@ -23,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "dashboard"))
 from page_org import HOSTILE
 
 BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-PATIENCE_MS = 20_000
 
 
 @pytest.fixture

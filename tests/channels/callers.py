@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from patience import PATIENCE_S
+
 from lemming.capabilities.channels.between import Tell
 from lemming.capabilities.serving.serve import serving
 
@@ -36,7 +38,7 @@ class Caller:
         self.port = port
 
     def call(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, named)
         answer = connection.getresponse()

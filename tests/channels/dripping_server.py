@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from patience import PATIENCE_S
+
 
 @contextmanager
 def dripping(letter: bytes, every_s: float = 0.02) -> Iterator[int]:
@@ -38,6 +40,6 @@ def dripping(letter: bytes, every_s: float = 0.02) -> Iterator[int]:
         finally:
             over.set()
             listening.shutdown(socket.SHUT_RDWR)
-            thread.join(20)
+            thread.join(PATIENCE_S)
             for each in callers:
-                each.join(20)
+                each.join(PATIENCE_S)

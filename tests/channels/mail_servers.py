@@ -8,13 +8,13 @@ import imaplib
 import socket
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from email.message import EmailMessage, Message
 from typing import Any, NamedTuple
 
 import pytest
+from patience import PATIENCE_S, until
 
 USER, PASSWORD, BOX = "desk@example.org", "a-password-of-mail", "Post"
 SERVER = """
@@ -39,7 +39,7 @@ class Imap(NamedTuple):
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[imaplib.IMAP4]:
-        with imaplib.IMAP4("127.0.0.1", self.port, timeout=20) as imap:
+        with imaplib.IMAP4("127.0.0.1", self.port, timeout=PATIENCE_S) as imap:
             imap.login(USER, PASSWORD)
             imap.select(BOX)
             yield imap
@@ -90,7 +90,7 @@ def imap_server() -> Iterator[Imap]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _await(port)
-        with imaplib.IMAP4("127.0.0.1", port, timeout=20) as imap:
+        with imaplib.IMAP4("127.0.0.1", port, timeout=PATIENCE_S) as imap:
             imap.login(USER, PASSWORD)
             imap.create(BOX)
         yield Imap(port)
@@ -101,11 +101,13 @@ def imap_server() -> Iterator[Imap]:
 
 def _await(port: int) -> None:
     """Wait until somebody listens."""
-    for _ in range(TRIES):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
-            return
-        time.sleep(0.1)  # another program is starting; nothing of ours is waited for
-    pytest.fail("the IMAP server does not listen")
+
+    def listens() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S):
+            return True
+        return False
+
+    until(listens)
 
 
 class Outbox:

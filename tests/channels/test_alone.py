@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from callers import SECRET, TOKEN, Caller, served
 from doorway import answer_to, arrived, noted, with_channel
+from patience import PATIENCE_S, until
 
 from lemming.capabilities.background.connections import most_connections
 from lemming.capabilities.background.threads import keep_alive
@@ -61,7 +61,7 @@ def test_a_thread_that_dies_is_told_of_and_started_again(base: Path) -> None:
             raise ValueError("a broken line")
         works.set()
 
-    keep_alive(work, name="lemming-x", base=base, over=over, first_pause_s=0.001).join(5)
+    keep_alive(work, name="lemming-x", base=base, over=over, first_pause_s=0.001).join(PATIENCE_S)
     assert (works.is_set(), died) == (True, [3])
     told = [it for it in troubles_of(CheckScope(Organisation(base))) if it.about == "thread lemming-x"]
     assert "ValueError: a broken line" in told[0].message
@@ -78,11 +78,9 @@ def test_a_thread_that_died_begins_nothing_once_all_is_over(base: Path) -> None:
         raise ValueError("a broken line")
 
     thread = keep_alive(work, name="lemming-x", base=base, over=over, first_pause_s=60.0)
-    ends = time.monotonic() + 5
-    while not told.exists() and time.monotonic() < ends:
-        time.sleep(0.01)
+    until(told.exists)
     over.set()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert (told.exists(), thread.is_alive(), len(begun)) == (True, False, 1)
 
 
@@ -134,7 +132,7 @@ def answering_with(line: bytes) -> Iterator[int]:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         yield listening.getsockname()[1]
-        thread.join(5)
+        thread.join(PATIENCE_S)
 
 
 def test_a_target_with_a_broken_status_line_is_tried_again_later(base: Path) -> None:

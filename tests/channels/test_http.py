@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from callers import SECRET, TOKEN, Caller, receiver, served
 from doorway import answer_to, arrived, noted, with_channel
+from patience import PATIENCE_S
 
 from lemming.capabilities.serving import http_server
 from lemming.capabilities.serving.serve import look
@@ -187,7 +188,7 @@ def test_a_body_that_is_said_to_be_too_long_is_refused_unread(door: Caller, leng
 
 
 def test_a_body_of_no_known_length_is_refused(door: Caller) -> None:
-    connection = HTTPConnection("127.0.0.1", door.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", door.port, timeout=PATIENCE_S)
     connection.putrequest("POST", "/ask")
     connection.putheader("Transfer-Encoding", "chunked")
     connection.putheader("Authorization", f"Bearer {TOKEN}")

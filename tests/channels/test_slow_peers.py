@@ -11,6 +11,7 @@ import pytest
 from callers import receiver
 from doorway import noted
 from dripping_server import dripping
+from patience import PATIENCE_S
 
 from lemming.capabilities.serving.serve import look, serving
 from lemming.facts.checklist.check import CheckScope
@@ -93,7 +94,7 @@ def test_a_peer_that_hangs_keeps_no_other_waiting_and_a_stop_breaks_it_off(base:
         good = stack.enter_context(receiver(202, heard=arrived.set))
         with_channels(base, door=http_to(hangs, timeout_s=600.0), other=http_to(good.port))
         stack.enter_context(serving(base, port=0, stop=threading.Event(), tell=lambda _: None))
-        assert arrived.wait(60)
+        assert arrived.wait(PATIENCE_S)
     assert noted(base) == []  # a stop is no failure of the other end
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from refused import asked_with_each_look_refused
 from terminal import Lemming, read_until, start
 
@@ -186,7 +187,7 @@ def test_code_that_changes_while_an_engine_runs_is_not_loaded(base: Path, lemmin
     with start("-C", str(base), "run-forever", "--interval", "0.05", "--max-ticks", "2000") as engine:
         read_until(engine.stderr, "tick 1")
         file.write_text(trap(base) + TOOL)
-        assert engine.wait(60) == 2
+        assert engine.wait(PATIENCE_S) == 2
         assert engine.stderr is not None
         assert "tools/greet.py" in engine.stderr.read()
     assert not fired(base)
@@ -197,7 +198,7 @@ def test_a_command_that_tells_of_failures_is_not_run_for_the_refusal_of_itself(b
     with start("-C", str(base), "run-forever", "--interval", "0.05", "--max-ticks", "2000") as engine:
         read_until(engine.stderr, "tick 1")
         fs.publish(base, "config/org.json", pretty({"on_failure": ["touch", str(base.parent / "fired")]}))
-        assert engine.wait(60) == 2
+        assert engine.wait(PATIENCE_S) == 2
     assert not fired(base)
 
 

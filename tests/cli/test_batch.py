@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from batch_server import BatchServer, Trouble
+from patience import PATIENCE_S
 from terminal import Lemming, start
 
 from lemming.testing import make_org, resume
 
-PATIENCE_S = 30.0
 BATCH_EVENTS = ["batch_sent", "batch_ended"]
 
 

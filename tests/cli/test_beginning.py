@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from terminal import Lemming
 
 from lemming.capabilities.gates.keys import gates_in
@@ -132,7 +133,7 @@ def test_on_a_terminal_it_asks_and_makes_what_was_answered(tmp_path: Path) -> No
             break
         said += piece
     os.close(ours)
-    assert running.wait(30) == 0, said
+    assert running.wait(PATIENCE_S) == 0, said
     assert b"What is it for?" in said
     assert b'lemming ask assistant "..."' in said
     assert load_agent(tmp_path / "mine", FIRST).instructions == "Sort the mail."

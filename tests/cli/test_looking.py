@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from terminal import Lemming, read_until, start
 
 from lemming.kernel.files import fs
@@ -318,6 +319,6 @@ def test_logs_follow_what_is_added(base: Path) -> None:
         fs.append(base, "logs/engine.log", b'o"}\n')
         assert read_until(process.stdout, "two") == "two\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stderr is not None
         assert process.stderr.read() == ""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from forked import lemming_in
+from patience import PATIENCE_S
 from terminal import REPOSITORY, Lemming
 
 from lemming import __version__, reference
@@ -111,7 +112,7 @@ def imported(base: Path, words: list[str], *, check: bool = True) -> set[str]:
         capture_output=True,
         text=True,
         check=check,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     return set(done.stderr.split())
 

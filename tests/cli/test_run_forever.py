@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from terminal import Lemming, read_until, start
 
 from lemming.engine import load_tick
@@ -42,7 +43,7 @@ def test_a_signal_in_a_pause_ends_it_at_once_with_0(base: Path) -> None:
     with start("-C", str(base), "run-forever", "--interval", "3600") as process:
         read_until(process.stderr, "next is tick 2")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert load_tick(base) == 2
 
 
@@ -55,7 +56,7 @@ def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, sta
             read_until(process.stderr, "stopping after the turns under way")
             model.write(json.dumps(say("done in time")))
         heard = read_until(process.stderr, "is unfinished")
-        assert process.wait(20) == status
+        assert process.wait(PATIENCE_S) == status
     assert "done in time" in heard
     assert "tick 1 is unfinished (bob to go); the next run continues it" in heard
     assert load_tick(base) == 1
@@ -71,7 +72,7 @@ def test_a_signal_while_it_starts_ends_it_with_0(base: Path, number: int) -> Non
         process.send_signal(number)
         assert process.stderr is not None
         process.stderr.read()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_closing_terminal_may_send_its_signal_twice(base: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_closing_terminal_may_send_its_signal_twice(base: Path) -> None:
             read_until(process.stderr, "stopping after the turns under way")
             model.write(json.dumps(say("done in time")))
         assert "done in time" in read_until(process.stderr, "is unfinished")
-        assert process.wait(20) == 129
+        assert process.wait(PATIENCE_S) == 129
 
 
 def test_who_asked_that_hanging_up_be_ignored_is_not_stopped_by_it(base: Path) -> None:
@@ -99,7 +100,7 @@ def test_who_asked_that_hanging_up_be_ignored_is_not_stopped_by_it(base: Path) -
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
         assert "stopped" in read_until(process.stderr, "stopped")
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize(("number", "status"), STOP_SIGNALS[:-1])
@@ -109,7 +110,7 @@ def test_the_second_signal_ends_it_at_once(base: Path, number: int, status: int)
         process.send_signal(number)
         read_until(process.stderr, "stopping after the turns under way")
         process.send_signal(number)
-        assert process.wait(20) == status
+        assert process.wait(PATIENCE_S) == status
 
 
 def test_a_stopped_tick_is_told_in_json_and_continued_by_the_next_run(base: Path, lemming: Lemming) -> None:
@@ -120,7 +121,7 @@ def test_a_stopped_tick_is_told_in_json_and_continued_by_the_next_run(base: Path
             read_until(process.stderr, "stopping after the turns under way")
             model.write(json.dumps(say("done in time")))
         last = read_until(process.stdout, "tick_stopped").splitlines()[-1]
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert json.loads(last)["is_complete"] is False
     assert lemming("status", "--json").objects[0]["is_interrupted"] is True
     assert "tick 1 was interrupted" in lemming("status").out
@@ -170,7 +171,7 @@ def test_a_sleeping_engine_is_woken_by_a_message_long_before_its_interval(
         lemming("send", "good morning")
         heard = read_until(process.stderr, "next is tick 3")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert "woken: agents/human/outbox changed" in heard
     assert "seen" in heard
     assert load_tick(base) == 3

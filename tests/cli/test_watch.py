@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from looked_at import newsdesk, ran
+from patience import PATIENCE_S
 from terminal import PROGRAM, REPOSITORY, Lemming
 
 from lemming.commands.watch import lines_of, shown_of
@@ -95,7 +96,7 @@ def test_on_a_terminal_it_follows_what_happens_until_q_and_gives_the_screen_back
         seen_until(terminal, "tick 4")
         os.write(terminal, b"q")
         assert seen_until(terminal, "\033[?1049l")
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
 
 
 def test_a_signal_gives_the_screen_back_too(desk: Path) -> None:
@@ -103,4 +104,4 @@ def test_a_signal_gives_the_screen_back_too(desk: Path) -> None:
         seen_until(terminal, "tick 3")
         process.terminate()
         assert seen_until(terminal, "\033[?1049l")
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0

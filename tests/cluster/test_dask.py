@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import cluster_plugin  # noqa: F401 - registers providers
 import pytest
+from patience import PATIENCE_S
 
 from lemming.capabilities.cluster.calls import DaskCalls
 from lemming.cli import run
@@ -29,8 +30,6 @@ from lemming.testing import FrozenClock, make_org, resume, say
 if TYPE_CHECKING:
     from distributed import LocalCluster
 
-PATIENCE_S = 300.0
-"""How long a busy machine may take; no test waits for it."""
 REPOSITORY = Path(__file__).parents[2]
 WITHOUT = """
 import sys

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from patience import PATIENCE_MS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 TOKEN = "a-token-of-the-tests"
-PATIENCE_MS = 20_000
 playwright.expect.set_options(timeout=PATIENCE_MS)
 
 

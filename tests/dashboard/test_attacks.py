@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from page_org import make_desk
+from patience import PATIENCE_S
 from test_server import TOKEN, ask, asked, told
 
 from lemming.dashboard.serving import page_of
@@ -100,7 +101,7 @@ def test_what_is_no_request_is_refused(place: str) -> None:
 def said_to(place: str, raw: bytes) -> bytes:
     """Send bytes, and return the beginning of what is answered."""
     host, _, port = place.partition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         connection.sendall(raw)
         return connection.recv(200)
 
@@ -109,7 +110,7 @@ def test_slow_clients_and_many_streams_keep_nobody_waiting(place: str) -> None:
     host, _, port = place.partition(":")
     with ExitStack() as held:
         for _ in range(30):
-            slow = held.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            slow = held.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE_S))
             slow.sendall(b"GET /api/agents HTTP/1.1\r\nHost:")
         streams = [held.enter_context(asked(place, "/live?view=agents")) for _ in range(30)]
         assert [told(stream)["header"]["state"] for stream in streams] == ["stopped"] * 30

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from in_browser import PATIENCE_MS
+from patience import PATIENCE_MS
 
 from lemming.dashboard.serving import page_of
 from lemming.kernel.messages import read_outbox_entries

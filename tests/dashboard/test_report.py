@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from page_org import HOSTILE, SEEN, make_desk
+from patience import PATIENCE_MS
 from terminal import typed_at
 
 from lemming.dashboard.report import ROOM, write_report
@@ -21,7 +22,6 @@ from lemming.engine import run_once
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 
-PATIENCE_MS = 20_000
 FILES_SAY = '{"__proto__": {"owned": true}, "text": "</script><!-- \u2028 -->"}'
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from patience import PATIENCE_S
 
 from lemming.capabilities.background.connections import most_connections
 from lemming.dashboard import serving
@@ -61,7 +62,7 @@ def asked(
     given = {name.replace("_", "-").title(): value for name, value in headers.items()}
     content = body if body is None or isinstance(body, bytes) else json.dumps(body)
     sent = {name: value for name, value in {**usual, **given}.items() if value}
-    with closing(HTTPConnection(place, timeout=10)) as connection:
+    with closing(HTTPConnection(place, timeout=PATIENCE_S)) as connection:
         connection.request(method, path, content, sent)
         with connection.getresponse() as response:
             yield response
@@ -222,7 +223,7 @@ def test_who_only_connects_to_the_page_keeps_nobody_from_it(org: Path) -> None:
     with page_of(org, port=0, token=TOKEN) as address, ExitStack() as held:
         port = urlsplit(address).port or 0
         idle = [held.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(150)]
-        caller = HTTPConnection("127.0.0.1", port, timeout=20)
+        caller = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
         caller.request("GET", f"/?token={TOKEN}")
         assert caller.getresponse().status == 303
         caller.close()
@@ -243,4 +244,4 @@ def test_a_server_that_never_begins_ends_without_a_mistake_of_its_own(
     monkeypatch.setattr(serving._Server, "run", die)
     monkeypatch.setattr(serving, "BEGINS_WITHIN_S", 0.1)
     with page_of(base, port=0, token=TOKEN):
-        assert dies.wait(5)
+        assert dies.wait(PATIENCE_S)

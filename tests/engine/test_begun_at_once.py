@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import get_ident
 
 import pytest
+from patience import PATIENCE_S
 
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
@@ -118,7 +119,7 @@ def test_an_interrupt_signs_everybody_off(heard_by: str) -> None:
             assert main is not None
             signal.pthread_kill(main if heard_by == "the thread that waits" else get_ident(), signal.SIGINT)
         with turn_lock.waiting:
-            stopped.append(stop.wait(60))
+            stopped.append(stop.wait(PATIENCE_S))
 
     names = ["first", "second", "third", "fourth"]
     waits = dict.fromkeys(names, Waits())
@@ -140,7 +141,7 @@ def test_a_system_without_more_threads_ends_the_turns_that_were_begun(
     def work(name: str) -> None:
         monkeypatch.setattr(threading.Thread, "start", refuse)
         with turn_lock.waiting:
-            assert stop.wait(60)
+            assert stop.wait(PATIENCE_S)
         ended.append(name)
 
     def refuse(_: threading.Thread) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from lemming.engine import load_tick, run_once
 from lemming.kernel.base.errors import OrgBusy
@@ -34,7 +35,6 @@ pytestmark = pytest.mark.crash
 
 TICKS = 2
 ANSWER_S = 0.05
-PATIENCE_S = 20.0
 REPOSITORY = Path(__file__).parents[2]
 TIMES = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 

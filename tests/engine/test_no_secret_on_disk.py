@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 from disguised import ALL, FORMS, LOOKS, TEXT, VALUES, held_by, in_base64
+from patience import PATIENCE_S
 
 from lemming.engine import run_once
 from lemming.kernel.base.errors import RequestRejected
@@ -292,7 +293,9 @@ def test_no_secret_is_in_what_is_packed(with_history: Path, tmp_path: Path) -> N
     back_up(Organisation(with_history), archive, wait_s=5)
     assert held_by(with_history) == {}
     assert held_by(archive.parent) == {}
-    told = subprocess.run(["git", "log", "-p", "--all"], cwd=with_history, capture_output=True, timeout=60)
+    told = subprocess.run(
+        ["git", "log", "-p", "--all"], cwd=with_history, capture_output=True, timeout=PATIENCE_S
+    )
     objects = [*with_history.glob("**/objects/??/*"), *with_history.glob("**/objects/pack/*.pack")]
     assert objects or told.returncode
     packed = [form for form in FORMS if form in told.stdout]

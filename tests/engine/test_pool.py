@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
+from patience import PATIENCE_S
+
 from lemming.kernel.tick.executors.pool import Pool
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 
@@ -16,7 +18,7 @@ def test_a_thread_that_is_done_is_used_again() -> None:
     pool, seen, threads = Pool(), SimpleQueue[threading.Thread](), set[threading.Thread]()
     for _ in range(10_000):
         pool.start(lambda: seen.put(threading.current_thread()))
-        thread = seen.get(timeout=10)
+        thread = seen.get(timeout=PATIENCE_S)
         if thread in threads:
             return
         threads.add(thread)
@@ -26,8 +28,8 @@ def test_a_thread_that_is_done_is_used_again() -> None:
 def test_a_thread_that_nobody_needs_ends() -> None:
     pool, seen = Pool(kept_s=0.01), SimpleQueue[threading.Thread]()
     pool.start(lambda: seen.put(threading.current_thread()))
-    thread = seen.get(timeout=10)
-    thread.join(10)
+    thread = seen.get(timeout=PATIENCE_S)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -35,7 +37,7 @@ def test_work_that_comes_when_a_thread_is_about_to_end_is_done() -> None:
     pool, seen = Pool(kept_s=0.0001), SimpleQueue[int]()
     for number in range(500):
         pool.start(partial(seen.put, number))
-    assert sorted(seen.get(timeout=10) for _ in range(500)) == list(range(500))
+    assert sorted(seen.get(timeout=PATIENCE_S) for _ in range(500)) == list(range(500))
 
 
 def test_one_thread_works_at_a_time(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_one_thread_works_at_a_time(tmp_path: Path) -> None:
     for _ in range(4):
         threading.Thread(target=work, daemon=True).start()
     for _ in range(4):
-        over.get(timeout=30)
+        over.get(timeout=PATIENCE_S)
     assert count == 800
 
 

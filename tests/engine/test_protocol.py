@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from lemming.engine import run_once
 from lemming.kernel.base.errors import DiskError
@@ -167,11 +168,11 @@ class AtOnce(LLMProvider):
 
     def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
         if kwargs["agent"] == "ada":
-            assert self.meeting.bob_is_asked.wait(30)
+            assert self.meeting.bob_is_asked.wait(PATIENCE_S)
             self.meeting.ada_answers.set()
         else:
             self.meeting.bob_is_asked.set()
-            assert self.meeting.is_refused.wait(30)
+            assert self.meeting.is_refused.wait(PATIENCE_S)
         return json.dumps(say("hi"))
 
 

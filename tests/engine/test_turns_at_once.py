@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE_S
 from sampling import EVERYTHING
 
 from lemming.engine import run_once
@@ -141,7 +142,7 @@ class Meeting(LLMProvider):
     together = threading.Barrier(3)
 
     def call(self, model_name: str, messages: list[Any], temperature: float | None, **_: Any) -> str:
-        Meeting.together.wait(timeout=10)
+        Meeting.together.wait(timeout=PATIENCE_S)
         return json.dumps(say("here"))
 
 
@@ -310,7 +311,7 @@ def test_an_error_of_one_is_raised_after_the_running_ones_are_over() -> None:
     def work(name: str) -> None:
         if name == "bad":
             with turn_lock.waiting:
-                assert began.wait(10)
+                assert began.wait(PATIENCE_S)
             raise ValueError("no")
         began.set()
         ended.append(name)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
+
 from lemming.testing import make_org, resume, say
 
 MISCHIEF = Path(__file__).with_name("mischief.py")
@@ -15,7 +17,7 @@ MISCHIEF = Path(__file__).with_name("mischief.py")
 def server(*words: str, **settings: Any) -> dict[str, Any]:
     """Return the settings of the small server, which needs no more than Python."""
     command = [sys.executable, "-S", str(MISCHIEF), *words]
-    return {"command": command, "start_timeout_s": 10, "timeout_s": 10, **settings}
+    return {"command": command, "start_timeout_s": PATIENCE_S, "timeout_s": PATIENCE_S, **settings}
 
 
 def call(tool: str, **args: Any) -> dict[str, Any]:

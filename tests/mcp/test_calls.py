@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from connected import call, configure, known, org_with, server
+from patience import PATIENCE_S, until
 
 from lemming.engine import run_once
 from lemming.kernel.base.errors import ConfigError
@@ -80,9 +80,13 @@ def test_each_way_in_which_a_call_ends_is_its_own_and_the_tick_goes_on(tmp_path:
 
 
 def test_a_call_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    base = org_with(tmp_path, {"mis": server(timeout_s=0.3)}, call("mcp.mis.sleep", seconds=9))
-    run(base)
-    why = "INTERRUPTED: MCP server mis: no answer within 0.3 s; it may or may not have happened"
+    for limit_s in (0.3, 3, 30):  # on a busy machine the tools may not be listed within the first
+        call_ = call("mcp.mis.sleep", seconds=PATIENCE_S)
+        base = org_with(tmp_path / f"{limit_s}", {"mis": server(timeout_s=limit_s)}, call_)
+        run(base)
+        if outcomes(base)[0][0] != "not_found":
+            break
+    why = f"INTERRUPTED: MCP server mis: no answer within {limit_s} s; it may or may not have happened"
     assert outcomes(base) == [("interrupted", why)]
 
 
@@ -218,13 +222,6 @@ def test_servers_end_with_an_engine_that_is_killed(tmp_path: Path) -> None:
     assert outcomes(base) == [
         ("interrupted", "INTERRUPTED: the engine stopped while this ran; it may or may not have happened")
     ]
-
-
-def until(is_so: Any) -> None:
-    ends = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def children(process: int) -> list[int]:

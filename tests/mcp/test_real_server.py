@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from connected import call, known, org_with
+from patience import PATIENCE_S
 
 from lemming.testing import journal_lines
 
@@ -30,7 +31,7 @@ def test_the_time_server_answers_in_an_empty_network(tmp_path: Path) -> None:
     asked = {"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": "UTC"}
     base = org_with(tmp_path, {"time": {"command": command}}, call("mcp.time.convert_time", **asked))
     run_once = [sys.executable, "-m", "lemming", "-C", str(base), "run-once", "--trust", "-q"]
-    subprocess.run([*ALONE, *run_once], check=True, timeout=240)
+    subprocess.run([*ALONE, *run_once], check=True, timeout=PATIENCE_S)
     assert list(known(base)["time"]) == ["convert_time", "get_current_time"]
     finished = next(it for it in journal_lines(base, 1) if it["type"] == "tool_finished")
     assert finished["outcome"] == "ok"

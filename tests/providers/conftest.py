@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from fault_server import FaultServer
 from loopback import one_certificate
+from patience import PATIENCE_S
 
 from lemming.kernel.providers import Request
 
@@ -30,4 +31,4 @@ def _one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 def request_() -> Request:
     """A question with a system message, to be answered within five seconds."""
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say hello."}]
-    return Request(model_name="m", messages=messages, deadline_s=5.0, agent="planner", tick=3)
+    return Request(model_name="m", messages=messages, deadline_s=PATIENCE_S, agent="planner", tick=3)

@@ -301,7 +301,7 @@ from lemming.kernel.llm.calls import ask
 from lemming.providers import Request
 
 messages = [{{"role": "user", "content": "hello"}}]
-ask(OllamaProvider(host="{faults.url("ok")}"), Request(model_name="m", messages=messages, deadline_s=5.0))
+ask(OllamaProvider(host="{faults.url("ok")}"), Request(model_name="m", messages=messages, deadline_s=300))
 """
     environment = {**os.environ, "OLLAMA_HOST": "box:port"}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fault_server import FaultServer
+from patience import PATIENCE_S
 
 from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut
 from lemming.kernel.llm.calls import ask
@@ -37,7 +38,7 @@ class Hanging(LLMProvider):
         self.released = threading.Event()
 
     def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
-        self.released.wait(30)
+        self.released.wait(PATIENCE_S)
         return "too late"
 
 
@@ -183,15 +184,15 @@ except KeyboardInterrupt:
 """
     command = [sys.executable, "-W", "error", "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        hangs.came.get(timeout=60)
+        hangs.came.get(timeout=PATIENCE_S)
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60) == ("interrupted\n", "")
+        assert process.communicate(timeout=PATIENCE_S) == ("interrupted\n", "")
 
 
 def run_python(code: str) -> str:
     """Run code in a new interpreter that turns every warning into an error; it must say nothing on stderr."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from lemming.kernel.base.errors import ProviderError, Unavailable
 from lemming.kernel.llm.rate_limit import Limits, Pace
@@ -141,7 +142,7 @@ class Crowded(Backend):
     keeps_deadline = True
 
     def __init__(self, room: int) -> None:
-        self.together = threading.Barrier(room, timeout=20)
+        self.together = threading.Barrier(room, timeout=PATIENCE_S)
         self.lock, self.now, self.most = threading.Lock(), 0, 0
 
     def complete(self, request: Request) -> Reply:

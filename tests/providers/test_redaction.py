@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from lemming.kernel.base.redaction.secrets import excerpt, redact, redact_values, refresh
 
@@ -60,7 +61,9 @@ print(redact_bytes('{"text": "geheimnis-\u00e4"}'.encode()))
 def test_a_value_is_found_in_a_line_where_the_locale_is_not_utf8(tmp_path: Path) -> None:
     locale = tmp_path / "de_DE.ISO-8859-1"
     try:
-        subprocess.run(["localedef", "-i", "de_DE", "-f", "ISO-8859-1", locale], check=True, timeout=60)
+        subprocess.run(
+            ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", locale], check=True, timeout=PATIENCE_S
+        )
     except (OSError, subprocess.SubprocessError):
         pytest.skip("no such locale can be made here")
     told = subprocess.run(
@@ -68,7 +71,7 @@ def test_a_value_is_found_in_a_line_where_the_locale_is_not_utf8(tmp_path: Path)
         env={**os.environ, "LOCPATH": str(tmp_path), "LC_ALL": locale.name, "PYTHONUTF8": "0"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert told.stdout.strip() == """b'{"text": "[redacted ORG_KEY]"}'"""
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from asked import tried_once
 from desk import PERSON
+from patience import PATIENCE_S
 from terminal import Lemming, start
 
 import lemming as package
@@ -137,9 +138,9 @@ def test_the_engine_that_runs_is_waited_for(org: Path) -> None:
 
     asker = threading.Thread(target=ask_it)
     asker.start()
-    assert asked.wait(60)
+    assert asked.wait(PATIENCE_S)
     next(reports)
-    asker.join(60)
+    asker.join(PATIENCE_S)
     reports.close()  # type: ignore[attr-defined]
     assert [outcome.answer for outcome in outcomes] == ["at nine"]
 
@@ -153,9 +154,9 @@ def test_when_the_engine_ends_who_asks_goes_on(org: Path) -> None:
         target=lambda: outcomes.append(ask(org, "bob", "When?", asked=lambda _: asked.set()))
     )
     asker.start()
-    assert asked.wait(60)
+    assert asked.wait(PATIENCE_S)
     reports.close()  # type: ignore[attr-defined]
-    asker.join(60)
+    asker.join(PATIENCE_S)
     assert [outcome.answer for outcome in outcomes] == ["at nine"]
 
 
@@ -320,7 +321,7 @@ def test_a_line_that_is_typed_may_be_a_command(org: Path) -> None:
         while piece := os.read(ours, 4096):
             said += piece
     os.close(ours)
-    assert running.wait(60) == 0, said
+    assert running.wait(PATIENCE_S) == 0, said
     for part in (
         b"nonsense",
         b"this is a chat already",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from asked import answers, ask, org_of, tick
+from patience import PATIENCE_S
 from planned import planned_org, step
 from terminal import Lemming
 
@@ -149,7 +150,7 @@ def test_turns_that_nothing_connects_ask_their_models_at_the_same_time(base: Pat
 
     class Meets(LLMProvider):
         def call(self, *_: Any, **__: Any) -> str:
-            meeting.wait(timeout=60)
+            meeting.wait(timeout=PATIENCE_S)
             return json.dumps(ANSWER)
 
     register_provider("meets", Meets)

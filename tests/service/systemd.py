@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from patience import PATIENCE_S
+
 
 class Listening:
     """What was told so far, a datagram each."""
@@ -35,7 +37,7 @@ class Listening:
         except BlockingIOError:
             return told
         finally:
-            self._listener.settimeout(30)
+            self._listener.settimeout(PATIENCE_S)
 
 
 @contextmanager
@@ -44,5 +46,5 @@ def listening(address: str | Path) -> Iterator[Listening]:
     name = str(address)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0{name[1:]}" if name.startswith("@") else name)
-        listener.settimeout(30)
+        listener.settimeout(PATIENCE_S)
         yield Listening(listener)

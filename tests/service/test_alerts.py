@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import until
 from terminal import Lemming
 
 from lemming.engine import run_once, ticks
@@ -162,10 +162,7 @@ def test_what_a_command_leaves_in_the_background_takes_none_of_its_time_and_goes
         [sys.executable, "-c", BEHIND], given=b"", variables={}, cwd=base, limit_s=600, once_started=bool
     )
     assert why == f"{sys.executable} ended with 3: no such host"
-    for _ in range(2000):
-        if (base / "child").exists():
-            break
-        time.sleep(0.01)  # another program is starting; nothing of ours is waited for
+    until((base / "child").exists)
     child = int((base / "child").read_text())
     os.kill(child, signal.SIGKILL)  # it is there
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from terminal import Lemming, read_until, start
 
 from lemming.engine import run_once
@@ -23,7 +24,7 @@ from lemming.testing import make_org, resume
 def ask(
     port: int, path: str = "/healthz", *, host: str = "", method: str = "GET"
 ) -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     connection.request(method, path, headers={"Host": host} if host else {})
     response = connection.getresponse()
     raw = response.read()

@@ -13,6 +13,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from lemming.testing import make_org, resume
 
@@ -70,7 +71,7 @@ def running(base: Path, server: str, limit: int) -> Iterator[int]:
 def answers(server: str, port: int) -> bool:
     """Ask a server something, and return whether it says what it always does."""
     path, status = PATHS[server]
-    with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+    with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
         connection.request("GET", path, headers={"Host": f"127.0.0.1:{port}"})
         return connection.getresponse().status == status
 
@@ -109,7 +110,7 @@ def test_complaints_that_nobody_reads_stop_no_server(base: Path, server: str) ->
     make_org(base, resume("ada"))
     with running(base, server, 256) as port:
         for _ in range(300):  # 30 letters each, and the pipe holds 4,096
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as caller:
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as caller:
                 caller.sendall(b"no request\r\n\r\n")
                 assert caller.recv(20)
         assert answers(server, port)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from callers import SECRET, served
 from doorway import with_channel
+from patience import PATIENCE_S
 from terminal import Lemming
 
 from lemming.service.unit import Service, compose_file, launchd_agent, systemd_unit
@@ -49,7 +50,7 @@ def verified(unit: Path, tmp_path: Path) -> str:
     (tmp_path / "run").mkdir(mode=0o700, exist_ok=True)
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run")}
     words = ["systemd-analyze", "--user", "verify", str(unit)]
-    ran = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=60)
+    ran = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=PATIENCE_S)
     own = [line for line in ran.stderr.splitlines() if unit.name in line]
     return "\n".join([*own, *([f"status {ran.returncode}"] if ran.returncode else [])])
 

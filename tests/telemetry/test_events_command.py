@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from terminal import Lemming, read_until, start, typed_at
 from traced import die_at_an_answer, make_traced
 
@@ -117,7 +118,7 @@ def test_who_follows_is_told_each_event_once(base: Path) -> None:
             run_once(base)
             assert following.stdout is not None
             heard += following.stdout.read()
-            assert following.wait(30) == 0
+            assert following.wait(PATIENCE_S) == 0
         finally:
             following.kill()
     types = [json.loads(line)["type"] for line in heard.splitlines()]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from terminal import Lemming, read_until, start, typed_at
 from traced import Collector, die_at_an_answer, listening
 
@@ -189,6 +190,6 @@ def test_who_follows_sends_what_another_process_runs(org: Path, collector: Colle
             run_once(org)
             assert json.loads(read_until(following.stdout, "traces_sent"))["tick"] == 4
             following.send_signal(signal.SIGINT)
-            assert following.wait(30) == 0
+            assert following.wait(PATIENCE_S) == 0
         finally:
             following.kill()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from terminal import Lemming, typed_at
 from traced import make_traced
 
@@ -51,7 +52,7 @@ def values(base: Path) -> dict[tuple[str, str], float]:
 def test_prometheus_own_checker_finds_nothing(ran: Path) -> None:
     text = metrics_of(Organisation(ran))
     checked = subprocess.run(
-        [PROMTOOL or "", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60
+        [PROMTOOL or "", "check", "metrics"], input=text, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
@@ -156,7 +157,7 @@ def served(base: Path, *, metrics: bool = True) -> Iterator[int]:
 
 
 def get(port: int, path: str = "/metrics", **headers: str) -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     connection.request("GET", path, headers=headers)
     response = connection.getresponse()
     found = response.status, response.headers["Content-Type"], response.read().decode()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import pytest
+from patience import PATIENCE_MS
 
 from lemming.capabilities.sandbox import launcher as confine
 from lemming.capabilities.sandbox import seccomp
@@ -62,10 +63,10 @@ def carry_out(workspace: Path, command: str, **changes: Any) -> tuple[dict[str, 
 
 
 def is_released(pipe: IO[bytes]) -> bool:
-    """Wait until nobody holds the other end of a named pipe, but not for long."""
+    """Wait until nobody holds the other end of a named pipe."""
     poll = select.poll()
     poll.register(pipe, select.POLLHUP)
-    return bool(poll.poll(5_000))
+    return bool(poll.poll(PATIENCE_MS))
 
 
 @pytest.fixture

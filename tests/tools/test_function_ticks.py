@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from workshop import Workshop, call
 
 from lemming.capabilities.toolbox.functions import workers
@@ -186,7 +187,7 @@ def _wait_for_the_end_of(process: int) -> None:
     except ProcessLookupError:
         return
     try:
-        ended, _, _ = select.select([descriptor], [], [], 30)
+        ended, _, _ = select.select([descriptor], [], [], PATIENCE_S)
     finally:
         os.close(descriptor)
     assert ended

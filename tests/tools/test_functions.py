@@ -387,14 +387,4 @@ def test_a_function_registered_in_a_test_runs_on_a_thread() -> None:
         ToolRegistry.unregister("closure_of_a_test")
 
 
-def test_the_tightest_limit_holds_and_a_turns_time_over_no_call_is_made(shop: Workshop) -> None:
-    shop.file(ENDS.replace("timeout_s=0.3", "timeout_s=3600"))
-    shop.run(call("hang"), call("later", number=1), turn={"deadline_s": 0.5})
-    hang, later = shop.finished()
-    assert (hang["outcome"], later["outcome"]) == ("timed_out", "skipped")
-    assert later["output"] == "later was not called: the turn's time, 0.5 s, is over"
-    shop.run(call("hang"), turn={"tool_timeout_s": 0.2})
-    assert shop.finished(2)[0]["output"].startswith("hang: it took longer than 0.2 s")
-
-
 _WITHOUT_FUTURE = "from lemming.tools import tool\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -175,12 +176,17 @@ def forge_now() -> str:
 
 @tool
 def forge_later() -> str:
-    threading.Thread(target=lambda: (time.sleep(0.05), forge("forged")), daemon=True).start()
+    threading.Thread(target=forge_when_told, daemon=True).start()
     return "honest"
+
+def forge_when_told():
+    with open("go"):
+        forge("forged")
+    with open("forged", "w"):
+        pass
 
 @tool(repeatable=True)
 def plain(text: str) -> str:
-    time.sleep(0.1)
     return text
 """
 
@@ -189,8 +195,12 @@ def test_no_function_answers_for_another_call(tmp_path: Path) -> None:
     shop = Workshop(tmp_path / "org")
     shop.file("from pydantic_core import to_json\n" + FORGES)
     assert shop.call("forge_now").outcome == "interrupted"
+    for name in ("go", "forged"):
+        os.mkfifo(shop.base / name)
     for number in range(2):
         assert shop.call("forge_later").output == "honest"
+        (shop.base / "go").write_text("")
+        (shop.base / "forged").read_text()
         assert shop.call("plain", text=f"{number}").output != "forged"
     assert shop.call("plain", text="after").output == "after"
     shop.org.close()

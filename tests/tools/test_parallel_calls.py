@@ -29,9 +29,9 @@ ALL, OVER = threading.Barrier(3), [threading.Event() for _ in range(3)]
 
 @tool(tool_class="read", repeatable=True, independent=True, parallel=True, process=False)
 def look(n: int) -> str:
-    ALL.wait(20)  # none is over before all have begun
+    ALL.wait(300)  # none is over before all have begun
     if n < 2:
-        OVER[n + 1].wait(20)  # and the last is over first
+        OVER[n + 1].wait(300)  # and the last is over first
     OVER[n].set()
     return f"found {n}"
 """

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_MS
 from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
 from tool_desk import Desk
 
@@ -21,14 +22,18 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are f
 
 
 def test_a_command_is_killed_at_its_time_with_all_that_it_started(tmp_path: Path, sandbox: Sandbox) -> None:
-    desk = Desk(tmp_path, org=org_with(sandbox, timeout_s=0.5))
     command = (
         "sleep 1000.25 & setsid sleep 1000.25 & (setsid sh -c 'sleep 1000.25 & sleep 1000.25' &);"
         " echo begun; trap '' TERM INT HUP; sleep 1000.25"
     )
-    result = desk.call("shell", command=command)
-    assert (result.success, result.output) == (False, "killed after 0.5 s\nbegun")
-    assert processes("1000.25") == []
+    for limit_s in (0.5, 5, 50):  # on a busy machine the first may be over before anything runs
+        desk = Desk(tmp_path / f"{limit_s}", org=org_with(sandbox, timeout_s=limit_s))
+        result = desk.call("shell", command=command)
+        assert not result.success
+        assert processes("1000.25") == []
+        if "begun" in result.output:
+            break
+    assert result.output == f"killed after {limit_s} s\nbegun"
 
 
 def test_a_daemon_does_not_outlive_its_command(desk: Desk) -> None:
@@ -52,7 +57,7 @@ ToolRegistry.get("shell").execute("alpha", {str(tmp_path)!r}, command="sleep 100
         engine.send_signal(signal.SIGKILL)  # the command runs: it has opened the pipe
         poll = select.poll()
         poll.register(held, select.POLLHUP)
-        assert poll.poll(10_000), "the command still holds the pipe"
+        assert poll.poll(PATIENCE_MS), "the command still holds the pipe"
 
 
 def test_endless_output_is_cut_and_counted(tmp_path: Path, sandbox: Sandbox) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from patience import PATIENCE_S
 
 from lemming.engine import run_once
 from lemming.kernel.base.deadlines import Deadline, LeftBehind, run_on_thread
@@ -26,13 +28,13 @@ class Slow(Tool):
     description = "Waits."
     timeout_s = 0.05
     calls: ClassVar[int] = 0
-    begun: ClassVar[threading.Event]
+    begun: ClassVar[queue.SimpleQueue[str]]
     released: ClassVar[threading.Event]
 
     def execute(self, agent_name: str, base_path: Path) -> ToolResult:
         """Wait."""
         Slow.calls += 1
-        Slow.begun.set()
+        Slow.begun.put(self.name)
         Slow.released.wait()
         return ToolResult(True, "late")
 
@@ -55,7 +57,7 @@ class Endless(Slow):
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     """Register the tools of this file while a test runs, and let their threads end after it."""
-    Slow.calls, Slow.begun, Slow.released = 0, threading.Event(), threading.Event()
+    Slow.calls, Slow.begun, Slow.released = 0, queue.SimpleQueue(), threading.Event()
     for tool in (Slow(), Patient(), Endless()):
         ToolRegistry.register(tool)
     yield
@@ -89,6 +91,7 @@ def test_what_it_gives_later_is_not_looked_at_and_it_is_not_run_again(base: Path
     run_once(base)
     (finished,) = (record for record in journal_lines(base, 1) if record["type"] == "tool_finished")
     assert finished["output"].startswith("INTERRUPTED")
+    Slow.begun.get(timeout=PATIENCE_S)  # its thread may begin late
     assert Slow.calls == 1
 
 
@@ -98,6 +101,8 @@ def test_a_person_may_have_it_run_again_and_it_stays_unknown_while_it_gives_noth
         result = run_again(runtime, plan_retry(runtime, "1/ada/0"))
     assert result.output.startswith("INTERRUPTED")
     (call,) = find_unknown_calls(base, [1])
+    for _ in range(2):
+        Slow.begun.get(timeout=PATIENCE_S)  # their threads may begin late
     assert (call.was_retried, Slow.calls) == (True, 2)
 
 
@@ -113,7 +118,7 @@ def test_an_engine_that_is_to_end_does_not_wait_for_a_tool_that_hangs(base: Path
     stop = threading.Event()
 
     def end_as_it_runs() -> None:
-        Slow.begun.wait()
+        Slow.begun.get()
         stop.set()
 
     threading.Thread(target=end_as_it_runs, daemon=True).start()

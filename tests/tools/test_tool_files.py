@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from workshop import Workshop, call
 
 from lemming.capabilities.toolbox.functions import workers
@@ -333,15 +334,17 @@ HANGS = "threading.Event().wait()"
 
 
 @pytest.mark.parametrize(
-    ("code", "why"),
+    ("code", "limit_s", "why"),
     [
-        (HANGS, "its import took longer than 1 s (tool_timeout_s)"),
-        ("os._exit(3)", "its process ended with exit status 3"),
-        ("os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
+        (HANGS, 0.3, "its import took longer than 0.3 s (tool_timeout_s)"),
+        ("os._exit(3)", PATIENCE_S, "its process ended with exit status 3"),
+        ("os.kill(os.getpid(), 9)", PATIENCE_S, "its process was ended by SIGKILL"),
     ],
 )
-def test_a_file_that_hangs_or_ends_its_process_is_named(tmp_path: Path, code: str, why: str) -> None:
-    shop = Workshop(tmp_path / "org", tool_timeout_s=1)
+def test_a_file_that_hangs_or_ends_its_process_is_named(
+    tmp_path: Path, code: str, limit_s: float, why: str
+) -> None:
+    shop = Workshop(tmp_path / "org", tool_timeout_s=limit_s)
     shop.file(f"import threading\n{code}\n", "tools/bad.py")
     with pytest.raises(ConfigError) as raised:
         toolset_of(load_config(base := Organisation(shop.base)).org, base)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
-from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.clock import Clock, FrozenClock
 from lemming.kernel.journal.report import TickReport
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
@@ -60,11 +60,11 @@ class Workshop:
         about: dict[str, Any] = {"now": NOW, "tick": 7, **context}
         return call_tool(name, arguments, ToolContext(agent=agent, org=self.org, settings=settings, **about))
 
-    def run(self, *calls: dict[str, Any], **more: Any) -> TickReport:
+    def run(self, *calls: dict[str, Any], clock: Clock | None = None, **more: Any) -> TickReport:
         """Run a tick in which `ada` makes these calls."""
         script = [{"agent": "ada", "reply": say("working", tool_calls=list(calls))}]
         make_org(self.base, self.resume(**more), script=script, org=self.settings)
-        return run_once(self.base, clock=FrozenClock())
+        return run_once(self.base, clock=clock or FrozenClock())
 
     def finished(self, tick: int = 1) -> list[dict[str, Any]]:
         """Return the records of calls that are over."""
