@@ -151,6 +151,15 @@ def test_without_a_person_it_is_refused_and_the_same_twice_is_one_request(tmp_pa
     assert written(base) == ["the ferry is late"]
 
 
+def test_what_was_approved_once_is_asked_about_when_it_is_said_again(tmp_path: Path) -> None:
+    base = org(tmp_path, script=[NEWS, {**NEWS, "tick": 2}, {"reply": say("seen")}])
+    tick(base)
+    assert lemming(base, "approve", requests(base)[0].id) == 0
+    tick(base)
+    assert written(base) == ["the ferry is late"]
+    assert [it.tick for it in requests(base)] == [1, 2]
+
+
 def test_the_answer_to_a_request_waits_and_is_the_answer_once_it_is_approved(tmp_path: Path) -> None:
     gate = {"at": "out", "when": {"field": "kind", "op": "is", "value": "response"}, "then": "ask"}
     base = org(

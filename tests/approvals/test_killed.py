@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from approvals_org import (
+    ASK,
     Ring,
     by_hand,
     edit,
@@ -26,6 +27,7 @@ from approvals_org import (
 
 from lemming.capabilities.approvals.waiting import digest_of
 from lemming.kernel.journal.checksums import close_line
+from lemming.kernel.tools import ToolRegistry
 from lemming.testing import Crash, crash_at, say
 
 pytestmark = pytest.mark.crash
@@ -203,6 +205,60 @@ def test_a_turn_goes_on_only_with_what_was_approved_by_who_may(
             assert "1/ada/0 was approved, which nobody says now" in turn.reason
             tried += 1
     assert tried
+
+
+YES = {"decision": "approve", "target": "ada"}
+FORGERIES: dict[str, dict[str, Any]] = {
+    "the entry of somebody else": {"entry": "eve/00000002_yes"},
+    "somebody who was not asked": {"by": "eve", "entry": "eve/00000002_yes"},
+    "a no": {"entry": "human/00000002_no"},
+    "no response": {"entry": "human/00000002_told"},
+    "a yes to something else": {"entry": "human/00000002_other"},
+    "arguments that nobody gave": {"args": {"text": "EVIL"}},
+    "files that nobody named": {"binds": {"x": ""}},
+    "an entry that is not there": {"entry": "human/00000002_gone"},
+}
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an organisation whose turn was begun with a call that human approved, and has not made it."""
+    ToolRegistry.register(Ring())
+    folder = tmp_path_factory.mktemp("begun")
+    base = make(folder / "org", ring(), people=("eve", "human"), gates=[{**ASK, "persons": ["human"]}])
+    tick(base)
+    request = requests(base)[0].id
+    by_hand(base, "human", 2, "aye", reply_to=request, **YES)
+    by_hand(base, "eve", 2, "yes", reply_to=request, **YES)
+    by_hand(base, "human", 2, "no", reply_to=request, **{**YES, "decision": "deny"})
+    by_hand(base, "human", 2, "told", kind="message", reply_to=request, **YES)
+    by_hand(base, "human", 2, "other", reply_to="another", **YES)
+    edit(base, "agents/human/outbox/00000002_aye.json", created_at="2026-01-01T09:00:00.000Z")
+    edit(base, "agents/human/outbox/00000002_no.json", created_at="2026-01-01T09:50:00.000Z")
+    for copy in killed(base, folder):
+        journal = copy / journal_of(2)
+        if journal.exists() and b'"turn_started"' in journal.read_bytes():
+            return copy
+    raise AssertionError("no turn was begun")
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_journal_approves_nothing_that_no_person_who_was_asked_did(
+    begun: Path, tmp_path: Path, forgery: str
+) -> None:
+    copy = shutil.copytree(begun, tmp_path / "copy")
+    forge(copy, lambda each: each.update(FORGERIES[forgery]))
+    turn = tick(copy)
+    assert Ring.rung == []
+    assert turn is not None
+    assert "1/ada/0 was approved, which nobody says now" in turn.reason
+
+
+def test_what_the_journal_says_and_a_person_still_does_is_made(begun: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(begun, tmp_path / "copy")
+    forge(copy, lambda each: None)
+    tick(copy)
+    assert Ring.rung == ["once"]
 
 
 def test_a_turn_goes_on_only_with_what_was_approved_in_advance_by_who_still_may(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def with_stranger(base: Path, *, gate: dict[str, Any] | None = None, **blocks: A
     make(
         base,
         gates=[gate or IN],
-        script=[{"reply": say("seen", kind="message")}],
+        script=blocks.pop("script", [{"reply": say("seen", kind="message")}]),
         **{"permissions": may, **blocks},
     )
     resume = {"name": "web", "model": {"key": "human"}, "permissions": {"read_outboxes": []}}
@@ -134,3 +134,57 @@ def test_the_list_shows_what_waits_and_the_entry_itself(
     assert SECRET not in said
     assert lemming(base, "approvals", requests(base)[0].id) == 1
     assert SECRET in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("edited", [{"entry": "web/00000002_other"}, {"entry": 3}])
+def test_who_lets_an_entry_in_cannot_put_another_in_its_place(tmp_path: Path, edited: dict[str, Any]) -> None:
+    base = with_stranger(tmp_path)
+    tick(base)
+    by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)
+    tick(base)
+    yes = {"reply_to": requests(base)[0].id, "decision": "approve", "target": "ada", "args": edited}
+    by_hand(base, "human", 3, "yes", **yes)
+    turn = tick(base)
+    assert turn
+    assert turn.status == "done"
+    assert SECRET in shown(base, 3)
+    assert tick(base) is None
+
+
+def test_a_person_is_asked_again_where_the_request_was_taken_away(tmp_path: Path) -> None:
+    base = with_stranger(tmp_path)
+    tick(base)
+    by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)
+    tick(base)
+    (base / requests(base)[0].file).unlink()
+    tick(base)
+    (again,) = requests(base)
+    assert again.tick == 3
+    lemming(base, "approve", again.id)
+    tick(base)
+    assert SECRET in shown(base, 4)
+
+
+def test_what_a_turn_could_not_write_it_has_not_asked(tmp_path: Path) -> None:
+    notes = say("", memory_updates=[{"key": "x", "value": 1}])
+    base = with_stranger(tmp_path, script=[{"reply": notes}], schedule={"run_every_n_ticks": 1})
+    by_hand(base, "web", 1, "hi", kind="message", target="ada", text=SECRET)
+
+    def spoil(operation: str, path: str) -> None:
+        if path == "agents/ada/memory/x.json" and operation == "rename":
+            (base / path).mkdir(parents=True)
+
+    with fs.observed(spoil):
+        turn = tick(base)
+    assert turn
+    assert turn.error == "DiskError"
+    assert requests(base) == []
+    assert [*asked_beside(read_state(base, "ada"))] == []
+
+
+def test_a_turn_that_was_shown_something_does_not_say_that_it_waits_for_a_person(tmp_path: Path) -> None:
+    looks = say("", tool_calls=[{"tool": "list_agents", "args": {}}])
+    base = with_stranger(tmp_path, script=[{"reply": looks}], turn={"max_steps": 1})
+    turn = tick(base)
+    assert turn
+    assert (turn.status, turn.reason) == ("waiting", "1 tool result for its next turn")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from approvals_org import (
@@ -73,6 +74,16 @@ def test_an_answer_that_decides_nothing_leaves_it_waiting(tmp_path: Path) -> Non
     assert lemming(base, "approve", "1/ada/0") == 0
     tick(base)
     assert Ring.rung == ["once"]
+
+
+@pytest.mark.parametrize("unsound", [{"args": 3}, {"args": ["once"]}, {"binds": "all"}, {"binds": [1]}])
+def test_a_yes_to_what_is_no_call_decides_nothing(tmp_path: Path, unsound: dict[str, Any]) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    yes = {"reply_to": requests(base)[0].id, "decision": "approve", "target": "ada"}
+    by_hand(base, "human", 2, "hm", **yes, **unsound)
+    assert tick(base) is None
+    assert Ring.rung == []
 
 
 def test_nobody_to_ask_is_a_no_that_says_why(tmp_path: Path) -> None:

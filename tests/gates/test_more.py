@@ -20,12 +20,19 @@ LINE = "config/org.json#/gates/0"
 LOOK = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
 
 
-def asking(base: Path, *names: str, script: Any = None, steps: int = 1, **limit: Any) -> Path:
+def asking(
+    base: Path, *names: str, script: Any = None, steps: int = 1, further: Any = (), **limit: Any
+) -> Path:
     gate = {"at": "spend", "then": "ask", "because": "dear", **limit}
     agents = [resume(name, turn={"max_steps": steps, "repairs": 0}) for name in names or ("ada",)]
     human = resume("human", model={"key": "human"})
     return make_org(
-        base, *agents, human, script=script, org={"gates": [gate]}, models={"human": {"provider": "human"}}
+        base,
+        *agents,
+        human,
+        script=script,
+        org={"gates": [gate, *further]},
+        models={"human": {"provider": "human"}},
     )
 
 
@@ -98,6 +105,15 @@ def test_a_no_is_a_no(base: Path) -> None:
     decide(base, requests(base)[0], "deny")
     assert calls(base, 3) == [0, 0, 0]
     assert len(requests(base)) == 1
+
+
+def test_a_no_about_one_limit_is_none_about_another(base: Path) -> None:
+    total = {"at": "spend", "then": "ask", "because": "all in all", "credits": 2, "per": "agent"}
+    asking(base, further=[total], credits=2, per="agent", window={"ticks": 3})
+    assert calls(base, 3) == [1, 1, 0]
+    decide(base, requests(base)[0], "deny")
+    assert calls(base, 2) == [0, 0]
+    assert [it.payload["call"]["gate"][-1] for it in requests(base)] == ["0", "1"]
 
 
 def test_a_yes_that_comes_too_late_is_a_no(base: Path) -> None:
