@@ -27,7 +27,7 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.places import Asking
 from lemming.kernel.turn.prompt import results_message
-from lemming.kernel.turn.results import OUTBOX_ENTRIES
+from lemming.kernel.turn.results import OUTBOX_ENTRIES, WRITTEN
 from lemming.kernel.turn.seams import TurnPart
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def ask_about_entry(
     `identity`: what people know it by while it waits. `changed`: the files of it that have changed since it
     was approved.
     """
-    inputs, told = draft.inputs, {"kind": new.kind, "target": new.payload.get("target")}
+    inputs, told = draft.inputs, _told_of(new)
     if not people:
         why = f"REFUSED: it needs approval ({asking.line}), and there is no person here who could approve it"
         draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, why, outcome="refused"))
@@ -307,8 +307,15 @@ def publish(draft: Draft, call: ToolCall, at: str, again: list[str]) -> None:
         if again:  # no gate asks any more
             (carried,) = draft.seams.carried([entry.payload], at)
             draft.entries[-1] = replace(entry, payload=carried.payload)
-        draft.add_result(OUTBOX_ENTRIES, {"kind": new.kind}, ToolResult(True, f"written: {entry.identity}"))
+        told = {**_told_of(new), WRITTEN: entry.identity}
+        draft.add_result(OUTBOX_ENTRIES, told, ToolResult(True, f"written: {entry.identity}"))
     again.clear()
+
+
+def _told_of(new: NewEntry) -> Json:
+    """Return what a result says of the entry that it is about."""
+    step = {"step": new.payload["step"]} if "step" in new.payload else {}
+    return {"kind": new.kind, "target": new.payload.get("target"), **step}
 
 
 def _waits_already(draft: Draft, held: Waiting) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.kernel.turn.results import DEFERRED
+from lemming.kernel.turn.results import DEFERRED, OUTBOX_ENTRIES, WRITTEN
 
-NOT_TOOLS = ("memory_update", "outbox_entries", "reply")
+NOT_TOOLS = ("memory_update", OUTBOX_ENTRIES, "reply")
 """What the engine says among the results of tool calls, of other parts of a reply."""
 WORD_ON = "call"
 """The key of a result that is a person's word on an earlier call: `lemming.timeline.repair.unknown`."""
@@ -25,6 +25,14 @@ class CallResults:
         results = [it for it in self._all if WORD_ON not in it and it.get("tool") not in NOT_TOOLS]
         return results[number] if number < len(results) else LOST
 
+    def of_asking(self, step: str) -> Mapping[str, Any] | None:
+        """Return what became of the entry by which a step asked, which a gate had a person asked about.
+
+        Returns None where none did.
+        """
+        about = (it for it in self._all if it.get("tool") == OUTBOX_ENTRIES and isinstance(it["args"], dict))
+        return next((it for it in about if it["args"].get("step") == step), None)
+
     def of_entries(self) -> list[str]:
         """Return what was said of other parts of the earlier reply than its calls."""
         return [str(it["output"]) for it in self._all if WORD_ON not in it and it["tool"] in NOT_TOOLS]
@@ -33,6 +41,11 @@ class CallResults:
         """Return what a person found out about a call, or what it gave when it was made again."""
         words = [it for it in self._all if it.get(WORD_ON) == call]
         return words[-1] if words and words[-1].get("retry") != "started" else None
+
+
+def is_written(result: Mapping[str, Any]) -> bool:
+    """Return True for an entry that was written once it was approved: its answer is still to come."""
+    return result["success"] is True and WRITTEN in result["args"]
 
 
 def is_deferred(result: Mapping[str, Any]) -> bool:

@@ -15,10 +15,16 @@ from lemming.capabilities.plans.asking import request_for, verification_for, wai
 from lemming.capabilities.plans.call_results import CallResults, is_deferred
 from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
-from lemming.capabilities.plans.outcomes import chosen, of_a_run, of_asking, of_calling, of_verifying
+from lemming.capabilities.plans.outcomes import (
+    chosen,
+    of_a_run,
+    of_calling,
+    of_verifying,
+)
 from lemming.capabilities.plans.references import as_text, filled
 from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
 from lemming.capabilities.plans.run_values import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
+from lemming.capabilities.plans.step_requests import StepRequests
 from lemming.capabilities.plans.ways import after
 from lemming.kernel.base.jsontext import compact
 
@@ -61,16 +67,11 @@ class _Turn:
         self.plan, self.run, self.values = plan, run, values
         self.tick: int = values["tick"]
         self.results = CallResults(values)
+        self.requests = StepRequests(values, self.results)
         self.entries: list[Json] = []
         self.calls: list[Json] = []
         self.called: list[Doing] = []
-        self.asked_now: set[str] = set()
         self.said: dict[str, Json] = {}
-        self.asked = {
-            payload["step"]: asked
-            for asked in values.get("asked") or ()
-            if isinstance(payload := asked.get("payload"), dict) and isinstance(payload.get("step"), str)
-        }
 
     def go_on(self) -> None:
         """Take in what has come, and begin what is next, until something has to be waited for."""
@@ -78,7 +79,7 @@ class _Turn:
             self._lead_to(self.plan.steps[0].name if self.plan.steps else END)
         elif not self.run.doing:  # a person has led the run elsewhere, and waits for nobody
             self.run.items = None
-            self.entries += [withdrawal(asked) for asked in self.asked.values() if not asked.get("end")]
+            self.entries += map(withdrawal, self.requests.find_open())
         while self.run.status == "running":
             step = self.plan.step(self.run.at)
             if step is None:
@@ -106,7 +107,9 @@ class _Turn:
         """Take in what has come of one thing that is done, as far as something has."""
         match doing.phase:
             case "asked":
-                if outcome := self._answer(member, doing, member.asked):
+                if self.requests.is_put_off(doing.tag):
+                    self._do(member, doing)
+                elif outcome := self.requests.answer(member, doing.tag, member.asked):
                     self._accept(member, doing, outcome)
             case "called":
                 if (result := self._result(doing)) is None:
@@ -122,17 +125,6 @@ class _Turn:
                 self._take_in_verdict(member, doing)
             case "waiting":
                 self._take_in_wait(member, doing)
-
-    def _answer(self, member: Member, doing: Doing, who: str) -> FittedAnswer | None:
-        """Return what came of what was asked; None while it is open."""
-        asked = self.asked.get(doing.tag)
-        if asked is None:
-            if doing.tag in self.asked_now:
-                return None
-            return FittedAnswer(
-                None, "; ".join(self.results.of_entries()) or f"nothing is asked of {who} any more"
-            )
-        return of_asking(member, asked, who) if asked.get("end") else None
 
     def _result(self, doing: Doing) -> Mapping[str, Any] | None:
         """Return the result of a tool call; None where the call is of this reply."""
@@ -181,7 +173,7 @@ class _Turn:
         if verify.tool:
             self._call(doing, verify.tool, verify.args, known)
             return
-        doing.tag = f"{doing.tag}/verify"
+        doing.tag = f"{doing.tag.removesuffix('/verify')}/verify"
         self._ask(verification_for(member, verify, doing, known))
 
     def _take_in_verdict(self, member: Member, doing: Doing) -> None:
@@ -197,8 +189,11 @@ class _Turn:
             outcome = (
                 of_calling(Member(name=member.name, tool=verify.tool), result) if result is not None else None
             )
+        elif self.requests.is_put_off(doing.tag):
+            self._ask_whether_it_passes(member, verify, doing)
+            return
         else:
-            outcome = self._answer(Member(name=member.name), doing, verify.ask)
+            outcome = self.requests.answer(Member(name=member.name), doing.tag, verify.ask)
         if outcome is None:
             return
         why = of_verifying(verify, outcome, self.known(member))
@@ -257,7 +252,7 @@ class _Turn:
         return f"{member.name}/{number}/{tries}"
 
     def _ask(self, payload: Json) -> None:
-        self.asked_now.add(payload["step"])
+        self.requests.add(payload["step"])
         self.entries.append({"kind": "request", "payload": payload, "tags": []})
 
     def _call(self, doing: Doing, tool: str, args: Json, known: Json) -> None:

@@ -31,6 +31,14 @@ def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> FittedAnswe
     return FittedAnswer(None, f"{who}: {why}{f': {words}' if words else ''}")
 
 
+def of_approving(member: Member, result: Mapping[str, Any]) -> FittedAnswer:
+    """Return what came of a request that was not written: a person's no, or the answer in its place."""
+    text = str(result["output"])
+    if not result["success"]:
+        return FittedAnswer(None, text)
+    return fitting(plain_answer({"text": text}, schema_for(member)), schema_for(member))
+
+
 def plain_answer(payload: Mapping[str, Any], schema: Json | None = None) -> Json:
     """Return what a payload says, without what the engine keeps in it; fields in a JSON text are fields.
 

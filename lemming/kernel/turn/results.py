@@ -16,6 +16,8 @@ ARGS_CHARS = 2000
 
 OUTBOX_ENTRIES = "outbox_entries"
 """What a result is of that says what became of an entry."""
+WRITTEN = "entry"
+"""The key, among the arguments of such a result, of the entry that was written once it was approved."""
 DEFERRED = "deferred"
 """The key of a result that is no "no": the call may be asked for again, once others are decided."""
 INTERRUPTED = interrupted("the engine stopped while this ran")
