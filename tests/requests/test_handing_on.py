@@ -68,5 +68,6 @@ def test_a_call_that_was_approved_hands_the_request_on(base: Path, lemming: Lemm
     assert lemming("approve", waiting.id).status == 0
     ends = {it.agent: it.end for it in tick(org).turns}
     assert ends["desk"] == "handed_on"
+    tick(org)
     (answer,) = [payload for kind, payload in said(org, "bob") if kind == "response"]
     assert answer["target"] == "human"
