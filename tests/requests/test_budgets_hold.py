@@ -15,6 +15,7 @@ from test_team import QUIET
 from lemming.kernel.journal.file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.llm.retrying import RetryingLLMProvider
+from lemming.messages import send
 from lemming.testing import resume, say, tree
 from lemming.timeline.replay.replay import replay
 
@@ -113,3 +114,32 @@ def test_a_call_that_broke_off_counts_as_spent_of_the_budget(
     assert Bank.bill == 3.0
     (last,) = [it for kind, it in said(base, "ann") if kind == "response"]
     assert "3 of the request's 4 credits are spent, and a call can cost 1.5" in last["text"]
+
+
+def test_who_takes_requests_with_its_inbox_is_not_asked_for_one_with_a_budget(tmp_path: Path) -> None:
+    asks = {"agent": "desk", "tick": 1, "reply": reply(entry("request", "what?", target="ann"))}
+    script = [asks, {"reply": say("done", kind="response")}]
+    org = org_of(tmp_path, resume("desk", **QUIET), resume("ann", **QUIET), script=script)
+    ask(org, "desk", budget=6)
+    tick(org)
+    tick(org)
+    assert [kind for kind, _ in said(org, "desk")] == ["response"]
+    assert read_state(org, "ann").credits == 0.0
+
+
+def test_it_is_asked_for_one_without_a_budget(tmp_path: Path) -> None:
+    asks = {"agent": "desk", "tick": 1, "reply": reply(entry("request", "what?", target="ann"))}
+    script = [asks, {"reply": say("done", kind="response")}]
+    org = org_of(tmp_path, resume("desk", **QUIET), resume("ann", **QUIET), script=script)
+    ask(org, "desk")
+    tick(org)
+    tick(org)
+    assert read_state(org, "ann").credits == 1.0
+
+
+@pytest.mark.parametrize("budget", [0, -1, True, "much", [2], 10**400])
+def test_a_budget_that_a_person_writes_by_hand_is_held(tmp_path: Path, budget: object) -> None:
+    org = org_of(tmp_path, resume("ada", **QUIET))
+    payload = {"text": "what?", "target": "ada", "budget": budget}
+    send(org, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
+    assert sum(turn.calls for turn in tick(org).turns) == 0

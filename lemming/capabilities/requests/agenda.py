@@ -44,6 +44,11 @@ def agenda_of(view: View, name: str, begun: Sequence[Begun], habits: Habits, hol
     return None
 
 
+def takes_requests_of(author: str, take: Take, callers: Collection[str]) -> bool:
+    """Return whether an agent takes what an author asks in turns of their own, not as part of its inbox."""
+    return take == "one" or (take is None and author in callers)
+
+
 class RequestAgenda:
     """What is asked of one agent as it stands in a tick, and which entries belong to it: an `Agenda`.
 
@@ -136,7 +141,7 @@ class RequestAgenda:
             return False
         if self._take is None and entry.agent in self._callers:
             return not is_only_said(entry, self._mail)
-        return self._take == "one"
+        return takes_requests_of(entry.agent, self._take, self._callers)
 
     def _is_assigned(self, request: OutboxEntry) -> bool:
         """Return whether a request to several, of whom the first answer is enough, is for the agent now.

@@ -26,9 +26,10 @@ from lemming.capabilities.requests.team import (
     answered_results,
     checked_hand_on,
     delegate,
+    facts_for_asking,
     hands_on,
-    out_of_reach,
     team_tools,
+    why_beyond_budget,
 )
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import (
@@ -190,9 +191,8 @@ class RequestsPreparation(Preparation):
         return shown
 
     def given(self) -> Json:
-        """Return which of the tools would reach nobody, and why."""
-        found = out_of_reach(self.moment.now, self.moment.agent, self._task)
-        return {"out_of_reach": found} if found else {}
+        """Return which tools would reach nobody, and why; and whom a budget would not bound."""
+        return facts_for_asking(self.moment.now, self.moment.agent, self._task)
 
 
 class RequestsPart(TurnPart):
@@ -234,6 +234,7 @@ class RequestsPart(TurnPart):
         if self._serving is None or new.kind != "request":
             return new
         why = self._serving.why_not(inputs.agent.name, targets_in(new.payload))
+        why = why or why_beyond_budget(self.given.get("beyond_budget", ()), new)
         return No(why) if why else new
 
     def is_answered(self) -> bool:

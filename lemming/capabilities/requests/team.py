@@ -5,10 +5,12 @@ Their calls go nowhere: a turn stages an entry for each, and its answer is the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lemming.capabilities.requests.agenda import takes_requests_of
+from lemming.capabilities.requests.budgets import budget_in
 from lemming.capabilities.requests.request_turn import OWN_ACCOUNT, Serving
 from lemming.capabilities.requests.settings import team_of
 from lemming.kernel.base.contract import NewEntry, ToolCall
@@ -18,8 +20,9 @@ from lemming.kernel.journal.begun import end_text
 from lemming.kernel.mail.answers import ENVELOPE
 from lemming.kernel.mail.references import name_in
 from lemming.kernel.mail.task import Ended, Task
-from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.messages import OutboxEntry, targets_in
 from lemming.kernel.org.resume import Agent
+from lemming.kernel.org.uses import habits_of
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.turn.labels import PLAIN, Labels
 from lemming.kernel.turn.opening import Surroundings
@@ -165,6 +168,41 @@ def out_of_reach(now: Surroundings, agent: Agent, task: Task | None) -> dict[str
 def _reads(now: Surroundings, reader: str, author: str) -> bool:
     resume = now.mail.resumes.get(reader)
     return resume is None or resume.may_read(author)  # it is broken, and will be mended
+
+
+def beyond_budget(now: Surroundings, agent: Agent, task: Task | None) -> list[str]:
+    """Return those whose work for this request its budget cannot bound, where it has one.
+
+    They read the agent and take what it asks in turns for their whole inbox, which are for no request.
+    """
+    if task is None or task.request is None or budget_in(task.request.payload) is None:
+        return []
+    mail = now.mail
+    return sorted(
+        name
+        for name, other in mail.resumes.items()
+        if name not in mail.persons and name != agent.name and other.may_read(agent.name)
+        if not takes_requests_of(agent.name, habits_of(other, now.config).take, mail.callers_of(name))
+    )
+
+
+def facts_for_asking(now: Surroundings, agent: Agent, task: Task | None) -> dict[str, Any]:
+    """Return which tools would reach nobody, and why, and whose work a budget would not bound."""
+    given = {
+        "out_of_reach": out_of_reach(now, agent, task),
+        "beyond_budget": beyond_budget(now, agent, task),
+    }
+    return {key: found for key, found in given.items() if found}
+
+
+def why_beyond_budget(names: Collection[str], new: NewEntry) -> str:
+    """Return why those whom an entry asks may not be asked for a request with a budget; empty: they may."""
+    if (name := next((it for it in sorted(targets_in(new.payload)) if it in names), None)) is None:
+        return ""
+    return (
+        f"refused: what you were asked has a budget, and {name} takes what you ask in turns for its whole "
+        f'inbox, which no budget bounds; name {name} in "team" of your resume and call ask_{name}'
+    )
 
 
 def delegate(

@@ -53,8 +53,11 @@ def may_be_asked(view: View, take: Take) -> bool:
 
 
 def is_only_said(entry: OutboxEntry, mail: Mail) -> bool:
-    """Return whether a person says something, and does not ask and wait for the answer."""
-    return entry.agent in mail.persons and "conversation" not in entry.payload
+    """Return whether a person says something, and does not ask and wait for the answer.
+
+    What has a budget is asked: only a turn of its own can be held to it.
+    """
+    return entry.agent in mail.persons and not {"conversation", "budget"} & entry.payload.keys()
 
 
 def has_request(view: View) -> bool:
