@@ -26,7 +26,11 @@ class SetsMeanwhile(LLMProvider):
     def complete(self, request: Request) -> Reply:
         """Have the memories set, and answer with others."""
         for key, value in self.values.items():
-            save_memory(self.base, "ada", key, value)
+            if key == "in_place":  # as some editors save
+                path = self.base / "agents/ada/memory/plan.json"
+                path.write_text(path.read_text().replace("old", value))
+            else:
+                save_memory(self.base, "ada", key, value)
         updates = [{"key": "plan", "value": "of the agent"}, {"key": "other", "value": 1}]
         return Reply(str(say("hi", memory_updates=updates)).replace("'", '"'))
 
@@ -65,4 +69,10 @@ def test_a_memory_that_nobody_set_is_written_as_ever(base: Path) -> None:
 def test_a_new_memory_that_a_person_sets_first_stays(base: Path) -> None:
     told = turn_during_which(base, other=2)
     assert load_memory(base, "ada", "other") == 2
+    assert len(problems_in(told)) == 1
+
+
+def test_a_memory_that_an_editor_saves_in_place_stays(base: Path) -> None:
+    told = turn_during_which(base, in_place="new")
+    assert load_memory(base, "ada", "plan") == "new"
     assert len(problems_in(told)) == 1

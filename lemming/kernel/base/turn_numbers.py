@@ -32,10 +32,11 @@ def keys_of(agent: str, among: Container[str]) -> list[str]:
     >>> keys_of("ada", ["ada", "bob", "ada#1", "ada#3"])
     ['ada', 'ada#1']
     """
-    keys, key = list[str](), agent
-    while key in among:
+    if agent not in among:
+        return []
+    keys = [agent]
+    while (key := f"{agent}#{len(keys)}") in among:
         keys.append(key)
-        key = f"{agent}#{len(keys)}"
     return keys
 
 

@@ -60,7 +60,9 @@ def checked(reply: Any) -> Reply:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         found = reply.text if isinstance(reply, Reply) else reply
         raise RequestRejected(f"the provider returned {type(found).__name__}, not text")
-    text = _without_secrets(reply.text)  # here, where a call was made: only this machine may know its key
+    # Here, where a call was made: only this machine may know its key.
+    is_readable = len(reply.text) <= REPLY_LIMIT_BYTES
+    text = redact_foreign(reply.text) if is_readable else _without_secrets(reply.text)
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair is not text and cannot be written to any file
@@ -69,13 +71,11 @@ def checked(reply: Any) -> Reply:
 
 
 def _without_secrets(text: str) -> str:
-    """Return a reply's text without secrets; of one that is too large to be read, what the journal keeps.
+    """Return what the journal keeps of a reply that is too large to be read, without secrets.
 
     To look for disguises in all of that would take seconds for each megabyte, for what nobody uses: beyond
     the limit secrets are found as they are.
     """
-    if len(text) <= REPLY_LIMIT_BYTES:
-        return redact_foreign(text)
     kept = redact_foreign(text[:REPLY_LIMIT_BYTES]) + text[REPLY_LIMIT_BYTES : 2 * REPLY_LIMIT_BYTES]
     kept = redact_values(kept)
     half, _ = unfinished(kept)

@@ -194,6 +194,7 @@ class LiveCalls:
         self._sync()
         for effect in writes_first(staged.values()):
             apply_effect(self._runtime.base, effect, again=True, sync=self._settings.durability != "off")
+            self._commits.memories.wrote(effect.place, effect.digest)
 
     def _sync(self) -> None:
         with self._runtime.waiting():

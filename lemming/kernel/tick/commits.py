@@ -193,18 +193,19 @@ class Commits:
         first = len(effects) - len(entries)
         digests = {file["path"]: file["sha256"] for file in outcome.report.files}
         for effect in effects[:first]:
-            name = outcome.report.agent
-            if not again and self.memories.is_set_since(org, name, effect):
+            name, place = outcome.report.agent, effect.place
+            digest = digests.get(place, "")
+            if not again and self.memories.is_set_since(org, name, effect, digest):
                 self.runtime.tell(kept_by_a_person(name, effect, self.journal.tick), name)
                 continue
-            self.memories.wrote(name, effect)
+            self.memories.wrote(place, digest)
             # An earlier attempt may have written it, which only `apply_effect` looks at.
             if effect.says is None or again:
                 apply_effect(org.base, effect, again=again)
                 continue
             path, content, before = effect.path, effect.content, agent.memory.status()
             status = agent.memory.put(path.rpartition("/")[2], content)
-            org.files.wrote(path, effect.says, content, status, digest=digests[path])
+            org.files.wrote(path, effect.says, content, status, digest=digest)
             around = before, agent.memory.status()
             org.own(MemoryFolders).written(outcome.report.agent, effect.says["key"], around)
         try:

@@ -23,39 +23,44 @@ class MemoriesSeen:
 
     def __init__(self) -> None:
         self._seen: dict[str, Mapping[str, str] | None] = {}
-        self._written: dict[tuple[str, str], str] = {}  # by turns of this tick
+        self._written: dict[str, str] = {}  # by turns of this tick
 
     def begin(self, agent: str, digests: Mapping[str, str] | None) -> None:
         """Take note of what an agent's turn saw; None: nobody knows."""
         self._seen[agent] = digests
 
-    def is_set_since(self, org: Organisation, agent: str, effect: FileEffect) -> bool:
-        """Return whether somebody has changed the memory that an effect would write, since the turn began."""
-        seen = self._seen.get(agent)
-        if seen is None or effect.root or not effect.path.startswith(f"agents/{agent}/memory/"):
+    def is_set_since(self, org: Organisation, agent: str, effect: FileEffect, digest: str) -> bool:
+        """Return whether somebody has changed the memory that an effect would write, since the turn began.
+
+        `digest`: that of the effect's content.
+        """
+        seen, path = self._seen.get(agent), effect.path
+        if seen is None or effect.root or not path.startswith(f"agents/{agent}/memory/"):
             return False
-        key = _key_of(effect)
-        known = ("", seen.get(key, ""), effect.digest, self._written.get((agent, key), ""))
+        expected = (seen.get(_key_of(path)), self._written.get(path), digest)
+        # The file was read as the turn began: nearly always its stamp tells that it is as it was.
+        known = org.files.unchanged_digest(path)
+        if known and known in expected:
+            return False
         try:
-            raw = fs.read_bytes(f"{org}/{effect.path}", MEMORY_LIMIT_BYTES + _ROUND_A_VALUE_BYTES)
+            raw = fs.read_bytes(f"{org}/{path}", MEMORY_LIMIT_BYTES + _ROUND_A_VALUE_BYTES)
         except OSError:  # it is not there, or cannot be read: the effect says what becomes of that
             return False
-        return sha256(raw).hexdigest() not in known
+        return sha256(raw).hexdigest() not in expected
 
-    def wrote(self, agent: str, effect: FileEffect) -> None:
-        """Take note of what a turn has written: others of the agent in the tick may write over it."""
-        if effect.path.startswith(f"agents/{agent}/memory/"):
-            self._written[agent, _key_of(effect)] = effect.digest
+    def wrote(self, place: str, digest: str) -> None:
+        """Take note of what a turn has written: all turns of the agent in the tick may write over it."""
+        self._written[place] = digest
 
 
-def _key_of(effect: FileEffect) -> str:
-    return effect.path.rpartition("/")[2].removesuffix(".json")
+def _key_of(path: str) -> str:
+    return path[path.rindex("/") + 1 :].removesuffix(".json")
 
 
 def kept_by_a_person(agent: str, effect: FileEffect, tick: int) -> Problem:
     """Return what a person is told of a memory that was not written, as it was set during the turn."""
     return Problem(
-        f'{agent} wrote its memory "{_key_of(effect)}" in tick {tick}, and somebody had set it during '
+        f'{agent} wrote its memory "{_key_of(effect.path)}" in tick {tick}, and somebody had set it during '
         "the turn: that value stays",
         effect.path,
         hint=f"`lemming tick {tick}` shows what the turn wrote",

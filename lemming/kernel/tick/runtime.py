@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -262,14 +262,10 @@ class Runtime:
         `before_again` is called before each retry, after what looks at the limits of the turn.
         """
         hear = self._hearer(request) if self.watches else None
-        own = self.before_again.get(request.agent) if self.before_again else None
-        looks = [it for it in (own, before_again) if it]
-
-        def look(error: ProviderError) -> None:
-            for each in looks:
-                each(error)
-
-        return self.backends.complete(entry, request, hear, look if looks else None)
+        look = self.before_again.get(request.agent) if self.before_again else None
+        if look and before_again:
+            look = partial(_look_twice, look, before_again)
+        return self.backends.complete(entry, request, hear, look or before_again)
 
     def _hearer(self, request: Request) -> Callable[[str], object]:
         """Return who tells observers of the text of an answer as it comes."""
@@ -336,6 +332,13 @@ class Runtime:
             return call_tool(call.tool, call.args, context, self.stop)
         except LeftBehind as error:
             raise Stopped from error
+
+
+def _look_twice(
+    first: Callable[[ProviderError], None], second: Callable[[ProviderError], None], error: ProviderError
+) -> None:
+    first(error)
+    second(error)
 
 
 @contextlib.contextmanager

@@ -168,7 +168,7 @@ class Tick:
         return TickReport(
             tick=self.plan.tick,
             turns=(
-                *(reports[key] for name in self.plan.order for key in keys_of(name, reports)),
+                *[reports[key] for name in self.plan.order for key in keys_of(name, reports)],
                 *self.plan.turns_not_taken(),
             ),
             not_due=len(self.plan.not_due),
@@ -181,8 +181,8 @@ class Tick:
         """Remove entries past their retention; see `remove_expired`."""
         for part in self.snapshot.parts:
             part.ends(self.snapshot.look, self.plan.order)
-        taken = (turn.agent for turn in self.commits.reports.values() if turn.status != "skipped")
-        remove_expired(self.runtime, self.journal, self.snapshot, [*dict.fromkeys(taken)])
+        taken = {turn.agent: None for turn in self.commits.reports.values() if turn.status != "skipped"}
+        remove_expired(self.runtime, self.journal, self.snapshot, [*taken])
 
     def _turns(self, name: str) -> Row | None:
         """Take an agent's turns, or return those that may be taken at once."""

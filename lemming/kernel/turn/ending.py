@@ -59,7 +59,7 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
     staged = writes_first(draft.staged.values()) if counts else []
     # Entries last: what they speak of is there before anybody can read them.
     effects = (*staged, *map(entry_effect, entries))
-    used, (loops, stopped) = spending(draft.answers), _count_loops(draft, end, error)
+    used, (loops, stopped) = spending(draft.answers), _count_loops(draft, status, end, error)
     if stopped:
         draft.noted["stopped"] = stopped
         draft.remarks.append(f"paused: {stopped}")
@@ -219,7 +219,9 @@ def _fingerprint_after(draft: Draft) -> dict[str, Any] | None:
     return {**draft.inputs.fingerprint, "memory": dict(sorted(memory.items())), "context": context}
 
 
-def _count_loops(draft: Draft, end: End, error: LemmingError | None) -> tuple[dict[str, int], str]:
+def _count_loops(
+    draft: Draft, status: Status, end: End, error: LemmingError | None
+) -> tuple[dict[str, int], str]:
     """Return the counts of turns that came no further, with this one, and why the agent is paused, if so.
 
     The counts are kept while turns cost nothing, and are empty once a turn has come further.
@@ -227,13 +229,13 @@ def _count_loops(draft: Draft, end: End, error: LemmingError | None) -> tuple[di
     before, limits = draft.inputs.state.loops, draft.inputs.loops
     if limits is None or not draft.answers or draft.only_asks or end == "no_answer":
         return before, ""
-    loop = _loop_of(draft, end, error)
+    loop = _loop_of(draft, status, end, error)
     return count_loop(draft.inputs, loop) if loop else ({}, "")
 
 
-def _loop_of(draft: Draft, end: End, error: LemmingError | None) -> Loop | None:
+def _loop_of(draft: Draft, status: Status, end: End, error: LemmingError | None) -> Loop | None:
     """Return in what way a turn came no further; None if it came further."""
-    if draft.status_of(end) == "failed":
+    if status == "failed":
         return loop_of_failure(name_of(error)) if error else None
     lost = draft.lost_entries
     if lost and lost.keys() == {entry.id for entry in draft.entries}:

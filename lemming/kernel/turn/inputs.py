@@ -233,18 +233,17 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     if isinstance(found, Reason):
         return found
     state = found.moment.state
-    if _is_due_always(_wake_in(now, agent, habits_of(agent, now.config).wake), state):
+    if _is_due_always(now, agent, habits_of(agent, now.config).wake, state):
         return Reason("due")
     news = _news(now, state, found.fingerprint, found.view, found.agenda)
     return Reason("news", f"new to it: {', '.join(news)}")
 
 
-def _wake_in(now: Surroundings, agent: Agent, wake: Wake) -> Wake:
-    return "always" if agent.name in now.chosen else wake
-
-
-def _is_due_always(wake: Wake, state: AgentState) -> bool:
-    return wake == "always" and not any(begun.open for begun in state.requests)  # who waits, for news only
+def _is_due_always(now: Surroundings, agent: Agent, wake: Wake, state: AgentState) -> bool:
+    """Return whether an agent takes its turn without news; one that waits for answers takes none."""
+    if wake != "always" and agent.name not in now.chosen:
+        return False
+    return not (state.requests and any(begun.open for begun in state.requests))
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
@@ -291,7 +290,7 @@ def find(
     if wake == "changed":
         fingerprint = _fingerprint(there, org.base, digest, memories, texts, shown)
         fingerprint["context"] |= files
-    is_due = turn is not None or _is_due_always(_wake_in(now, agent, wake), state)
+    is_due = turn is not None or _is_due_always(now, agent, wake, state)
     is_news = is_due or any(_news(now, state, fingerprint, view, agenda))
     asks = prepared.wakes(view, is_alone=not is_news)
     if not (is_news or asks):

@@ -5,6 +5,7 @@ when an interrupted tick goes on.
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from lemming.kernel.base.jsontext import compact
@@ -20,6 +21,7 @@ from lemming.kernel.turn.values import TurnInputs
 
 MAY_BE_EMPTY = ("warned", "open_requests", "said_requests", "given", "turn")
 """Of `TurnInputs`, what a record holds where it says anything."""
+_perhaps_empty = attrgetter(*MAY_BE_EMPTY)
 
 
 def begin_turn(journal: Journal, gathered: Gathered) -> None:
@@ -55,8 +57,8 @@ def _rest_of(gathered: Gathered) -> dict[str, Any]:
         rest["damaged"] = sorted(inputs.damaged)
     if inputs.task:
         rest["task"] = inputs.task.as_json()
-    for key in MAY_BE_EMPTY:
-        if value := getattr(inputs, key):
+    for key, value in zip(MAY_BE_EMPTY, _perhaps_empty(inputs), strict=True):
+        if value:
             rest[key] = value
     return rest
 
