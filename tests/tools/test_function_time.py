@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S
@@ -15,7 +16,8 @@ from lemming.testing import SkippingClock
 pytestmark = pytest.mark.usefixtures("untried")
 
 
-def test_the_tightest_limit_holds_and_a_turns_time_over_no_call_is_made(shop: Workshop) -> None:
+def test_the_tightest_limit_holds_and_a_turns_time_over_no_call_is_made(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org")
     clock, begun = SkippingClock(), shop.base / "begun"
     os.mkfifo(begun)
     code = """
@@ -41,3 +43,4 @@ def test_the_tightest_limit_holds_and_a_turns_time_over_no_call_is_made(shop: Wo
     assert later["output"] == "later was not called: the turn's time, 300 s, is over"
     shop.run(call("hang"), turn={"tool_timeout_s": 0.2})
     assert shop.finished(2)[0]["output"].startswith("hang: it took longer than 0.2 s")
+    shop.org.close()
