@@ -57,8 +57,10 @@ def test_only_of_a_command_it_is_said_what_it_may_come_to_do(org: Path) -> None:
     assert ALWAYS in bound(org, "execute", {"command": "ls"}).unbound
 
 
-def test_a_file_that_the_turn_has_yet_to_write_is_bound_however_it_is_named(org: Path) -> None:
-    found = bound(org, "execute", {"command": "sh sub/../new.sh"}, **{f"{HOME}/new.sh": b"echo new"})
+@pytest.mark.parametrize("name", ["new.sh", "sub/../new.sh", "link/new.sh"])
+def test_a_file_that_the_turn_has_yet_to_write_is_bound_however_it_is_named(org: Path, name: str) -> None:
+    (org / HOME / "link").symlink_to(".")
+    found = bound(org, "execute", {"command": f"sh {name}"}, **{f"{HOME}/new.sh": b"echo new"})
     assert found.files == {f"{HOME}/new.sh": sha256(b"echo new").hexdigest()}
 
 

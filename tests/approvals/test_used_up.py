@@ -123,11 +123,12 @@ def test_always_is_for_a_tool_that_the_gate_names(tmp_path: Path, tools: Any, is
         require_asking(base, call, "ada")
 
 
-def test_always_is_for_a_gate_that_still_stands_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gates", [[], [{"at": "out", "then": "ask"}], [{**ASK, "then": "block"}]])
+def test_always_is_for_a_gate_that_still_asks_there(tmp_path: Path, gates: list[Any]) -> None:
     base = make(tmp_path, ring())
     tick(base)
     (call,) = kept_calls(base)
-    edit(base, "config/org.json", gates=[])
+    edit(base, "config/org.json", gates=gates)
     with pytest.raises(UsageError, match="no gate that asks about ring"):
         require_asking(base, call, "ada")
 

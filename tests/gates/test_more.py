@@ -99,6 +99,16 @@ def test_a_person_may_approve_another_amount(base: Path) -> None:
     assert calls(base, 5) == [1, 1, 1, 0, 0]
 
 
+def test_what_was_given_stays_given_when_the_request_for_it_is_gone(base: Path) -> None:
+    asking(base, credits=2, per="agent")
+    assert calls(base, 3) == [1, 1, 0]
+    (request,) = requests(base)
+    decide(base, request, "approve")
+    assert calls(base, 1) == [1]
+    (base / request.file).unlink()
+    assert calls(base, 2) == [1, 0]
+
+
 def test_a_no_is_a_no(base: Path) -> None:
     asking(base, credits=1, per="agent")
     assert calls(base, 2) == [1, 0]

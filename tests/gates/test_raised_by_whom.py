@@ -23,7 +23,9 @@ def stop_reading(base: Path, reader: str) -> None:
 def stop_being_a_person(base: Path, name: str) -> None:
     file = f"agents/{name}/resume.json"
     plain = parse((base / file).read_bytes())
-    fs.publish(base, file, pretty({**plain, "model": {"key": "scripted"}}))
+    fs.publish(
+        base, file, pretty({**plain, "model": {"key": "scripted"}, "schedule": {"run_every_n_ticks": 999}})
+    )
 
 
 @pytest.mark.parametrize(

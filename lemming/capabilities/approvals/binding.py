@@ -103,8 +103,7 @@ class _Look:
         if "\0" in path:
             return False
         try:
-            stands = is_there(path)
-            real = real_path(path) if stands else os.path.normpath(path)
+            stands, real = is_there(path), real_path(path)
             key = self._key(real)
             if key in self._removed:
                 return False

@@ -76,9 +76,6 @@ def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ..
         is_read = resume is not None and resume.may_read(agent.name) and agent.may_read(person)
         return person in mail.persons and is_read
 
-    if any(it.not_after for it in begun.open):
-        # Time alone may end what waits, so the agent is not remembered as one with nothing new.
-        mail.changing.add(agent.name)
     ends = ends_of(begun, mail.tick, mail.at, partial(entry_at, mail), entries_of, is_heard)
     told = {request: _reason(mail, end) for (request, _), end in ends.items() if end[1]}
     edited = {request: _amounts_in(mail, end[1]) for (request, _), end in ends.items() if end[1]}

@@ -72,7 +72,7 @@ MADE = "(it was made, as it was approved; what it gave is told beside this)"
 
 def having_made(begun: Sequence[Begun], ids: Collection[str]) -> tuple[Begun, ...]:
     """Return what an agent has begun once calls that waited were made, by turns that failed."""
-    return tuple(_having_made(it, ids) for it in begun) if ids else tuple(begun)
+    return tuple(_having_made(it, ids) for it in begun)
 
 
 def _having_made(begun: Begun, ids: Collection[str]) -> Begun:
