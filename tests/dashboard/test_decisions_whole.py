@@ -169,6 +169,16 @@ def test_a_decision_moves_no_other_row_and_fades_nothing(browser: Any, address: 
         assert tab.locator("main.behind").count() == 0
 
 
+def test_the_number_that_waits_makes_the_head_no_higher_when_it_comes(browser: Any, address: str) -> None:
+    """It is counted once the page is there, and what a person is about to click must not move then."""
+    with opened(browser, address, "waiting") as tab:
+        tab.wait_for_selector(".head .facts .calls")
+        height = "() => document.querySelector('.head').getBoundingClientRect().height"
+        counted = tab.evaluate(height)
+        tab.evaluate("() => document.querySelector('.head .facts .calls').classList.remove('calls')")
+        assert tab.evaluate(height) == counted
+
+
 def test_a_turn_has_a_page_of_its_own_with_its_head_in_sight(browser: Any, address: str) -> None:
     with opened(browser, address, "ticks") as tab:
         tab.goto(f"{tab.url.partition('#')[0]}#/turn?number=1&agent=desk")
