@@ -12,6 +12,7 @@ import typer
 
 from lemming.commands.failures import tell_problem
 from lemming.commands.foreseen import Foreseen, foresee
+from lemming.commands.new_agent import forget_former
 from lemming.commands.options import Here, argument, is_org, noun, option
 from lemming.commands.screen import counted, one_line, show, show_json, tell
 from lemming.commands.trust import load_settings
@@ -101,8 +102,12 @@ def apply(
         tell("nothing was written" if changes else "nothing to change")
         return
     _require_leave(changes, foreseen, yes=yes, file=file, folder=folder)
-    write_changes(base, changes) if not template else write_new(base, changes)
-    if template:
+    if not template:
+        if forget_former(org, wanted.resumes):
+            changes = changes_of(base, wanted, template)
+        write_changes(base, changes)
+    else:
+        write_new(base, changes)
         with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
             Agreement(base).note_maker()
     if not here.as_json:
@@ -225,7 +230,7 @@ def _import(here: Here, folder: Path, into: Path | None, take: Take, *, is_dry: 
         why = "; ".join(f"{remark.file}: {remark.message}" for remark in taken.remarks[:3])
         raise UsageError("no agents found", where=str(source.folder), hint=why or "lemming import --help")
     if not is_dry:
-        _write(base, template, put)
+        _write(base, template, put, taken.resumes)
     problems = [] if is_dry else problems_with(Organisation(base), taken.resumes)
     written = [
         *template,
@@ -249,8 +254,9 @@ def _known(base: Path, source: Source, *, is_new: bool) -> Destination:
     return Destination(frozenset(SHIPPED), people, is_in_place)
 
 
-def _write(base: Path, template: dict[str, bytes], put: Put) -> None:
+def _write(base: Path, template: dict[str, bytes], put: Put, names: Iterable[str]) -> None:
     if not template:
+        forget_former(Organisation(base), names)
         write(base, put)
         return
     with put_whole(base, "import") as staged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -219,9 +220,7 @@ def create(base: OrgPath, name: str, plain: dict[str, Any], *, as_json: bool) ->
     file, content = f"{path_of_new_agent(name)}/resume.json", pretty(plain)
     _refuse_bad_choices(base, plain)
     _refuse_what_would_not_run(base, decode_resume(name, content).value)
-    if not is_there(f"{base}/{file}"):
-        for said in forget_approvals(base, name):
-            tell(f'{said}: gates ask about "{name}" again; what it said was of a former agent of that name')
+    forget_former(base, [name])
     # What it holds already is what a command that was cut off wrote: the same again does the rest.
     if not fs.create(Path(base), file, content) and not fs.holds(base / file, content):
         raise UsageError(f'there is an agent "{name}" already', where=file, hint="edit its resume")
@@ -231,6 +230,21 @@ def create(base: OrgPath, name: str, plain: dict[str, Any], *, as_json: bool) ->
         return
     show(str(base / file))
     _tell_next(base, agent)
+
+
+def forget_former(base: OrgPath, names: Iterable[str]) -> bool:
+    """Have gates ask about agents that are about to be made, whatever they say of former ones; tell which.
+
+    Return True where a file was changed.
+    """
+    is_changed = False
+    for name in names:
+        if is_there(f"{base}/{paths.resume_file(name)}"):
+            continue
+        for said in forget_approvals(base, name):
+            is_changed = True
+            tell(f'{said}: gates ask about "{name}" again; what it said was of a former agent of that name')
+    return is_changed
 
 
 def _refuse_bad_choices(base: OrgPath, plain: dict[str, Any]) -> None:

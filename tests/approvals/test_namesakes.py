@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,18 @@ def with_ghost(base: Path, **more: Any) -> Path:
     may = {"read_outboxes": ["human"], "tools": ["ring", "create_agent"]}
     edit(made, "agents/ada/resume.json", permissions=may, gates=[{**ASK, "approved": {"ghost": ["ring"]}}])
     edit(made, "config/org.json", create_agent_allowed=["ada"])
+    edit(made, "agents/human/resume.json", permissions={"read_outboxes": ["*"]})
     (made / "agents/ghost").mkdir()
     (made / "agents/ghost/resume.json").write_text("{}")
     edit(made, "agents/ghost/resume.json", **resume("ghost"))
     return made
+
+
+def without_its_folder(base: Path) -> Path:
+    """Take away ghost's folder, as a person does who deletes an agent by hand."""
+    (base / "agents/ghost/resume.json").unlink()
+    (base / "agents/ghost").rmdir()
+    return base
 
 
 def test_it_goes_with_an_agent_that_is_removed(tmp_path: Path) -> None:
@@ -54,9 +63,7 @@ def test_a_resume_keeps_what_it_says_of_its_own_agent(tmp_path: Path) -> None:
 def test_a_new_agent_inherits_nothing_of_one_whose_folder_somebody_took_away(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    base = with_ghost(tmp_path)
-    (base / "agents/ghost/resume.json").unlink()
-    (base / "agents/ghost").rmdir()
+    base = without_its_folder(with_ghost(tmp_path))
     capsys.readouterr()
     assert lemming(base, "agents", "new", "ghost", "--model", "scripted", "--instructions", "Haunt.") == 0
     assert 'gates ask about "ghost" again' in capsys.readouterr().err
@@ -64,13 +71,61 @@ def test_a_new_agent_inherits_nothing_of_one_whose_folder_somebody_took_away(
     assert gates(base, "agents/ada/resume.json") == [ASK]
 
 
+def document_of_ghost(folder: Path, **more: Any) -> Path:
+    """Write a document that has an agent called ghost."""
+    may = {"read_outboxes": ["human"], "tools": ["ring"]}
+    ghost = {"instructions": "Haunt.", "model": {"key": "scripted"}, "permissions": may}
+    document = folder / "ghost.json"
+    document.write_text(json.dumps({"agents": {"ghost": ghost}, **more}))
+    return document
+
+
+def test_an_agent_of_a_document_inherits_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = without_its_folder(with_ghost(tmp_path / "org"))
+    document = document_of_ghost(tmp_path)
+    assert lemming(base, "apply", str(document), "--dry-run") == 0
+    assert gates(base) == [APPROVED]
+    assert lemming(base, "apply", str(document), "--yes") == 0
+    assert 'config/org.json: gates ask about "ghost" again' in capsys.readouterr().err
+    assert gates(base) == [{**ASK, "approved": {"ada": ["ring"]}}]
+    assert gates(base, "agents/ada/resume.json") == [ASK]
+    assert lemming(base, "apply", str(document), "--yes") == 0
+    assert gates(base) == [{**ASK, "approved": {"ada": ["ring"]}}]
+
+
+def test_what_a_document_itself_says_for_always_is_written(tmp_path: Path) -> None:
+    base = without_its_folder(with_ghost(tmp_path / "org"))
+    gate = {**ASK, "approved": {"ghost": ["ring"]}}
+    document = document_of_ghost(tmp_path, settings={"gates": [gate]})
+    assert lemming(base, "apply", str(document), "--yes") == 0
+    assert gates(base) == [gate]
+
+
+def test_what_an_agent_that_is_there_was_given_stays_when_a_document_changes_it(tmp_path: Path) -> None:
+    base = with_ghost(tmp_path / "org")
+    document = document_of_ghost(tmp_path)
+    assert lemming(base, "apply", str(document), "--yes") == 0
+    assert gates(base) == [APPROVED]
+
+
+def test_an_agent_that_is_imported_inherits_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = without_its_folder(with_ghost(tmp_path / "org"))
+    folder = tmp_path / "project/.claude/agents"
+    folder.mkdir(parents=True)
+    (folder / "ghost.md").write_text("---\nname: ghost\ndescription: Haunts\n---\nHaunt.\n")
+    assert lemming(base, "import", "claude", str(tmp_path / "project"), "--into", str(base)) == 0
+    assert (base / "agents/ghost/resume.json").exists()
+    assert 'config/org.json: gates ask about "ghost" again' in capsys.readouterr().err
+    assert gates(base) == [{**ASK, "approved": {"ada": ["ring"]}}]
+
+
 def test_no_agent_creates_one_that_would_inherit_it(tmp_path: Path) -> None:
     args = {"name": "ghost", "title": "Ghost", "instructions": "Haunt.", "tools": ["ring"]}
     calls = [{"tool": "create_agent", "args": args}, ring("mine")]
     script = [{"tick": 1, "step": 0, "reply": say("", tool_calls=calls)}, {"reply": say("")}]
-    base = with_ghost(tmp_path, script=script)
-    (base / "agents/ghost/resume.json").unlink()
-    (base / "agents/ghost").rmdir()
+    base = without_its_folder(with_ghost(tmp_path, script=script))
     rings = {**ASK, "tool": "ring", "approved": {"ghost": ["ring"]}}
     edit(base, "config/org.json", gates=[rings])
     edit(base, "agents/ada/resume.json", gates=[])
