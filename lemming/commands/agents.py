@@ -189,7 +189,7 @@ def remove_agent(
     here: Here,
     name: AgentName,
     mend: Annotated[
-        bool, option("--mend", "Take its name out of the teams and reading lists of the others, too.")
+        bool, option("--mend", "Remove its name from the teams and reading lists of other agents, too.")
     ] = False,
 ) -> None:
     """Take an agent out of the organisation: its folder is moved to aside/, from where it can be put back.

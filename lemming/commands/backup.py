@@ -84,7 +84,7 @@ def restore(
         int | None,
         option(
             "--max-bytes N",
-            "How much it may hold when unpacked. Default: 256 MiB and 100 times its own size.",
+            "Unpack at most N bytes. Default: 256 MiB, and 100 times the size of the file.",
             min=1,
         ),
     ] = None,

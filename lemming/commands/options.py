@@ -314,7 +314,7 @@ Batch = Annotated[
     bool,
     option("--batch", "Send model calls through batch APIs: about half the price, answered within a day."),
 ]
-Watch = Annotated[bool, option("--watch", "Show what models answer as they write it.")]
+Watch = Annotated[bool, option("--watch", "Show the answers of models as they are written.")]
 Trust = Annotated[bool, option("--trust", "Agree, for this run, to what `lemming trust` shows.")]
 Quiet = Annotated[bool, option("-q --quiet", "Say nothing unless something goes wrong.")]
 Limit = Annotated[int | None, option("--limit N", "Show N at most, and say how many more there are.", min=1)]

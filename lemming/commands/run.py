@@ -34,7 +34,7 @@ def run_once(
         list[str] | None,
         option(
             "--agent NAME",
-            "Give a turn to this agent alone, whatever its schedule says; several times for several agents.",
+            "Give only this agent a turn, whatever its schedule says. Repeat it for several agents.",
             of_agents=True,
         ),
     ] = None,

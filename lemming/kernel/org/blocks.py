@@ -46,18 +46,18 @@ class LoopSettings:
 
     warn_after: int = field(
         default=3,
-        metadata=about("So often something gives the same before the agent is told.", ge=2, le=10_000),
+        metadata=about("Equal results in a row after which the agent is told.", ge=2, le=10_000),
     )
     stop_after: int = field(
         default=4,
         metadata=about(
-            "So often it gives the same before the request fails, or the agent is paused.", ge=2, le=10_000
+            "Equal results in a row after which the request fails, or the agent is paused.", ge=2, le=10_000
         ),
     )
     max_calls: int = field(
         default=25,
         metadata=about(
-            "Calls of models that turns for one request may make; then it has failed.", ge=1, le=10_000
+            "Model calls that an agent's turns for one request may make before it fails.", ge=1, le=10_000
         ),
     )
 

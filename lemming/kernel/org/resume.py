@@ -132,7 +132,7 @@ class TurnLimits:
     max_approvals: int = field(
         default=5,
         metadata=about(
-            "So many calls, and as many entries, one turn may ask persons to approve; more have to wait.",
+            "Calls, and as many entries, that one turn may ask persons to approve; more have to wait.",
             ge=1,
             le=64,
         ),
@@ -152,7 +152,7 @@ class TurnLimits:
     requests: int = field(
         default=1,
         metadata=about(
-            "So many open requests the agent takes in one tick, each in a turn of its own; more wait for the "
+            "Open requests that the agent takes in one tick, each in a turn of its own; more wait for the "
             "next tick.",
             ge=1,
             le=TURNS_PER_TICK,
@@ -176,18 +176,18 @@ class LoopLimits:
 
     warn_after: int | None = field(
         default=None,
-        metadata=about("So often something gives the same before the agent is told.", ge=2, le=10_000),
+        metadata=about("Equal results in a row after which the agent is told.", ge=2, le=10_000),
     )
     stop_after: int | None = field(
         default=None,
         metadata=about(
-            "So often it gives the same before the request fails, or the agent is paused.", ge=2, le=10_000
+            "Equal results in a row after which the request fails, or the agent is paused.", ge=2, le=10_000
         ),
     )
     max_calls: int | None = field(
         default=None,
         metadata=about(
-            "Calls of models that its turns for one request may make; then it has failed.", ge=1, le=10_000
+            "Model calls that the agent's turns for one request may make before it fails.", ge=1, le=10_000
         ),
     )
 
