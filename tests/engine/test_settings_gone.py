@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refused import asked_with_each_look_refused
 
 from lemming.cli import run
 from lemming.engine import run_once, ticks
@@ -19,6 +21,7 @@ from lemming.kernel.files.documents import GONE
 from lemming.kernel.journal.events import Event, ProblemFound
 from lemming.kernel.journal.file import read_plan
 from lemming.kernel.org.config import load_config
+from lemming.kernel.org.missing_settings import recorded_settings
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 
@@ -76,6 +79,58 @@ def test_settings_that_vanish_hold_while_the_engine_runs_and_it_says_so_once(
     assert next(running).by_status("waiting")
     assert problems_in(heard) == [(file, "error"), (file, "note")]
     assert not forbidden(base)
+
+
+def test_settings_that_came_while_the_engine_ran_hold_as_well_when_they_vanish(base: Path) -> None:
+    writer_in(base)
+    said = (base / ORG).read_bytes()
+    (base / ORG).unlink()
+    heard: list[Event] = []
+    running = ticks(base, interval_s=0, max_ticks=3, clock=FrozenClock(), notify=heard.append)
+    (base / ORG).write_bytes(said)
+    assert next(running).by_status("waiting")
+    (base / ORG).unlink()
+    assert [len(next(running).by_status("waiting")) for _ in range(2)] == [1, 1]
+    assert problems_in(heard) == [(ORG, "error")]
+    assert not forbidden(base)
+
+
+def journals(base: Path, **said: bytes) -> Path:
+    """Write the first lines of journals, by tick."""
+    folder = base / "logs/ticks"
+    folder.mkdir(parents=True)
+    for tick, line in said.items():
+        (folder / f"{tick.removeprefix('t'):0>8}.jsonl").write_bytes(line)
+    return base
+
+
+def first_line(*files: str) -> bytes:
+    return json.dumps({"type": "tick_started", "settings": dict.fromkeys(files, "0")}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ({"t1": first_line(ORG), "t2": first_line(MODELS)}, {MODELS}),
+        ({"t99999999": first_line(ORG), "t100000000": first_line(MODELS)}, {MODELS}),
+        ({"t1": first_line(ORG), "t2": b"", "t3": b'{"settings"'}, {ORG}),
+        ({"t1": first_line(ORG), "t2": b"damaged\n"}, set()),
+        ({"t1": first_line(ORG), "t2": b"[]\n"}, set()),
+        ({"t1": first_line(ORG), "t2": b'{"settings": ["x"]}\n'}, set()),
+        ({"t1": b""}, set()),
+    ],
+    ids=["newest", "a longer number", "torn", "damaged", "no object", "no settings", "nothing"],
+)
+def test_the_newest_journal_that_begins_says_which_settings_there_were(
+    tmp_path: Path, said: dict[str, bytes], names: set[str]
+) -> None:
+    assert recorded_settings(journals(tmp_path, **said)) == names
+
+
+def test_a_disk_that_does_not_say_which_settings_there_were_has_not_said_none(base: Path) -> None:
+    writer_in(base)
+    run_once(base, clock=FrozenClock())
+    assert asked_with_each_look_refused(base, errno.EIO, lambda: recorded_settings(base)) >= {ORG, CREDITS}
 
 
 @pytest.mark.parametrize("half", [b"", b'{"gates": [', None])

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from limited import HELLO, calls, limited, spend, turns
 
+from lemming.capabilities.gates.limit import Window
+from lemming.capabilities.gates.spent_before import SpentBefore
 from lemming.capabilities.money.prices import worst_of
 from lemming.cli import run
 from lemming.engine import run_once
@@ -23,6 +25,7 @@ from lemming.kernel.journal.records import ModelReplied
 from lemming.kernel.llm.credits import most_tokens_in
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Image, Request
 from lemming.testing import Crash, journal_lines, resume, say
 from lemming.timeline.replay.replay import replay_into
@@ -160,6 +163,25 @@ def test_a_window_of_hours_goes_by_the_readings_of_ticks(base: Path) -> None:
         (turn,) = run_once(base, clock=FrozenClock(noon + timedelta(minutes=minutes))).turns
         made.append(turn.calls)
     assert made == [1, 1, 0, 0, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("window", "at", "is_within"),
+    [
+        (None, "2030-01-01T12:00:00.000Z", True),
+        (Window(seconds=3600), "2026-01-01T13:00:00.000Z", True),
+        (Window(seconds=3600), "2026-01-01T13:00:00.001Z", False),
+        (Window(ticks=2), "2026-01-01T12:00:00.000Z", True),
+        (Window(ticks=1), "2026-01-01T12:00:00.000Z", False),
+    ],
+)
+def test_what_a_person_gave_counts_as_long_as_its_request_is_in_the_window(
+    base: Path, window: Window | None, at: str, is_within: bool
+) -> None:
+    limited(base, spend(calls=2, per="agent"))
+    run_once(base, clock=FrozenClock(datetime(2026, 1, 1, 12, tzinfo=UTC)))
+    spent = Organisation.at(base).own(SpentBefore)
+    assert spent.is_within(window, "ada/00000001_x", 2, at) is is_within
 
 
 def test_a_window_that_reaches_beyond_the_journals_lets_nothing_pass(base: Path) -> None:

@@ -12,6 +12,7 @@ from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
 from lemming.asking.questions import ask as put
+from lemming.capabilities.requests.budgets import BudgetAmount, budget_in
 from lemming.capabilities.requests.now import requests_now
 from lemming.engine import ticks
 from lemming.kernel.base.jsontext import pretty
@@ -186,3 +187,38 @@ def test_what_is_left_pays_for_no_call(tmp_path: Path) -> None:
     answer = answers(org, "ada")[request.id]
     assert (answer["status"], answer["spent"]) == ("failed", 2)
     assert "2 of the request's 2.5 credits are spent, and a call can cost 1" in answer["text"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "parts", "share"),
+    [
+        (BudgetAmount(1.0), 3, 0.333333),
+        (BudgetAmount(0.5), 1, 0.5),
+        (BudgetAmount(0.3), 3, 0.1),
+        (BudgetAmount(10.0, "tokens"), 3, 3.0),
+        (BudgetAmount(9.0, "tokens"), 3, 3.0),
+    ],
+)
+def test_shares_of_a_budget_are_as_large_as_they_can_be_and_never_more_than_the_whole(
+    whole: BudgetAmount, parts: int, share: float
+) -> None:
+    assert whole.divided_by(parts) == BudgetAmount(share, whole.unit)
+
+
+@pytest.mark.parametrize(
+    ("payload", "budget"),
+    [
+        ({}, None),
+        ({"budget": None}, None),
+        ({"budget": 0}, BudgetAmount(0.0)),
+        ({"budget": "9000 tokens"}, BudgetAmount(9000.0, "tokens")),
+        ({"budget": "much"}, BudgetAmount(0.0)),
+        ({"budget": -1}, BudgetAmount(0.0)),
+        ({"budget": True}, BudgetAmount(0.0)),
+    ],
+    ids=str,
+)
+def test_a_budget_that_is_not_understood_pays_for_nothing(
+    payload: dict[str, Any], budget: BudgetAmount | None
+) -> None:
+    assert budget_in(payload) == budget
