@@ -6,7 +6,6 @@ once, all from what the first one found (`tick.side_by_side`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -83,11 +82,10 @@ class TickOfTurns(Protocol):
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class _Begun:
-    """A turn that has begun: what it starts from, how it is taken to its end, and whether it was before."""
+    """A turn that has begun: what it starts from, and its record where it was begun before."""
 
     inputs: TurnInputs
-    come_to: Callable[[], TurnOutcome]
-    again: bool
+    earlier: TurnStarted | None = None
 
     @property
     def request(self) -> str | None:
@@ -101,7 +99,7 @@ class AgentTurns:
     def __init__(self, tick: TickOfTurns, name: str) -> None:
         self._tick, self._name = tick, name
         self._journal, self._commits, self._now = tick.journal, tick.commits, tick.snapshot
-        self._taken = frozenset[str]()
+        self._taken: frozenset[str] = frozenset()
         agent = tick.snapshot.survey.agents.get(name)
         is_one = agent is not None and agent.turn.requests == 1
         self._may_be_several = bool(not is_one or self._journal.records)
@@ -139,13 +137,9 @@ class AgentTurns:
     def _begin(self, turn: int, started: TurnStarted | None) -> _Begun | None:
         """Begin a turn, or take it up again; None where none is to be taken."""
         if started:
-            inputs = inputs_of(started, self._now)
-            return _Begun(inputs, partial(self._resumed, started, inputs), again=True)
+            return _Begun(inputs_of(started, self._now), started)
         found = self._next_inputs(turn, self._commits.states[self._name]) if turn else self._first_inputs()
-        return self._begun(found) if found else None
-
-    def _begun(self, inputs: TurnInputs) -> _Begun:
-        return _Begun(inputs, partial(self._tick.outcome_of, inputs), again=False)
+        return _Begun(found) if found else None
 
     def _may_go_on(self, turn: int) -> bool:
         """Return whether the agent's next turn of the tick may follow this one."""
@@ -161,14 +155,16 @@ class AgentTurns:
         """Take a turn to its end, and commit it; return whether it was not stopped."""
         if (outcome := self._outcome(begun)) is None:
             return False
-        self._tick.commit(begun.inputs, outcome, again=begun.again)
+        self._tick.commit(begun.inputs, outcome, again=begun.earlier is not None)
         return True
 
     def _outcome(self, begun: _Begun) -> TurnOutcome | None:
         """Return what a turn comes to; None where the operator stopped it."""
         try:
             if not self._tick.runtime.stop.is_set():
-                return begun.come_to()
+                if begun.earlier:
+                    return self._resumed(begun.earlier, begun.inputs)
+                return self._tick.outcome_of(begun.inputs)
         except Stopped:
             numbered = {"turn": begun.inputs.turn} if begun.inputs.turn else {}
             self._journal.append(TurnStopped(agent=self._name, **numbered))
@@ -197,7 +193,7 @@ class AgentTurns:
             following = self._begin(turn, started) if started else None
             if not started and may_begin and turn < self._now.survey.agents[self._name].turn.requests:
                 found = self._next_inputs(turn, state, may_have_budget=False)
-                following = self._begun(found) if found else None
+                following = _Begun(found) if found else None
             if following is None:
                 break
             row.append(following)
@@ -213,7 +209,8 @@ class AgentTurns:
         def finish() -> None:
             if len(outcomes) == len(row):  # else one was stopped: the next run has all the answers there are
                 for begun in row:
-                    self._tick.commit(begun.inputs, outcomes[begun.inputs.turn], again=begun.again)
+                    again = begun.earlier is not None
+                    self._tick.commit(begun.inputs, outcomes[begun.inputs.turn], again=again)
 
         return Row([partial(come_to, begun) for begun in row], finish)
 

@@ -42,6 +42,8 @@ from lemming.kernel.turn.values import Answer
 class Draft(DraftState):
     """What one turn has come to so far, and what its replies make of it."""
 
+    __slots__ = ()
+
     def ask(
         self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None, by: str = ""
     ) -> Answer:

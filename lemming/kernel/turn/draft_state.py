@@ -39,19 +39,24 @@ class DraftState:
     the turn has to end now, whatever its strategy. `left`: what it leaves for the next turn.
     """
 
-    in_vain = 0
-    notes = left = ""
-    stopped_by: LemmingError | None = None
-    is_handed_on = False
-    misfit = ""  # why the answer in the last reply is not what was asked for
-    only_asks = False  # it asks persons for something, and nothing was shown to anybody
-    asks_persons = False  # because a question was stopped
+    # Python is slow at an object with more than thirty attributes, and this one is made for every turn.
+    __slots__ = (
+        "accepted", "answers", "aside", "asked", "asks_persons", "calls", "entries", "held",
+        "in_vain", "inputs", "is_handed_on", "last_words", "left", "loops", "lost", "lost_entries",
+        "memory", "misfit", "noted", "notes", "notices", "numbers", "only_asks", "outside", "over",
+        "passed_on", "remarks", "repeats", "results", "seams", "settled", "shown", "source",
+        "staged", "stopped_by", "task", "untold", "used", "verdicts",
+    )  # fmt: skip
 
     def __init__(self, inputs: TurnInputs, source: Answers) -> None:
         self.inputs, self.source, self.task = inputs, source, inputs.task
         self.seams = PLAIN_LINE  # until the turn is taken
-        self.accepted = self.shown = 0
+        self.accepted = self.shown = self.in_vain = 0
+        self.notes = self.left = ""
         self.over: End | None = None
+        self.stopped_by: LemmingError | None = None
+        self.is_handed_on = False
+        self.misfit = ""  # why the answer in the last reply is not what was asked for
         self.lost = NONE_LOST
         self.answers: list[Answer] = []
         self.aside: dict[str, list[Answer]] = {}  # of these, those to questions of capabilities
@@ -78,6 +83,8 @@ class DraftState:
         self.verdicts: list[dict[str, Any]] = []
         self.noted: dict[str, Any] = {}  # by capabilities, as fields of its report
         # Where it asks, or was asked.
+        self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
+        self.asks_persons = False  # because a question was stopped
         self.asked: dict[str, int] = {}  # entries that ask, with the number of the result
         self.held: dict[str, dict[str, Any]] = {}  # what capabilities keep until an entry is answered
         self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
