@@ -80,7 +80,7 @@ def _rest_of_one(now: Snapshot, name: str) -> Rest:
     return Rest("" if reason.takes_turn else reason.text, comes_by_itself=False)
 
 
-def failure_of(org: Organisation, names: Collection[str]) -> NotDone | None:
+def find_failure(org: Organisation, names: Collection[str]) -> NotDone | None:
     """Return the last turn of one of these agents that came to nothing, as `lemming status` tells it."""
     not_done = read_turns_not_done(org)
     return next((not_done[name] for name in names if name in not_done), None)
@@ -237,7 +237,7 @@ class Waiter:
         agents = [name for name in holders if name not in people]
         rest = rest_of(self.org, agents, clock)
         if not (people or rest.comes_by_itself):
-            if not rest.why and (turn := failure_of(self.org, agents)):
+            if not rest.why and (turn := find_failure(self.org, agents)):
                 reason = f"{turn.agent}: {turn.reason}"
                 return AskOutcome(request=request, end=None, why="failing", reason=reason, error=turn.error)
             return AskOutcome(request=request, end=None, why="nothing_to_do", reason=rest.why)

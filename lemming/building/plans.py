@@ -20,7 +20,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from lemming.capabilities.plans.drawing import mermaid
 from lemming.capabilities.plans.format import END, FAIL, AgentPlan, plan_in, step_keys
 from lemming.capabilities.plans.plan_problems import sound
-from lemming.capabilities.plans.referred import step_named_by
+from lemming.capabilities.plans.referred import find_named_step
 from lemming.capabilities.requests.typed import typed_as
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import pretty
@@ -254,8 +254,8 @@ def plan(
     In `lemming.build` it is an agent, or the word `plan` of one. Raises `ConfigError` with the place in the
     file.
     """
-    names = [name for step in steps for name in (step.name, *_members_of(step))]
-    if name := step_named_by(str(answer), names):
+    names = [name for step in steps for name in (step.name, *_list_members(step))]
+    if name := find_named_step(str(answer), names):
         hint = f'answer={name}, where that is the step, or answer="{{{{steps.{name}}}}}"'
         raise UsageError(f'answer must refer to the step "{name}", got its name as a text', hint=hint)
     said = {
@@ -271,7 +271,7 @@ def plan(
     return PlanFile(plain, [function for step in steps for function in step.functions])
 
 
-def _members_of(step: PlanStep) -> list[str]:
+def _list_members(step: PlanStep) -> list[str]:
     return [member["name"] for member in step.plain.get("parallel", ())]
 
 

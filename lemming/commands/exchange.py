@@ -20,7 +20,7 @@ from lemming.exchange.applying import Change, changes_of, new, there, write_new
 from lemming.exchange.applying import write as write_changes
 from lemming.exchange.claude import take_claude
 from lemming.exchange.company import take_company
-from lemming.exchange.document_lines import placed_by_line
+from lemming.exchange.document_lines import locate_by_line
 from lemming.exchange.one_file import LIMIT_BYTES, OrgPieces, document_of, wanted_of
 from lemming.exchange.openclaw import take_openclaw
 from lemming.exchange.putting import Put, put_together, write
@@ -77,7 +77,7 @@ def apply(
     document = document_of(raw, file.name)
     org = Organisation(base)
     known, around = new() if template else there(org, load_settings(org))
-    with placed_by_line(raw, str(file)):
+    with locate_by_line(raw, str(file)):
         wanted = wanted_of(document, str(file), known, around)
     changes = changes_of(base, wanted, template)
     foreseen = foresee(base, changes, wanted.resumes) if changes else Foreseen((), (), ())

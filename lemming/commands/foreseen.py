@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lemming.exchange.applying import Change
 from lemming.exchange.applying import write as write_changes
-from lemming.exchange.loosened import loosened
+from lemming.exchange.loosened import list_loosened_guards
 from lemming.facts.problems import problems_of_agents, problems_of_config
 from lemming.facts.reach import reaches
 from lemming.kernel.access.trust import Reach
@@ -65,7 +65,7 @@ def foresee(base: Path, changes: list[Change], names: Iterable[str]) -> Foreseen
         brings += [f"writes the Python code in {path}" for path in code]
         as_it_was = {_key(problem) for problem in _problems(before, names)}
         problems = [problem for problem in _problems(after, names) if _key(problem) not in as_it_was]
-    return Foreseen(brings, [*_loosened(changes)], problems)
+    return Foreseen(brings, [*_find_loosened_guards(changes)], problems)
 
 
 def is_code(path: str) -> bool:
@@ -77,10 +77,10 @@ def is_code(path: str) -> bool:
     return path.endswith(".py") and "tools" in path.split("/")[:-1]
 
 
-def _loosened(changes: list[Change]) -> Iterator[str]:
+def _find_loosened_guards(changes: list[Change]) -> Iterator[str]:
     for change in changes:
         if change.was is not None:
-            found = loosened(change.path, change.was, change.content)
+            found = list_loosened_guards(change.path, change.was, change.content)
             yield from (f"{change.path}: {what}" for what in found)
 
 

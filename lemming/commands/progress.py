@@ -95,7 +95,7 @@ class TurnProgress:
             yield
             return
         over = threading.Event()
-        thread = threading.Thread(target=self._draw_until, args=(over,), name="progress", daemon=True)
+        thread = threading.Thread(target=self._draw_progress, args=(over,), name="progress", daemon=True)
         thread.start()
         try:
             yield
@@ -104,7 +104,7 @@ class TurnProgress:
             thread.join()
             self._clear()
 
-    def _draw_until(self, over: threading.Event) -> None:
+    def _draw_progress(self, over: threading.Event) -> None:
         with suppress(ReaderGone):  # the command itself ends for that
             while not over.wait(_DRAWN_EVERY_S):
                 with self._lock:

@@ -108,12 +108,12 @@ def _tell_who_had_no_turn(report: TickReport, due: list[str], chosen: list[str])
     """Say why agents that were named had no turn; where nobody was due, how one can have a turn."""
     for turn in report.turns:
         if turn.agent in chosen and turn.agent not in due and turn.status == "skipped":
-            tell(f"  {turn.agent} takes no turn: {one_line(turn.reason, 300)}{_fix_of(turn)}")
+            tell(f"  {turn.agent} takes no turn: {one_line(turn.reason, 300)}{_suggest_fix(turn)}")
     if report.not_due and not (due or chosen):
         tell("  `lemming plan` says when; `lemming run-once --agent NAME` gives an agent a turn now")
 
 
-def _fix_of(turn: TurnReport) -> str:
+def _suggest_fix(turn: TurnReport) -> str:
     if turn.reason.startswith("the organisation is paused"):
         return " (`lemming resume`)"
     return f" (`lemming resume {turn.agent}`)" if turn.reason.startswith("paused") else ""

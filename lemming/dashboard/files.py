@@ -10,7 +10,7 @@ from typing import Any
 from lemming.facts.typed_text import editable, problems_of_text, raw_text
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.org.changing import changing_folders_of
+from lemming.kernel.org.changing import lock_folders
 from lemming.kernel.org.organisation import Organisation
 from lemming.timeline.fork import fork
 from lemming.timeline.unkept import past_states
@@ -29,7 +29,7 @@ def save(org: Organisation, file: str, text: str, *, was: str) -> dict[str, Any]
     told = [problem.as_json() for problem in problems]
     if any(problem.severity == "error" for problem in problems):
         return {"is_saved": False, "is_stale": False, "problems": told, "sha256": was}
-    with changing_folders_of(org, [file]):
+    with lock_folders(org, [file]):
         now = sha256(raw_text(org, file)).hexdigest()
         if now != was:
             return {"is_saved": False, "is_stale": True, "problems": told, "sha256": now}

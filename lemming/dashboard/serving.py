@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.background.connections import answer_on, bounded_config
+from lemming.capabilities.background.connections import make_server_config, serve_socket
 from lemming.capabilities.background.threads import keep_alive
 from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import UsageError
@@ -67,7 +67,7 @@ class _Server:
         app = make_app(
             self._live, token=token, person=page["person"] or None, is_read_only=page["is_read_only"]
         )
-        config = bounded_config(app, lifespan="off", server_header=False, ws="none")
+        config = make_server_config(app, lifespan="off", server_header=False, ws="none")
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None  # until it runs
 
@@ -80,7 +80,7 @@ class _Server:
         import asyncio
 
         self._loop = asyncio.get_running_loop()
-        await answer_on(self._server, listening)
+        await serve_socket(self._server, listening)
 
     def wait_until_it_answers(self, thread: threading.Thread) -> None:
         deadline = Deadline(BEGINS_WITHIN_S)

@@ -17,7 +17,7 @@ from lemming.kernel.base.jsontext import parse, pretty, to_line
 from lemming.kernel.base.times.zones import why_no_zone
 from lemming.kernel.files import fs
 from lemming.kernel.files.whole_folder import put_whole
-from lemming.kernel.org.changing import changing_folders_of
+from lemming.kernel.org.changing import lock_folders
 from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import is_for_a_person
@@ -84,7 +84,7 @@ def write(base: Path, changes: list[Change]) -> None:
     Raises `UsageError`, and writes nothing, where another command has changed a file since these changes were
     made out: what that wrote would be lost.
     """
-    with changing_folders_of(base, (change.path for change in changes if change.was is not None)):
+    with lock_folders(base, (change.path for change in changes if change.was is not None)):
         for change in changes:
             if _read(base, change.path) != change.was:
                 hint = "give the command again: it starts from what the file says now"

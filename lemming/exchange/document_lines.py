@@ -15,7 +15,7 @@ _QUOTED = re.compile(r'"([^"]+)"')
 
 
 @contextmanager
-def placed_by_line(raw: bytes, file: str) -> Iterator[None]:
+def locate_by_line(raw: bytes, file: str) -> Iterator[None]:
     """Add the line to the place of what is raised about a document within the block."""
     try:
         yield

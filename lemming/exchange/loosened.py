@@ -23,7 +23,7 @@ OF_RESUME = ("gates", "trust", "permissions", "credits", "model", "team", "verif
 _WIDTH = 160
 
 
-def loosened(path: str, before: bytes, after: bytes) -> Iterator[str]:
+def list_loosened_guards(path: str, before: bytes, after: bytes) -> Iterator[str]:
     """Yield what a changed file no longer guards, or guards in another way: "removes gate {...}"."""
     try:
         old, new = parse(before, allow_bom=True), parse(after, allow_bom=True)

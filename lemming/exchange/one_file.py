@@ -174,7 +174,7 @@ def _resumes(
         if {person, "*"} & {*_listed(said.get("read"))}
     ]  # whose conversation one takes over, one reads
     asked_by = {name: [it for it, names in turned_to.items() if name in names] for name in there}
-    judges = {name for said in agents.values() for name in _judges_of(said)}
+    judges = {name for said in agents.values() for name in _find_judges(said)}
     resumes = {}
     for name, said in agents.items():
         place = f"{file}: agents.{name}"
@@ -220,7 +220,7 @@ def _of_team(said: Any, word: Literal["ask", "hand_to"]) -> list[str]:
     return [it["agent"] if isinstance(it, dict) and "agent" in it else str(it) for it in named]
 
 
-def _judges_of(said: Any) -> Iterator[str]:
+def _find_judges(said: Any) -> Iterator[str]:
     """Yield the agents, or model keys, that judge what an agent writes, as its words name them."""
     if not isinstance(said, dict):
         return

@@ -27,12 +27,14 @@ def pending_text(state: AgentState) -> str:
     return f"waits for {', '.join(sorted({asked.to for asked in questions}))}" if questions else ""
 
 
-def stopped_agents(org: OrgPath) -> dict[str, NotDone]:
+def find_stopped_agents(org: OrgPath) -> dict[str, NotDone]:
     """Return the agents whose latest due turn failed or could not be taken, by name."""
-    return {name: turn for name, turn in read_turns_not_done(org).items() if not _is_held_up(org, turn)}
+    return {
+        name: turn for name, turn in read_turns_not_done(org).items() if not _waits_for_approval(org, turn)
+    }
 
 
-def _is_held_up(org: OrgPath, turn: NotDone) -> bool:
+def _waits_for_approval(org: OrgPath, turn: NotDone) -> bool:
     """Return True for a turn that a limit stopped and for which an approval is pending."""
     if turn.status != "skipped" or turn.error != "LimitReached":
         return False

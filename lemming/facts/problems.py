@@ -15,7 +15,7 @@ from lemming.facts.capabilities import (
     problems_with_agents,
 )
 from lemming.facts.readiness import seen_on_the_way
-from lemming.facts.tool_sources import explain_unloaded_tool, unloaded_files
+from lemming.facts.tool_sources import explain_unloaded_tool, find_unloaded_files
 from lemming.kernel.access.allowed_paths import Access, resolve
 from lemming.kernel.access.context_files import with_context_found
 from lemming.kernel.access.grants import why_no_grant
@@ -97,7 +97,7 @@ def problems_of_settings(base: OrgPath, config: Config) -> Iterator[Problem]:
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
     yield from judged(base, config, survey_agents(base)).stops
     yield from _about_allocations(base, config)
-    yield from unloaded_files(base)
+    yield from find_unloaded_files(base)
 
 
 def _is_program(base: OrgPath, word: str) -> bool:

@@ -30,7 +30,7 @@ def explain_unloaded_tool(base: OrgPath, agent_name: str, tool_name: str) -> tup
     return why, f'add "{Path(file).parent}/*.py" to tool_files in config/org.json', True
 
 
-def unloaded_files(base: OrgPath) -> Iterator[Problem]:
+def find_unloaded_files(base: OrgPath) -> Iterator[Problem]:
     """Yield a warning for each file with `@tool` in a folder of tools that `tool_files` does not match."""
     patterns = load_config(base).org.tool_files
     for folder in ("tools", *(f"{paths.agent_folder(name)}/tools" for name in _agents_with_folders(base))):

@@ -10,10 +10,10 @@ from lemming.kernel.journal.file import OWN_LIMIT_BYTES
 from lemming.kernel.journal.sealing import (
     SEALED,
     SEGMENT_LIMIT_BYTES,
+    load_last_removed_tick,
     note_removed,
     plain_ticks,
     read_sealed,
-    removed_through,
     sealed_ticks,
     segments,
 )
@@ -28,7 +28,7 @@ def copy_journals(base: OrgPath, other: Path, *, until: int) -> None:
             fs.publish(other, f"{SEALED}/{name}", content)
         else:
             _unpack(base, other, name, until)
-    if (through := removed_through(base)) >= 0:
+    if (through := load_last_removed_tick(base)) >= 0:
         note_removed(other, through)
     for tick in plain_ticks(base):
         if tick <= until:

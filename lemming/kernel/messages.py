@@ -17,8 +17,8 @@ from lemming.kernel.agents import agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.entry_ids import (
     BY_HAND,
-    numbers_of,
-    turns_of,
+    find_entry_numbers,
+    list_possible_turns,
 )
 from lemming.kernel.base.entry_ids import (
     DECISIONS_FROM as DECISIONS_FROM,
@@ -193,7 +193,9 @@ def may_be_of_a_turn(name: EntryName) -> bool:
     """Return whether an entry has an id that the engine gives to what turns write, for now or for later."""
     later = range(WAITING_FROM, REMINDERS_FROM + ENTRIES_PER_TURN)
     return name.is_derived or any(
-        name.id == entry_id(name.tick, name.author, it, turn) for turn in turns_of(name.id) for it in later
+        name.id == entry_id(name.tick, name.author, it, turn)
+        for turn in list_possible_turns(name.id)
+        for it in later
     )
 
 
@@ -282,7 +284,7 @@ def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
     found = []
     for digits, ids in by_tick.items():
         tick = int(digits)
-        numbers = numbers_of(tick, agent_name, ids)
+        numbers = find_entry_numbers(tick, agent_name, ids)
         found += [EntryName(tick, numbers.get(this, BY_HAND), this, agent_name) for this in ids]
     found.sort()
     return found

@@ -56,12 +56,12 @@ def _on_this_machine() -> Iterator[ModelHere]:
 def names_at(address: str) -> list[str]:
     """Return the models of a server with OpenAI's API; none where none answers in half a second."""
     try:
-        return run_on_thread(partial(_names_at, address), Deadline(_PATIENCE_S), name="lemming-look")
+        return run_on_thread(partial(_fetch_model_names, address), Deadline(_PATIENCE_S), name="lemming-look")
     except LeftBehind:  # it answers, and comes to no end
         return []
 
 
-def _names_at(address: str) -> list[str]:
+def _fetch_model_names(address: str) -> list[str]:
     place = urlsplit(address)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_PATIENCE_S)
     try:

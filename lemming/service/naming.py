@@ -42,7 +42,7 @@ def remove_name(base: OrgPath, other: str, name: str) -> str:
     return file
 
 
-def _lists_in(plain: Any) -> dict[str, list[Any]]:
+def _find_name_lists(plain: Any) -> dict[str, list[Any]]:
     """Return the lists of a resume that name agents, by their place."""
     said: Json = plain if isinstance(plain, dict) else {}
     parts = (("permissions", _OF_PERMISSIONS), ("team", _OF_TEAM))
@@ -56,7 +56,11 @@ def _lists_in(plain: Any) -> dict[str, list[Any]]:
 
 
 def _keys_that_name(plain: Any, name: str) -> list[str]:
-    return [place for place, listed in _lists_in(plain).items() if any(_is_named(it, name) for it in listed)]
+    return [
+        place
+        for place, listed in _find_name_lists(plain).items()
+        if any(_is_named(it, name) for it in listed)
+    ]
 
 
 def _is_named(item: Any, name: str) -> bool:
@@ -67,7 +71,7 @@ def _is_named(item: Any, name: str) -> bool:
 
 def _without(plain: Json, name: str) -> Json:
     changed = dict(plain)
-    for place, listed in _lists_in(plain).items():
+    for place, listed in _find_name_lists(plain).items():
         part, _, key = place.partition(".")
         changed[part] = {**changed[part], key: [it for it in listed if not _is_named(it, name)]}
     return changed

@@ -79,12 +79,12 @@ def _move_folder(base: Path, old: str, new: str, *, was_copied: bool) -> None:
                 raise
         else:
             return
-        _remove_if_there(base, staging)  # what a kill left of an earlier copy
+        _remove_existing(base, staging)  # what a kill left of an earlier copy
         try:
             fs.copy_tree(base, before, staging)
             fs.sync_file_system(base)
         except DiskError:
-            _remove_if_there(base, staging)
+            _remove_existing(base, staging)
             raise
         begin_rename(base, old, new, copied=True)
     if not is_there(f"{base}/{after}"):
@@ -92,7 +92,7 @@ def _move_folder(base: Path, old: str, new: str, *, was_copied: bool) -> None:
     fs.remove_tree(base, before)
 
 
-def _remove_if_there(base: Path, folder: str) -> None:
+def _remove_existing(base: Path, folder: str) -> None:
     if (base / folder).is_dir():
         fs.remove_tree(base, folder)
 

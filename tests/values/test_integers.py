@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lemming.kernel.base.integers import LAST_TICK, MOST, add_ticks, bounded_int, clamped_int, read_int
+from lemming.kernel.base.integers import LAST_TICK, MOST, add_ticks, bounded_int, clamp_int, read_int
 
 HUGE = 10**4300 - 1
 
@@ -16,7 +16,7 @@ def repr_of(value: object) -> str:
 
 @pytest.mark.parametrize("value", [True, False, None, "7", 7.0, float("nan"), float("inf"), [7], {}])
 def test_what_is_no_integer_is_none_for_every_accessor(value: object) -> None:
-    assert (bounded_int(value), clamped_int(value)) == (None, None)
+    assert (bounded_int(value), clamp_int(value)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_an_integer_outside_its_bounds_is_none(value: int, expected: int | None)
     ("value", "expected"), [(-1, None), (0, 0), (9, 9), (10, 9), (HUGE, 9), (-HUGE, None)], ids=repr_of
 )
 def test_an_integer_above_its_bound_is_clamped_to_it(value: int, expected: int | None) -> None:
-    assert clamped_int(value, le=9) == expected
+    assert clamp_int(value, le=9) == expected
 
 
 @pytest.mark.parametrize(

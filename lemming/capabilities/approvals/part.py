@@ -240,7 +240,7 @@ def ask_about_entry(
     `identity`: what people know it by while it waits. `changed`: the files of it that have changed since it
     was approved.
     """
-    inputs, told = draft.inputs, _told_of(new)
+    inputs, told = draft.inputs, _describe_entry(new)
     if not people:
         why = f"REFUSED: it needs approval ({asking.line}), and there is no person here who could approve it"
         draft.add_result(OUTBOX_ENTRIES, told, ToolResult(False, why, outcome="refused"))
@@ -307,12 +307,12 @@ def publish(draft: Draft, call: ToolCall, at: str, again: list[str]) -> None:
         if again:  # no gate asks any more
             (carried,) = draft.seams.carried([entry.payload], at)
             draft.entries[-1] = replace(entry, payload=carried.payload)
-        told = {**_told_of(new), WRITTEN: entry.identity}
+        told = {**_describe_entry(new), WRITTEN: entry.identity}
         draft.add_result(OUTBOX_ENTRIES, told, ToolResult(True, f"written: {entry.identity}"))
     again.clear()
 
 
-def _told_of(new: NewEntry) -> Json:
+def _describe_entry(new: NewEntry) -> Json:
     """Return what a result says of the entry that it is about."""
     step = {"step": new.payload["step"]} if "step" in new.payload else {}
     return {"kind": new.kind, "target": new.payload.get("target"), **step}

@@ -147,7 +147,7 @@ def _let_go(request: socket.socket) -> None:
         request.shutdown(socket.SHUT_RDWR)
 
 
-def bounded_config(app: Any, **more: Any) -> uvicorn.Config:
+def make_server_config(app: Any, **more: Any) -> uvicorn.Config:
     """Return uvicorn's settings for an application: with these bounds, and complaints that hold nobody up.
 
     As many connections as wait to be accepted are accepted at once, before one of them counts. So fewer wait
@@ -168,7 +168,7 @@ def bounded_config(app: Any, **more: Any) -> uvicorn.Config:
     )
 
 
-async def answer_on(server: uvicorn.Server, listening: socket.socket) -> None:
+async def serve_socket(server: uvicorn.Server, listening: socket.socket) -> None:
     """Answer what comes in on a socket, until the server is to end."""
     import asyncio
 

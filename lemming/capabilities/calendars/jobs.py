@@ -24,7 +24,7 @@ from lemming.kernel.memory import read_memories
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import people_in
-from lemming.kernel.tick.first_readings import since_for
+from lemming.kernel.tick.first_readings import find_first_reading
 from lemming.kernel.tick.seams import TickLook
 
 TOOL, MEMORY = "keep_job", "calendar"
@@ -126,7 +126,7 @@ class Jobs:
     def _due(self, name: str, job: Job) -> JobDue | None:
         if job.paused or not (job.agent in self._survey.agents or job.agent in self._survey.broken):
             return None
-        moments = self.moments(job, self.since_for(name, job), self._at) if self._since else None
+        moments = self.moments(job, self.find_first_reading(name, job), self._at) if self._since else None
         if job.cron is not None and moments is None and job.overlap != "queue":
             return None
         past = self.past_of(name) if job.overlap != "allow" or job.after is not None else Past()
@@ -142,10 +142,10 @@ class Jobs:
             return JobDue(name, job, timestamp(moments.last), moments.times)
         return JobDue(name, job, self._at) if job.cron is None else None
 
-    def since_for(self, name: str, job: Job) -> str:
+    def find_first_reading(self, name: str, job: Job) -> str:
         """Return the reading of the clock after which the moments of a job count."""
         text = schedule_text(job, self._config.org.timezone)
-        return since_for(self._org, schedule_name(name), text, self._since, self._at)
+        return find_first_reading(self._org, schedule_name(name), text, self._since, self._at)
 
     def moments(self, job: Job, since: str, until: str) -> Due | None:
         """Return the moments of a job in an interval, without holidays; None: there is none."""

@@ -35,6 +35,6 @@ class CalendarInTicks(TickPart):
 
 
 def _moments(jobs: Jobs, name: str, job: Job, after: datetime) -> Iterator[Coming]:
-    since = jobs.since_for(name, job)
+    since = jobs.find_first_reading(name, job)
     for at in jobs.occurrences(job, max(after, parse_timestamp(since)) if since else after):
         yield Coming(at, job.agent, f"job {name}: {job.text}")

@@ -140,7 +140,7 @@ class Channel(LLMProvider):
         """
 
     @property
-    def takes_in(self) -> bool:
+    def can_collect(self) -> bool:
         """Whether there is something to `collect` at all."""
         return type(self).collect is not Channel.collect
 

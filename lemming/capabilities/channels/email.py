@@ -40,7 +40,7 @@ from lemming.capabilities.channels.email_text import (
     text_of_mail,
     why_refused,
 )
-from lemming.capabilities.channels.exchange import Exchange, exchange_with
+from lemming.capabilities.channels.exchange import Exchange, open_exchange
 from lemming.capabilities.channels.http import value_of
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
@@ -132,7 +132,7 @@ class MailChannel(Channel):
         self._next_look[context.agent.name] = Deadline(self._poll_s)
         deadline = Deadline(self._timeout_s)
         with (
-            exchange_with(self._imap.host, deadline, context.stop) as exchange,
+            open_exchange(self._imap.host, deadline, context.stop) as exchange,
             self._mailbox_open(exchange) as imap,
         ):
             unseen = self._due(context, self._search(imap))
@@ -247,7 +247,7 @@ class MailChannel(Channel):
         mail, deadline = self._mail_of(outgoing), Deadline(self._timeout_s)
         try:
             with (
-                exchange_with(self._smtp.host, deadline, context.stop) as exchange,
+                open_exchange(self._smtp.host, deadline, context.stop) as exchange,
                 self._smtp_open(exchange) as smtp,
             ):
                 smtp.send_message(mail)

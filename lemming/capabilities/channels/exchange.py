@@ -48,7 +48,7 @@ class Exchange:
 
 
 @contextlib.contextmanager
-def exchange_with(peer: str, deadline: Deadline, stop: threading.Event | None = None) -> Iterator[Exchange]:
+def open_exchange(peer: str, deadline: Deadline, stop: threading.Event | None = None) -> Iterator[Exchange]:
     """Watch an exchange for the length of the block; raise `TimedOut`, naming the peer, at the deadline."""
     exchange, over = Exchange(deadline), threading.Event()
 

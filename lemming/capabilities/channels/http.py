@@ -24,7 +24,7 @@ from lemming.capabilities.channels.channel import (
     require_kind,
     require_name,
 )
-from lemming.capabilities.channels.exchange import Exchange, exchange_with
+from lemming.capabilities.channels.exchange import Exchange, open_exchange
 from lemming.capabilities.channels.signatures import signature, signing_key, verified_id
 from lemming.kernel.base.contract import MAX_REPLY_DEPTH
 from lemming.kernel.base.deadlines import Deadline
@@ -153,7 +153,7 @@ class HttpChannel(Channel):
         peer, deadline = urlsplit(self._deliver_to).hostname or "the target", Deadline(self._timeout_s)
         try:
             with (
-                exchange_with(peer, deadline, context.stop) as exchange,
+                open_exchange(peer, deadline, context.stop) as exchange,
                 _opener(exchange).open(request, timeout=self._timeout_s),
             ):
                 exchange.require_whole()  # of its body nothing counts

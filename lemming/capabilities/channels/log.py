@@ -154,7 +154,7 @@ class ChannelLog:
             with contextlib.suppress(JsonProblem):
                 if line and isinstance(plain := parse(line), dict):
                     self._traffic.add(plain)
-        self._place.go_to(self._place.start + len(whole), whole)
+        self._place.mark_read(self._place.start + len(whole), whole)
 
     def _since(self, start: int) -> bytes:
         try:
@@ -201,7 +201,7 @@ class _Place:
     start: int = 0
     last: bytes = b""
 
-    def go_to(self, end: int, whole: bytes) -> None:
+    def mark_read(self, end: int, whole: bytes) -> None:
         """Note that all is read up to `end`, before which these lines stand."""
         if whole:
             self.last = whole[whole.rfind(b"\n", 0, -1) + 1 :]
@@ -223,7 +223,7 @@ class ChannelWriter:
         self._file.append(raw)
         self.traffic.add(line)
         self._place.inode = os.fstat(self._file.fileno()).st_ino
-        self._place.go_to(self._file.size, raw)
+        self._place.mark_read(self._file.size, raw)
         if self._syncs:
             self._file.sync()
 

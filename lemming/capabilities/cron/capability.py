@@ -8,7 +8,7 @@ from lemming.capabilities.cron.expressions import MOST_COUNTED, Due, due_between
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.times.words import moment_in_words
 from lemming.kernel.org.schedule import AgentSchedule
-from lemming.kernel.tick.first_readings import since_for
+from lemming.kernel.tick.first_readings import find_first_reading
 from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing
 
@@ -31,7 +31,7 @@ class CronPreparation(Preparation):
         now = self.moment.now
         agent, zone_name = self.moment.agent, now.config.org.timezone
         text = schedule_text(agent.schedule, zone_name)
-        since = since_for(now.org, agent.name, text, now.since, now.at)
+        since = find_first_reading(now.org, agent.name, text, now.since, now.at)
         if due := due_by_clock(agent.schedule, zone_name, since, now.at):
             seen.time = [*seen.time, due_text(due)]
 

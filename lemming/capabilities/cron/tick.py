@@ -10,7 +10,7 @@ from lemming.capabilities.cron.capability import due_by_clock, schedule_text
 from lemming.capabilities.cron.expressions import occurrences
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.org.schedule import AgentSchedule
-from lemming.kernel.tick.first_readings import since_for
+from lemming.kernel.tick.first_readings import find_first_reading
 from lemming.kernel.tick.seams import Coming, TickLook, TickPart
 
 NO_ZONE = (
@@ -62,7 +62,7 @@ class CronInTicks(TickPart):
         """Return the agents of one schedule by the reading after which its moments count for them."""
         text, found = schedule_text(schedule, look.config.org.timezone), dict[str, list[str]]()
         for name in names:
-            since = since_for(look.org, name, text, look.since, look.at)
+            since = find_first_reading(look.org, name, text, look.since, look.at)
             found.setdefault(since, []).append(name)
         return found
 

@@ -89,7 +89,7 @@ class _Model:
         answer = _Answer(told_to=hear)
         work = self._worker.submit(self._server.handle_chat_completions, _body(request), answer.hear)
         try:
-            _wait_for(work, request, stop)
+            _await_work(work, request, stop)
         except ValueError as error:  # a schema that llama.cpp cannot turn into a grammar
             raise RequestRejected(excerpt(str(error)), where=where) from error
         finally:
@@ -103,7 +103,7 @@ class _Model:
         return answer.reply(request.model_name)
 
 
-def _wait_for(work: Future[object], request: Request, stop: threading.Event | None) -> None:
+def _await_work(work: Future[object], request: Request, stop: threading.Event | None) -> None:
     for seconds in wait_slices(Deadline(request.deadline_s), stop, grace_s=0):
         if work in wait([work], seconds).done:
             work.result()

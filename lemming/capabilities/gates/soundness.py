@@ -285,17 +285,17 @@ def _wrong_with_paths(
             yield Fault(f"{pointer}/value", *_WHOLE)
         elif op in _OF_PLACES:
             for path in value if isinstance(value, list) else [value]:
-                yield from _mistyped_folder(path, f"{pointer}/value", known)
+                yield from _find_mistyped_folder(path, f"{pointer}/value", known)
     for name, patterns in gate.args.items():
         for index, pattern in enumerate([patterns] if isinstance(patterns, str) else patterns):
             at = f"/args/{name}" if isinstance(patterns, str) else f"/args/{name}/{index}"
             if name in names and "*" in pattern and _is_the_whole(pattern.partition("*")[0], known):
                 yield Fault(at, *_WHOLE)
             elif name in names:
-                yield from _mistyped_folder(pattern, at, known)
+                yield from _find_mistyped_folder(pattern, at, known)
 
 
-def _mistyped_folder(path: Any, at: str, known: Inventory) -> Iterator[Fault]:
+def _find_mistyped_folder(path: Any, at: str, known: Inventory) -> Iterator[Fault]:
     """Yield a path whose first folder is one of the organisation's with a slip, and is in no workspace."""
     if not isinstance(path, str) or "/" not in path or path.startswith("/"):
         return

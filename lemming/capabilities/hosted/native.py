@@ -61,10 +61,10 @@ def kept_of(message: Message, kind: str) -> Any:
     if not isinstance(found, list):
         return found
     made_calls = {call["id"] for call in message.get("calls", ())}
-    return [item for item in found if _call_of(item) in (None, *made_calls)]
+    return [item for item in found if _parse_call_id(item) in (None, *made_calls)]
 
 
-def _call_of(item: object) -> object:
+def _parse_call_id(item: object) -> object:
     """Return the id of the call that an item of an answer makes; None if it makes none."""
     if not isinstance(item, dict) or item.get("type") not in ("tool_use", "function_call"):
         return None
@@ -128,10 +128,10 @@ def _read(arguments: object) -> object:
         return arguments
 
 
-def said_and_thought(content: object) -> tuple[str, str]:
+def split_content(content: object) -> tuple[str, str]:
     """Return what the content of an answer says, and what was thought first: it is text, or a list of parts.
 
-    >>> said_and_thought([{"type": "thinking", "thinking": [{"text": "Hm."}]}, {"text": "Yes."}])
+    >>> split_content([{"type": "thinking", "thinking": [{"text": "Hm."}]}, {"text": "Yes."}])
     ('Yes.', 'Hm.')
     """
     if not isinstance(content, list):

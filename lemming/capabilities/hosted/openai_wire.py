@@ -18,7 +18,7 @@ from lemming.capabilities.hosted.native import (
     function_tools,
     kept_of,
     made,
-    said_and_thought,
+    split_content,
     tools_of,
     with_images,
 )
@@ -149,7 +149,7 @@ class _ChatMessage:
         names = ("reasoning_content", "reasoning", "reasoning_details")
         kept = {name: found for name in names if (found := getattr(self, name)) is not None}
         calls = chat_calls(self.tool_calls)
-        thought = self.reasoning_content or self.reasoning or said_and_thought(self.content)[1]
+        thought = self.reasoning_content or self.reasoning or split_content(self.content)[1]
         return {
             "calls": calls,
             "thinking": thought if isinstance(thought, str) else "",
@@ -177,7 +177,7 @@ class Completion:
         """Return the answer with its usage."""
         choice = self.choices[0]
         return Reply(
-            text=said_and_thought(choice.message.content)[0],
+            text=split_content(choice.message.content)[0],
             input_tokens=tokens_at(self.usage, "prompt_tokens"),
             output_tokens=tokens_at(self.usage, "completion_tokens"),
             cached_tokens=tokens_at(self.usage, "prompt_tokens_details", "cached_tokens"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from lemming.capabilities.hosted.native import said_and_thought
+from lemming.capabilities.hosted.native import split_content
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
 from lemming.kernel.base.redaction.secrets import excerpt
@@ -117,7 +117,7 @@ class ChatStream:
             self._delta(choice.get("delta") or {})
 
     def _delta(self, delta: Json) -> None:
-        content, thought = said_and_thought(delta.get("content"))
+        content, thought = split_content(delta.get("content"))
         pieces = {**delta, "content": content or None}
         if thought:
             pieces["reasoning"] = thought

@@ -38,7 +38,7 @@ def look(
     known = known_servers(org).servers
     listed = org.own(McpServers).list(names, known=known)
     new = {name: found.tools for name, found in listed.items() if name not in known and not found.problem}
-    lost = {} if known or not new else dict.fromkeys(_accepted_before(org, new), KnownServer())
+    lost = {} if known or not new else dict.fromkeys(_find_offered_servers(org, new), KnownServer())
     if lost:
         tell(Problem(f"the file is gone, and with it what was accepted of {', '.join(lost)}", LOCK_FILE,
                      hint="put it back, or accept them anew: `lemming mcp accept SERVER`",
@@ -52,7 +52,7 @@ def look(
     return looked
 
 
-def _accepted_before(org: Organisation, names: Iterable[str]) -> list[str]:
+def _find_offered_servers(org: Organisation, names: Iterable[str]) -> list[str]:
     """Return those of some servers whose tools the newest journals say were offered."""
     left, found = set(names), list[str]()
     for tick in reversed(journal_ticks(org, with_sealed=False)):

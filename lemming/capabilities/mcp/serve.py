@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from lemming.capabilities.background.connections import answer_on, bounded_config
+from lemming.capabilities.background.connections import make_server_config, serve_socket
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.version import __version__
 
@@ -203,7 +203,7 @@ def serve_http(server: MCPServer, port: int, token: str, ready: Callable[[int], 
     app = _guarded(server.streamable_http_app(stateless_http=True, json_response=True), token)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        config = bounded_config(app, log_level="error")
+        config = make_server_config(app, log_level="error")
         try:
             listening.bind(("127.0.0.1", port))
             listening.listen(config.backlog)
@@ -212,7 +212,7 @@ def serve_http(server: MCPServer, port: int, token: str, ready: Callable[[int], 
             hint = "name another port, or 0 for any that is free"
             raise UsageError(f"cannot listen on 127.0.0.1:{port}: {why}", hint=hint) from error
         ready(listening.getsockname()[1])
-        asyncio.run(answer_on(uvicorn.Server(config), listening))
+        asyncio.run(serve_socket(uvicorn.Server(config), listening))
 
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]

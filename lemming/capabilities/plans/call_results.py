@@ -37,7 +37,7 @@ class CallResults:
         """Return what was said of other parts of the earlier reply than its calls."""
         return [str(it["output"]) for it in self._all if WORD_ON not in it and it["tool"] in NOT_TOOLS]
 
-    def word_on(self, call: str) -> Mapping[str, Any] | None:
+    def find_resolution(self, call: str) -> Mapping[str, Any] | None:
         """Return what a person found out about a call, or what it gave when it was made again."""
         words = [it for it in self._all if it.get(WORD_ON) == call]
         return words[-1] if words and words[-1].get("retry") != "started" else None

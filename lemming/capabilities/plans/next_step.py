@@ -107,7 +107,7 @@ class _Turn:
         """Take in what has come of one thing that is done, as far as something has."""
         match doing.phase:
             case "asked":
-                if self.requests.is_put_off(doing.tag):
+                if self.requests.is_postponed(doing.tag):
                     self._do(member, doing)
                 elif outcome := self.requests.answer(member, doing.tag, member.asked):
                     self._accept(member, doing, outcome)
@@ -135,7 +135,7 @@ class _Turn:
     def _take_in_wait(self, member: Member, doing: Doing) -> None:
         wait = doing.wait or {}
         if call := wait.get("call"):
-            if word := self.results.word_on(call):
+            if word := self.results.find_resolution(call):
                 outcome = of_calling(member, word)
                 if word["success"] and outcome.answer is None:  # it happened: it is not done again
                     doing.failures = member.attempts
@@ -189,7 +189,7 @@ class _Turn:
             outcome = (
                 of_calling(Member(name=member.name, tool=verify.tool), result) if result is not None else None
             )
-        elif self.requests.is_put_off(doing.tag):
+        elif self.requests.is_postponed(doing.tag):
             self._ask_whether_it_passes(member, verify, doing)
             return
         else:

@@ -37,17 +37,17 @@ def reference_problems(plan: AgentPlan) -> Iterator[Problem]:
     everything = {member.name for member, _, _ in plan.members()}
     for path in references_in(plan.answer):
         yield from _path_problems(plan, path, "/answer", everything, None)
-    if name := step_named_by(plan.answer, everything):
+    if name := find_named_step(plan.answer, everything):
         message = f'"answer" is a text, and "{name}" is a step'
         hint = f'for the answer of that step write "{{{{steps.{name}}}}}"'
         yield Problem(message, pointer="/answer", hint=hint, severity="warning")
 
 
-def step_named_by(template: str, names: Collection[str]) -> str:
+def find_named_step(template: str, names: Collection[str]) -> str:
     """Return the step that a text without a reference is surely meant for; empty if there is none.
 
-    >>> step_named_by("steps.sort", ["sort"]), step_named_by("sort", ["sort"]), step_named_by("ok", ["sort"])
-    ('sort', 'sort', '')
+    >>> [find_named_step(text, ["sort"]) for text in ("steps.sort", "sort", "ok")]
+    ['sort', 'sort', '']
     """
     name = template.strip().removeprefix("steps.").partition(".")[0]
     return name if name in names and "{{" not in template else ""

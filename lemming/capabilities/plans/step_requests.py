@@ -37,7 +37,7 @@ class StepRequests:
         """Return what was asked in earlier turns and has no answer."""
         return [asked for asked in self._before.values() if not asked.get("end")]
 
-    def is_put_off(self, tag: str) -> bool:
+    def is_postponed(self, tag: str) -> bool:
         """Return True for what is to be asked again: persons had other things to approve first."""
         result = self._result(tag)
         return result is not None and is_deferred(result)

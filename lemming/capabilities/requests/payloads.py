@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.kernel.base.integers import LAST_TICK, clamped_int
+from lemming.kernel.base.integers import LAST_TICK, clamp_int
 from lemming.kernel.base.times.spoken import moment_of
 from lemming.kernel.mail.references import named_in
 from lemming.kernel.messages import OutboxEntry
@@ -16,7 +16,7 @@ def count_in(payload: Mapping[str, Any], key: str) -> int | None:
 
     A number of ticks beyond the last tick there can be means no other than that one.
     """
-    return clamped_int(payload.get(key), le=LAST_TICK)
+    return clamp_int(payload.get(key), le=LAST_TICK)
 
 
 def enough_in(payload: Mapping[str, Any], asked: int) -> int:

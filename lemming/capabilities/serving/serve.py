@@ -68,9 +68,11 @@ class ServedChannels(Channels):
             with alone(agent, tell):
                 if channel.sends:
                     pending = self._org.own(Addressed).pending(agent, survey, tick)
-            if pending or channel.takes_in:
+            if pending or channel.can_collect:
                 done = self._under_way[agent.name] = Future[None]()
-                pool().start(partial(_settle, done, partial(self._see_to, channel, context, pending, tell)))
+                pool().start(
+                    partial(_settle, done, partial(self._serve_channel, channel, context, pending, tell))
+                )
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until the looks under way are over; raise what went wrong in one."""
@@ -88,7 +90,7 @@ class ServedChannels(Channels):
         done.result()
         return True
 
-    def _see_to(
+    def _serve_channel(
         self, channel: Channel, context: ChannelContext, pending: Sequence[Outgoing], tell: Tell
     ) -> None:
         with alone(context.agent, tell):

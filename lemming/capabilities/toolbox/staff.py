@@ -174,7 +174,7 @@ def _refuse_name(context: ToolContext, name: str) -> None:
     is_staged = any(place.startswith(f"{folder}/") for place in context.staged)
     if is_staged or is_there(f"{context.base}/{folder}"):
         raise ToolError(f'create_agent: there is an agent "{name}" already')
-    if line := _approved_before(context, name):
+    if line := _find_former_approval(context, name):
         raise PermissionDenied(
             f'create_agent: {line} lets calls of a former "{name}" pass unasked; take another name'
         )
@@ -182,7 +182,7 @@ def _refuse_name(context: ToolContext, name: str) -> None:
         raise PermissionDenied(f'create_agent: config/credits.json names "{name}" already; take another name')
 
 
-def _approved_before(context: ToolContext, name: str) -> str:
+def _find_former_approval(context: ToolContext, name: str) -> str:
     """Return the line of a gate that need not ask about an agent of this name; empty: none says so."""
     gates: Any = context.settings.further.get("gates", ())  # a resume's are about its own agent
     found = (place for place, gate in enumerate(gates) if name in gate.approved)

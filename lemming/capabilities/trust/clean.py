@@ -216,7 +216,7 @@ class _Reading:
         if schema.get("type") == "array" and isinstance(value, list) and _count(value) <= MOST_ITEMS and deep:
             self.bits += log2(MOST_ITEMS + 1)  # how many there are
             return [self._value(schema.get("items"), item, deep - 1) for item in value]
-        self.bits += _bits_of(schema, value)
+        self.bits += _count_bits(schema, value)
         return value
 
 
@@ -226,7 +226,7 @@ def _count(value: Any) -> int:
     return sum(map(_count, inside)) or 1
 
 
-def _bits_of(schema: Mapping[str, Any], value: Any) -> float:
+def _count_bits(schema: Mapping[str, Any], value: Any) -> float:
     """Return how many bits a value may tell; raise `ValueError` where it may be a sentence, or misfits."""
     kind, form = schema.get("type"), schema.get("format")
     if isinstance(value, bool) or value is None:

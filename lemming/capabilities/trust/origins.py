@@ -67,12 +67,12 @@ def args_trust(args: Any, word: str, values: Sequence[LowValue]) -> dict[str, An
     {'args_trust': {'amount': 'outside', 'to': 'agent'}, 'args_lowest': 'outside'}
     """
     named = args if isinstance(args, dict) else {}
-    of_args = {name: _word_of(value, word, values) for name, value in named.items()}
+    of_args = {name: _find_label(value, word, values) for name, value in named.items()}
     lowest = next((it.word for it in values if it.word in of_args.values()), word)
     return {"args_trust": of_args, "args_lowest": lowest}
 
 
-def _word_of(value: Any, word: str, values: Sequence[LowValue]) -> str:
+def _find_label(value: Any, word: str, values: Sequence[LowValue]) -> str:
     leaves = [*_leaves(value)] if values else []
     return next((it.word for it in values if any(_is_same(it.value, leaf) for leaf in leaves)), word)
 

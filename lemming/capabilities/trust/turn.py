@@ -107,7 +107,7 @@ class TurnTrust:
     def _of_file(self, effect: FileEffect) -> FileEffect:
         """Return a file of the turn, which says how far it is trusted if it is a memory or an entry."""
         kind = _kind_of(effect)
-        if kind == "memory" and self.order.is_low(word := self._word_of(effect.place)):
+        if kind == "memory" and self.order.is_low(word := self._find_label(effect.place)):
             plain = {**parse(effect.content), "trust": word}
             return replace(effect, content=pretty(plain), says=plain)
         if kind == "outbox":
@@ -115,7 +115,7 @@ class TurnTrust:
             return replace(effect, content=pretty({**plain, "tags": self._tags(plain["tags"])}))
         return effect
 
-    def _word_of(self, place: str) -> str:
+    def _find_label(self, place: str) -> str:
         """Return how far a file of the turn is trusted: no further than what it still holds of before."""
         before = self._bears.get(place)
         return self.order.lowest((self.word, before.word)) if before else self.word

@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from lemming.facts.pending import stopped_agents
+from lemming.facts.pending import find_stopped_agents
 from lemming.kernel.agents import Survey, agent_folders, one_survey, survey_agents
 from lemming.kernel.base.errors import LemmingError, Problem, UsageError
 from lemming.kernel.base.jsontext import nearest
@@ -103,7 +103,7 @@ class CheckScope:
     @cached_property
     def turns_not_done(self) -> dict[str, NotDone]:
         """The latest turns that failed or could not be taken, by agent."""
-        return stopped_agents(self.org)
+        return find_stopped_agents(self.org)
 
     @cached_property
     def records(self) -> Records:

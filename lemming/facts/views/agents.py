@@ -9,7 +9,7 @@ from typing import Any
 
 from lemming.facts.capabilities import facts_of
 from lemming.facts.next_turn import NextTurn, next_turn
-from lemming.facts.pending import pending_questions, pending_text, stopped_agents
+from lemming.facts.pending import find_stopped_agents, pending_questions, pending_text
 from lemming.facts.preview import Preview, preview_tick, settings_to_look_by
 from lemming.facts.views.feed import feed
 from lemming.facts.views.glances import MOST_TICKS, DoingNow, doing_in, failures_in_a_row
@@ -97,7 +97,7 @@ class _Look:
         self._org, self._config, self._preview = org, config, preview
         self._survey: Survey = preview.survey
         self._doing = doing_in(org, preview.tick) if running_engine(org) else {}
-        self._not_done = stopped_agents(org)
+        self._not_done = find_stopped_agents(org)
         self._people = frozenset(people_in(self._survey, config))
         self.names = [*self._survey.agents, *self._survey.broken]
 

@@ -145,7 +145,7 @@ class _Look:
         request = self._request_of(entry)
         return {
             **message_of(entry, TEXT_CHARS),
-            "at": self._times.said_at(entry),
+            "at": self._times.find_moment(entry),
             "to": sorted(entry.targets),
             "payload": payload,
             "tags": entry.tags,

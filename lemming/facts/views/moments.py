@@ -21,14 +21,14 @@ class TickTimes:
         self._org = org
         self._began: dict[int, str] = {}
 
-    def said_at(self, entry: OutboxEntry) -> str:
+    def find_moment(self, entry: OutboxEntry) -> str:
         """Return the moment at which an entry was said here, as a timestamp."""
         name = next(iter(names_of([entry.identity])), None)
         if name is None or not may_be_of_a_turn(name):
             return entry.created_at
-        return max(entry.created_at, self._began_at(entry.tick))
+        return max(entry.created_at, self._load_start(entry.tick))
 
-    def _began_at(self, tick: int) -> str:
+    def _load_start(self, tick: int) -> str:
         """Return when a tick began; empty where no journal tells."""
         if tick not in self._began:
             try:

@@ -22,7 +22,7 @@ _REFERENCES = re.compile(
 )
 
 
-def subject_of(org: Organisation, call: Mapping[str, Any], asker: str) -> Json | None:
+def find_subject(org: Organisation, call: Mapping[str, Any], asker: str) -> Json | None:
     """Return the subject of a pending call: `{"entry": ...}`, `{"spend": ...}`, or None for a call of a tool.
 
     An entry that cannot be read any more has only `missing`, which says so.

@@ -14,7 +14,7 @@ from lemming.facts.views.feed import trust_of_entries
 from lemming.facts.views.glances import journal_file_now
 from lemming.facts.views.moments import TickTimes
 from lemming.facts.views.sentences import payload_text, short, text_said, wish_of
-from lemming.facts.views.subject import references_in, subject_of
+from lemming.facts.views.subject import find_subject, references_in
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
@@ -50,7 +50,7 @@ def waiting(org: OrgPath, *, person: str = "", item: str = "") -> Json:
 
 def _shown(org: Organisation, item: WaitsForPerson, request: RequestView) -> Json:
     schema = schema_for(request)
-    subject = subject_of(org, item.call, request.asker) if item.call else None
+    subject = find_subject(org, item.call, request.asker) if item.call else None
     return {
         **item.as_json(),
         "subject": subject,
@@ -58,7 +58,7 @@ def _shown(org: Organisation, item: WaitsForPerson, request: RequestView) -> Jso
         "text": request.text,
         "line": item.line,
         "wish": _wish(item, request),
-        "created_at": org.own(TickTimes).said_at(request.entry),
+        "created_at": org.own(TickTimes).find_moment(request.entry),
         "file": request.entry.file,
         "decides": item.call is not None or _decisions(request),
         "fields": [_field(schema, name, field) for name, field in properties_of(schema).items()],

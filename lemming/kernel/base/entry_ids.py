@@ -33,10 +33,10 @@ def entry_id(tick: int, agent: str, index: int, turn: int = 0) -> str:
     return blake2b(f"{tick}/{agent}/{index}".encode(), digest_size=6).hexdigest()
 
 
-def turns_of(identity: str) -> tuple[int, ...]:
+def list_possible_turns(identity: str) -> tuple[int, ...]:
     """Return the numbers of the turns of a tick that can have written an entry with this id.
 
-    >>> turns_of("a6049e5decfa"), turns_of("03aab7403253")
+    >>> list_possible_turns("a6049e5decfa"), list_possible_turns("03aab7403253")
     ((0,), (0, 3))
     """
     turn = _TURNS.get(identity[:2])
@@ -47,13 +47,13 @@ def turn_of(tick: int, agent: str, identity: str) -> int:
     """Return the number of the agent's turn in a tick that gave an entry this id; 0 where none did."""
     ids = (
         (turn, entry_id(tick, agent, it, turn))
-        for turn in turns_of(identity)[1:]
+        for turn in list_possible_turns(identity)[1:]
         for it in range(DECISIONS_FROM)
     )
     return next((turn for turn, derived in ids if derived == identity), 0)
 
 
-def numbers_of(tick: int, agent: str, ids: Sequence[str]) -> dict[str, int]:
+def find_entry_numbers(tick: int, agent: str, ids: Sequence[str]) -> dict[str, int]:
     """Return the numbers of the entries that have an id of the engine's among those of one tick."""
     wanted = set(ids)
     numbers: dict[str, int] = {}

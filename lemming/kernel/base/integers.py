@@ -28,12 +28,12 @@ def bounded_int(value: object, *, ge: int = 0, le: int = MOST) -> int | None:
     return value if ge <= value <= le else None
 
 
-def clamped_int(value: object, *, ge: int = 0, le: int = MOST) -> int | None:
+def clamp_int(value: object, *, ge: int = 0, le: int = MOST) -> int | None:
     """Return an integer that is at least `ge`, and `le` in the place of a larger one; else None.
 
     For numbers of which more than the most means the same as the most: "wait for ever".
 
-    >>> clamped_int(7, le=9), clamped_int(10**4000, le=9), clamped_int(-1, le=9), clamped_int(None, le=9)
+    >>> clamp_int(7, le=9), clamp_int(10**4000, le=9), clamp_int(-1, le=9), clamp_int(None, le=9)
     (7, 9, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < ge:

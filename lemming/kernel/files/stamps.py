@@ -376,7 +376,7 @@ class FileCache:
         self._keep(file, reading)
         return reading
 
-    def unchanged_digest(self, file: str) -> str:
+    def find_unchanged_digest(self, file: str) -> str:
         """Return the digest of a file that certainly holds what was read or written last; else empty."""
         known = self._readings.get(file)
         return known.digest if known is not None and is_current(known, f"{self._base}/{file}") else ""

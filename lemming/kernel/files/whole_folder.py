@@ -72,7 +72,7 @@ def put_whole(folder: Path, command: str) -> Iterator[Path]:
     if command in AMONG_OTHERS:
         fs.move(folder, staging, staging + _WHOLE)
         staging += _WHOLE
-    _move_out(folder, staging)
+    _move_from_staging(folder, staging)
 
 
 def finish_put(folder: Path) -> bool:
@@ -83,11 +83,11 @@ def finish_put(folder: Path) -> bool:
     stagings = [STAGINGS[command] + _WHOLE for command in AMONG_OTHERS]
     left = [staging for staging in stagings if (folder / staging).is_dir()]
     for staging in left:
-        _move_out(folder, staging)
+        _move_from_staging(folder, staging)
     return bool(left)
 
 
-def _move_out(folder: Path, staging: str) -> None:
+def _move_from_staging(folder: Path, staging: str) -> None:
     for name in sorted(os.listdir(folder / staging), key=lambda name: name == "agents"):
         if not (folder / name).exists():
             fs.move(folder, f"{staging}/{name}", name)

@@ -67,7 +67,7 @@ def remove_old_segments(base: OrgPath, tick: int, kept: int) -> list[str]:
 def remove_segment(base: OrgPath, segment: str) -> None:
     """Remove a segment that is no longer kept, and note it: any other that is gone is lost."""
     last = next((last for name, _, last in segments(base) if name == Path(segment).name), -1)
-    if last > removed_through(base):
+    if last > load_last_removed_tick(base):
         note_removed(Path(base), last)
     fs.remove(Path(base), segment)
 
@@ -77,7 +77,7 @@ def note_removed(base: Path, through: int) -> None:
     fs.publish(base, REMOVED_FILE, pretty({"through": through}), sync=True)
 
 
-def removed_through(base: OrgPath) -> int:
+def load_last_removed_tick(base: OrgPath) -> int:
     """Return the last tick whose journals were removed on purpose; -1 if none were."""
     try:
         plain = parse(fs.read_bytes(f"{base}/{REMOVED_FILE}", 4096), any_integer=False)

@@ -17,7 +17,7 @@ def why_no_start(record: TurnStarted) -> str:
     """Return why no turn can begin from a `turn_started`; empty when one can."""
     if record.resume["name"] != record.agent:
         return f'turn_started /resume/name: "{record.resume["name"]}" is not {record.agent}'
-    parts = {"resume": agent_of, "model": model_of, "allocation": allocation_of, "loops": loops_of}
+    parts = {"resume": agent_of, "model": model_of, "allocation": allocation_of, "loops": load_loop_settings}
     for key, part_of in parts.items():
         try:
             part_of(record)
@@ -38,7 +38,7 @@ def model_of(record: TurnStarted) -> ModelEntry:
     return entry
 
 
-def loops_of(record: TurnStarted) -> LoopSettings | None:
+def load_loop_settings(record: TurnStarted) -> LoopSettings | None:
     """Return when a loop of the turn is broken, if its record says so; raise `ValueError` for nonsense."""
     plain = record.as_json().get("loops")
     loops: LoopSettings | None = value_of(LoopSettings, plain) if plain else None

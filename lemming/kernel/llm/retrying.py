@@ -171,7 +171,7 @@ class RetryingLLMProvider(Backend):
             if confirms:
                 self._server.learn(request.model_name, error)
             elif answer:
-                reply = _with_use_of(reply, answer)
+                reply = _add_usage(reply, answer)
         return reply
 
     def _ask_smallest(self, request: Request, part: str, call: _Call) -> tuple[Reply | None, bool]:
@@ -235,13 +235,13 @@ class RetryingLLMProvider(Backend):
             raise Unavailable("not asked again: the engine is stopping")
 
 
-def _with_use_of(reply: Reply, other: Reply) -> Reply:
+def _add_usage(reply: Reply, other: Reply) -> Reply:
     """Return a reply that has used what another one used, too."""
     return reply._replace(
-        input_tokens=_sum_of(reply.input_tokens, other.input_tokens),
-        output_tokens=_sum_of(reply.output_tokens, other.output_tokens),
+        input_tokens=_add_counts(reply.input_tokens, other.input_tokens),
+        output_tokens=_add_counts(reply.output_tokens, other.output_tokens),
     )
 
 
-def _sum_of(one: int | None, other: int | None) -> int | None:
+def _add_counts(one: int | None, other: int | None) -> int | None:
     return one if one is None or other is None else one + other

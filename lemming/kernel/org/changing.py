@@ -43,7 +43,7 @@ def changing_file(base: OrgPath, file: str) -> Iterator[OpenedFile]:
 
 
 @contextlib.contextmanager
-def changing_folders_of(base: OrgPath, files: Iterable[str]) -> Iterator[None]:
+def lock_folders(base: OrgPath, files: Iterable[str]) -> Iterator[None]:
     """Hold the folders of several files, in an order in which nobody waits for somebody who waits."""
     with contextlib.ExitStack() as stack:
         for folder in sorted({str(PurePosixPath(file).parent) for file in files}):

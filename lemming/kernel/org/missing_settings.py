@@ -40,7 +40,7 @@ class FilesInUse:
 
     @cached_property
     def _recorded(self) -> frozenset[str]:
-        return recorded_settings(self._org)
+        return load_recorded_settings(self._org)
 
 
 def missing_file(file: str) -> ConfigError:
@@ -54,7 +54,7 @@ def missing_file(file: str) -> ConfigError:
     return ConfigError(str(problem), problems=(problem,))
 
 
-def recorded_settings(base: str | os.PathLike[str]) -> frozenset[str]:
+def load_recorded_settings(base: str | os.PathLike[str]) -> frozenset[str]:
     """Return the settings files that the newest tick with a journal ran with.
 
     Journals of versions that recorded none, and damaged ones, name none. Raises `DiskError` when the disk
@@ -68,7 +68,7 @@ def recorded_settings(base: str | os.PathLike[str]) -> frozenset[str]:
             with open_regular(f"{folder}/{name}") as journal:
                 line = journal.readline(LONGEST_LINE_BYTES)
             if line.endswith(b"\n"):
-                return _settings_in(line)
+                return _parse_settings(line)
     except JsonProblem:
         pass
     except OSError as error:
@@ -76,7 +76,7 @@ def recorded_settings(base: str | os.PathLike[str]) -> frozenset[str]:
     return frozenset()
 
 
-def _settings_in(line: bytes) -> frozenset[str]:
+def _parse_settings(line: bytes) -> frozenset[str]:
     record = parse(line, limit_bytes=LONGEST_LINE_BYTES)
     settings = record.get("settings") if isinstance(record, dict) else None
     return frozenset(settings if isinstance(settings, dict) else ())

@@ -22,7 +22,7 @@ Known = Mapping[str, tuple[str, str]]
 """By name: a schedule in words, and the reading at which it was first seen, empty where it always was."""
 
 
-def since_for(org: Organisation, name: str, schedule: str, since: str, at: str) -> str:
+def find_first_reading(org: Organisation, name: str, schedule: str, since: str, at: str) -> str:
     """Return the reading after which moments of a schedule count, in a tick with these readings.
 
     That is `at`, so that none does, for a schedule that no tick has seen yet.

@@ -39,7 +39,7 @@ class MemoriesSeen:
             return False
         expected = (seen.get(_key_of(path)), self._written.get(path), digest)
         # The file was read as the turn began: nearly always its stamp tells that it is as it was.
-        known = org.files.unchanged_digest(path)
+        known = org.files.find_unchanged_digest(path)
         if known and known in expected:
             return False
         try:

@@ -30,7 +30,7 @@ from lemming.kernel.journal.prompts import PromptWriter
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.config import Config, Org, hold_settings, read_config
 from lemming.kernel.org.format import require_known_format
-from lemming.kernel.org.missing_settings import recorded_settings
+from lemming.kernel.org.missing_settings import load_recorded_settings
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capabilities import capability
@@ -191,7 +191,7 @@ class Runtime:
         `ticks` have a journal; before the first one there is nothing to lose.
         """
         if ticks and config.digests and self.journaled_settings is None:
-            self.journaled_settings = recorded_settings(self.org)
+            self.journaled_settings = load_recorded_settings(self.org)
         return not ticks or not config.digests.keys() - (self.journaled_settings or set())
 
     def close(self) -> None:

@@ -64,8 +64,8 @@ class TickPart:
     def schedules(self, look: TickLook) -> Mapping[str, str]:
         """Return the schedules of its agents that go by the clock, in words, each under a name of its own.
 
-        One that is new, or reads otherwise, makes up for nothing: `first_readings.since_for` tells from which
-        reading it counts. Asked before each tick.
+        One that is new, or reads otherwise, makes up for nothing: `first_readings.find_first_reading` tells
+        from which reading it counts. Asked before each tick.
         """
         return {}
 

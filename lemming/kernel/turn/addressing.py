@@ -12,7 +12,9 @@ MOST_LISTED = 20
 _RESUME = re.compile(r"agents/([^/]+)/resume\.json")
 
 
-def misaddressed(entry: OutboxEntry, everyone: Collection[str], written: Iterable[str]) -> dict[str, str]:
+def find_unknown_targets(
+    entry: OutboxEntry, everyone: Collection[str], written: Iterable[str]
+) -> dict[str, str]:
     """Return what is to be said of each name in an entry's target that is no agent's, by that name.
 
     `everyone`: the agents there were as the tick began; `written`: the files that the turn writes, of which

@@ -29,7 +29,7 @@ from lemming.kernel.memory import memory_effect
 from lemming.kernel.messages import WAITING_FROM, OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.addressing import misaddressed
+from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.kernel.turn.draft_state import DraftState
 from lemming.kernel.turn.hooks import asking, entries_of, next_entry_id
 from lemming.kernel.turn.moments import No
@@ -125,7 +125,7 @@ class Draft(DraftState):
 
     def _look_at_targets(self, entry: OutboxEntry, new: NewEntry) -> None:
         """Say of an entry that its target names nobody: it may have been meant for somebody."""
-        found = misaddressed(entry, self.source.everyone, self.staged)
+        found = find_unknown_targets(entry, self.source.everyone, self.staged)
         for why in found.values():
             self.remarks.append(f"{OUTBOX_ENTRIES}: {why}"[:500])
             self.notices.add(f"Your entry {entry.id} reached nobody by its target: {why}")

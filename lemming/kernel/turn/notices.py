@@ -64,7 +64,7 @@ def without_notices(results: Iterable[T]) -> list[T]:
     return [result for result in results if not is_notice(result)]
 
 
-def notices_in(results: Iterable[Mapping[str, Any]]) -> list[str]:
+def extract_notices(results: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the words of the notices among results, each as a line that says how far it is trusted."""
     return [
         f"{trust}{quoted(result['output'])}"

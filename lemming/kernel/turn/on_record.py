@@ -14,7 +14,7 @@ from lemming.kernel.journal.file import Journal
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_mark import ReadMark
 from lemming.kernel.journal.records import TurnStarted
-from lemming.kernel.journal.turn_start import agent_of, allocation_of, loops_of, model_of
+from lemming.kernel.journal.turn_start import agent_of, allocation_of, load_loop_settings, model_of
 from lemming.kernel.turn.inputs import Gathered
 from lemming.kernel.turn.parts import purpose_in
 from lemming.kernel.turn.values import TurnInputs
@@ -73,7 +73,7 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         max_steps=record.max_steps,
         repairs=record.repairs,
         prompt=record.prompt,
-        loops=loops_of(record),
+        loops=load_loop_settings(record),
         schema=record.schema,
         state=AgentState.from_json(record.state),
         read=ReadMark.from_json(record.read),

@@ -23,7 +23,7 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools import Tool
 from lemming.kernel.turn.actions import tools_opening
 from lemming.kernel.turn.labels import PLAIN, Labels
-from lemming.kernel.turn.notices import notices_in, without_notices
+from lemming.kernel.turn.notices import extract_notices, without_notices
 from lemming.kernel.turn.sections import Section, of_entries, of_text, shown
 
 BRIEF_LINE_CHARS = 600
@@ -88,7 +88,7 @@ def brief_situation(seen: Seen) -> Lines:
         f"{labels.of_result(result)}result of {result['tool']}: {result['output']}"
         for result in without_notices(seen.results)
     ]
-    lines += [f"warning: {warning}" for warning in (*seen.warnings, *notices_in(seen.results))]
+    lines += [f"warning: {warning}" for warning in (*seen.warnings, *extract_notices(seen.results))]
     lines += seen.time
     if seen.inbox.waiting:
         lines.append(f"({seen.inbox.waiting} more wait)")
@@ -110,7 +110,7 @@ def values_situation(seen: Seen) -> Lines:
         "memory": dict(seen.memory),
         "context": [{"label": label, "text": text} for label, text in seen.context],
         "results": without_notices(seen.results),
-        "warnings": [*seen.warnings, *notices_in(seen.results)],
+        "warnings": [*seen.warnings, *extract_notices(seen.results)],
         **({"jobs": [*seen.jobs]} if seen.jobs else {}),
         **({"told": [*seen.added]} if seen.added else {}),
         **({"left_out": seen.left_out} if seen.left_out else {}),
@@ -245,7 +245,7 @@ def full_situation(seen: Seen) -> Lines:
     for section in above:
         lines += shown(section, opens, closes)
     lines += (f"# Now\nIt is tick {seen.tick}.", *seen.time, "")
-    notices = notices_in(seen.results) if seen.results else []
+    notices = extract_notices(seen.results) if seen.results else []
     for warning in (*seen.warnings, *notices):
         lines += (f"WARNING: {warning}", "")
     for section in below:

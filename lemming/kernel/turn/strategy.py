@@ -16,7 +16,7 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import turn_tools
 from lemming.kernel.turn.actions import responses
 from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.notices import notices_in, notices_message, without_notices
+from lemming.kernel.turn.notices import extract_notices, notices_message, without_notices
 from lemming.kernel.turn.prompt import (
     correction,
     native_results,
@@ -188,7 +188,7 @@ class Turn:
         places = range(draft.shown, len(draft.results))
         given = {draft.calls[place]: self._told(place) for place in places if draft.calls[place] in by_call}
         told = [self._told(place) for place in draft.unshown_places if draft.calls[place] not in by_call]
-        others, notices = without_notices(told), notices_in(told)
+        others, notices = without_notices(told), extract_notices(told)
         if form == "values":
             return [results_values(others, notices)] if told else []
         natively = native_results(calls, given) if form != "tools" else []

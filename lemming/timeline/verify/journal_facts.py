@@ -24,7 +24,7 @@ from lemming.kernel.journal.records import (
     TurnCommitted,
     TurnStarted,
 )
-from lemming.kernel.journal.sealing import removed_through
+from lemming.kernel.journal.sealing import load_last_removed_tick
 from lemming.kernel.journal.sequence import NoRecord, record_of
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
@@ -124,7 +124,7 @@ def read_journal_facts(
                 is_last = tick == told.ticks[-1]
                 told.findings += _journal_findings(recorded, reading.surplus_bytes, is_last=is_last)
             if before is not None or keeps_all:
-                _note_gone(told, recorded, removed_through(base) if before is None else before)
+                _note_gone(told, recorded, load_last_removed_tick(base) if before is None else before)
         except CorruptState as error:
             told.damaged.append(tick)
             told.findings.append(
