@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 import lemming
 from lemming.kernel.journal.events import Event, TickEnds
@@ -145,17 +146,19 @@ def test_by_the_clock_within_a_budget(tmp_path: Path) -> None:
 def test_killed_and_run_again(tmp_path: Path) -> None:
     script = [
         reply("researcher", "Bees fly."),
-        reply("writer", "They fly.", delay_s=1),
+        reply("writer", "They fly."),
         reply("editor", "How they fly!"),
     ]
+    slow = [script[0], {**script[1], "delay_s": PATIENCE_S}, script[2]]  # it is killed while it waits
     file = tmp_path / "program.py"
-    file.write_text(scripted(PROGRAMS[TASKS[4]]["LeMMing"], tmp_path, script))
+    file.write_text(scripted(PROGRAMS[TASKS[4]]["LeMMing"], tmp_path, slow))
     path = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen([sys.executable, file], cwd=tmp_path, env=path) as first:
         while not list(tmp_path.glob("press/agents/researcher/outbox/*.json")):
             assert first.poll() is None
         first.send_signal(signal.SIGKILL)
     assert first.returncode == -signal.SIGKILL
+    scripted(PROGRAMS[TASKS[4]]["LeMMing"], tmp_path, script)
     for _ in range(2):  # the second time there is nothing left to do
         again = subprocess.run([sys.executable, file], cwd=tmp_path, env=path, capture_output=True, text=True)
         assert again.stdout == "How they fly!\n"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
+
 from lemming.engine import run_once
+from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.files import fs
 from lemming.kernel.messages import entry_id
 from lemming.testing import FrozenClock, make_org, resume, say
@@ -24,6 +29,19 @@ FORM = {
     },
     "required": ["ok", "reason"],
 }
+
+
+class HeldClock(SystemClock):
+    """A clock under which answers with a `delay_s` wait until they are `released`."""
+
+    monotonic = staticmethod(time.monotonic)
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def pause(self, seconds: float) -> None:
+        """Wait, whatever the seconds."""
+        self.released.wait(PATIENCE_S)
 
 
 def make_desk(base: Path) -> Path:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from in_browser import TOKEN, opened, opened_until_lost, playwright
-from page_org import SEEN
+from page_org import SEEN, HeldClock
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
@@ -144,13 +145,15 @@ def test_of_a_thousand_agents_only_those_on_the_screen_are_there(browser: Any, t
 
 
 def test_what_an_agent_does_is_seen_while_it_does_it(browser: Any, org: Path) -> None:
-    slow = {"agent": "desk", "delay_s": 3.0, "reply": say("It took a while.")}
+    slow = {"agent": "desk", "delay_s": 1, "reply": say("It took a while.")}
     write_script(org, [slow, {"reply": say("done")}])
+    clock = HeldClock()
     with page_of(org, port=0) as address, opened(browser, address) as tab:
-        engine = threading.Thread(target=run_once, args=(org,))
+        engine = threading.Thread(target=partial(run_once, org, clock=clock), daemon=True)
         engine.start()
         tab.wait_for_selector(".row:has-text('desk') .pill.working")
         tab.wait_for_selector(".state.working:has-text('desk at work')")
+        clock.released.set()
         engine.join()
         tab.wait_for_selector(".row:has-text('desk') .words:has-text('It took a while.')")
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from page_org import make_desk
+from page_org import HeldClock, make_desk
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.testing import say, write_script
 
 SIZE = {"width": 1280, "height": 720}
-AT_WORK_S = 4.0
 
 
 def take(browser: Any, base: Path, picture: Path) -> None:
@@ -27,11 +27,11 @@ def take(browser: Any, base: Path, picture: Path) -> None:
     make_desk(base)
     shutil.rmtree(base / "agents/stranger")
     answers = [
-        {"agent": name, "delay_s": AT_WORK_S, "reply": say("It is on its way.")}
-        for name in ("desk", "refunds")
+        {"agent": name, "delay_s": 1, "reply": say("It is on its way.")} for name in ("desk", "refunds")
     ]
     write_script(base, [*answers, {"reply": say("Filed.")}])
-    engine = threading.Thread(target=run_once, args=(base,))
+    clock = HeldClock()
+    engine = threading.Thread(target=partial(run_once, base, clock=clock), daemon=True)
     with page_of(base, port=0) as address:
         tab = browser.new_page(viewport=SIZE, color_scheme="light", device_scale_factor=1)
         tab.goto(address)
@@ -42,6 +42,7 @@ def take(browser: Any, base: Path, picture: Path) -> None:
         tab.wait_for_selector(".menu .badge")
         tab.screenshot(path=picture)
         tab.close()
+    clock.released.set()
     engine.join()
 
 
