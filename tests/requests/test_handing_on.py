@@ -11,7 +11,8 @@ from terminal import Lemming
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
-from lemming.messages import read_outbox_entries
+from lemming.capabilities.requests.now import find_request, requests_now
+from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import make_org, resume, say, write_script
 
 PEOPLE = {"human": {"provider": "human"}}
@@ -71,3 +72,30 @@ def test_a_call_that_was_approved_hands_the_request_on(base: Path, lemming: Lemm
     tick(org)
     (answer,) = [payload for kind, payload in said(org, "bob") if kind == "response"]
     assert answer["target"] == "human"
+
+
+def test_one_answer_is_to_both_where_one_of_those_asked_is_handed_the_part_of_another(tmp_path: Path) -> None:
+    script = [
+        {"agent": "desk", "reply": calls(("hand_to_bob", {"message": "yours"}))},
+        {"agent": "bob", "tick": 1, "reply": reply(entry("status", "busy"))},
+        {"agent": "bob", "reply": say("here", kind="response")},
+    ]
+    org = org_of(tmp_path, resume("desk", **HANDS_ON), resume("bob", **QUIET, **ONE), script=script)
+    request = ask(org, ["desk", "bob"])
+    for _ in range(4):
+        tick(org)
+    view = find_request(requests_now(org).requests, request.id)
+    assert (view.end, [share.holder for share in view.shares]) == ("answered", ["bob", "bob"])
+
+
+def test_who_answered_and_is_then_handed_the_part_of_another_answers_again(tmp_path: Path) -> None:
+    script = [
+        {"agent": "desk", "tick": 2, "reply": calls(("hand_to_bob", {"message": "yours"}))},
+        {"agent": "desk", "reply": reply(entry("status", "busy"))},
+        {"agent": "bob", "reply": say("here", kind="response")},
+    ]
+    org = org_of(tmp_path, resume("desk", **HANDS_ON), resume("bob", **QUIET, **ONE), script=script)
+    ask(org, ["desk", "bob"])
+    for _ in range(5):
+        tick(org)
+    assert [kind for kind, _ in said(org, "bob")] == ["response", "response"]

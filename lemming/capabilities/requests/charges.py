@@ -137,7 +137,8 @@ class Charges:
                 return None
             charged += turn.charged
             if turn.request == asked.request:
-                return charged
+                # Another one who was asked, and was handed this part too, answered for both.
+                return charged if turn.agent == asked.to else None
             entry = turn.request
         return None
 

@@ -42,9 +42,15 @@ class KnownRequest(NamedTuple):
 
     def is_over_for(self, holder: str) -> bool:
         """Return whether nobody waits for a holder's answer any more: it is given, or not wanted."""
-        if self.ended or any(it.does == "answers" and it.entry.agent == holder for it in self.events):
+        if self.ended or self._was_handed_to(holder):
+            return self.ended is not None
+        if any(it.does == "answers" and it.entry.agent == holder for it in self.events):
             return True
         return self.view.was_held_by(holder) and holder not in self.view.holders
+
+    def _was_handed_to(self, holder: str) -> bool:
+        """Return whether a holder owes an answer for what was handed on to it, whatever it said before."""
+        return any(share.holder == holder and share.hops for share in self.view.open_shares)
 
 
 class KnownRequests:

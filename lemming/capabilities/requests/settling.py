@@ -147,15 +147,19 @@ def _apply(request: RequestView, event: RequestEvent, facts: RequestFacts) -> bo
         if _may_cancel(request, entry.agent, facts):
             request.end = "cancelled"
         return not request.is_open
-    share = next((share for share in request.open_shares if share.holder == entry.agent), None)
+    # Whoever was handed a second one of them owes one answer to both.
+    shares = [share for share in request.open_shares if share.holder == entry.agent]
     by = made_by(request.entry.payload)
-    if share is None or (by and not _decides(by, event)):
+    if not shares or (by and not _decides(by, event)):
         return False
+    for share in shares:
+        if event.does == "hands_on":
+            _hand_on(share, entry, facts)
+        else:
+            share.end, share.answer = _end_of(entry), entry
     if event.does == "hands_on":
-        _hand_on(request, share, entry, facts)
         return False
-    share.end, share.answer = _end_of(entry), entry
-    request.end = share.end if by else _end_by_shares(request)
+    request.end = _end_of(entry) if by else _end_by_shares(request)
     return not request.is_open
 
 
@@ -176,9 +180,9 @@ def _may_cancel(request: RequestView, author: str, facts: RequestFacts) -> bool:
     return author in facts.people and any(facts.may_read(holder, author) for holder in request.holders)
 
 
-def _hand_on(request: RequestView, share: Share, entry: OutboxEntry, facts: RequestFacts) -> None:
+def _hand_on(share: Share, entry: OutboxEntry, facts: RequestFacts) -> None:
     targets = targets_in(entry, facts.known)
-    if len(targets) == 1 and targets[0] not in request.holders:
+    if len(targets) == 1:
         share.hops.append(Hop(entry.tick, share.holder, targets[0], entry))
         share.holder, share.since = targets[0], entry.tick
 
