@@ -21,10 +21,18 @@ LOOK = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
 
 
 def asking(
-    base: Path, *names: str, script: Any = None, steps: int = 1, further: Any = (), **limit: Any
+    base: Path,
+    *names: str,
+    script: Any = None,
+    steps: int = 1,
+    further: Any = (),
+    take: str | None = None,
+    **limit: Any,
 ) -> Path:
     gate = {"at": "spend", "then": "ask", "because": "dear", **limit}
-    agents = [resume(name, turn={"max_steps": steps, "repairs": 0}) for name in names or ("ada",)]
+    agents = [
+        resume(name, turn={"max_steps": steps, "repairs": 0, "take": take}) for name in names or ("ada",)
+    ]
     human = resume("human", model={"key": "human"})
     return make_org(
         base,
@@ -202,3 +210,14 @@ def test_what_a_person_gave_one_turn_counts_for_that_turn(base: Path) -> None:
     assert calls(base, 1) == [4]
     decide(base, requests(base)[-1], "deny")
     assert calls(base, 1) == [2]
+
+
+def test_what_a_person_gave_for_one_request_is_for_no_other(base: Path) -> None:
+    works = say("at work", kind="status")
+    asking(base, script=[{"reply": works}], calls=1, per="request", take="one")
+    for text in ("first", "second"):
+        payload = {"text": text, "target": "ada"}
+        send(base, "human", tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="")
+    assert sum(calls(base, 4)) == 2
+    decide(base, requests(base)[0], "approve")
+    assert sum(calls(base, 4)) == 1
