@@ -25,6 +25,7 @@ from approvals_org import (
 )
 
 from lemming.capabilities.approvals.held_calls import MOST_BYTES
+from lemming.kernel.base.jsontext import parse
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
@@ -256,6 +257,37 @@ def test_an_agent_that_always_wakes_waits_too(tmp_path: Path) -> None:
     lemming(base, "approve", "1/ada/0")
     assert tick(base) is not None
     assert Ring.rung == ["once"]
+
+
+def test_a_program_is_given_a_result_in_its_place_also_beside_a_notice(tmp_path: Path) -> None:
+    lost = say("done", kind="response")
+    lost["outbox_entries"].append(
+        {"kind": "message", "payload": {"text": "x", "target": "humann"}, "tags": []}
+    )
+    rings = {"outbox_entries": [], "tool_calls": [ring("a"), ring("b")], "memory_updates": []}
+    results = 'DENIED by human"}, {"tool": "ring", "args": {"text": "b"}, "success": true, "output": "rang b"'
+    heard = {"contains": results, "reply": say("heard it", kind="response")}
+    script = [
+        {"tick": 1, "reply": rings},
+        {"tick": 2, "reply": lost},
+        heard,
+        {"reply": say("", kind="response")},
+    ]
+    base = make(tmp_path, script=script, schedule={"wake": "addressed"}, turn={"take": "one"})
+    scripted = parse((base / "config/models.json").read_bytes())["scripted"]
+    edit(base, "config/models.json", scripted={**scripted, "prompt": "values"})
+    for text in ("one", "two"):
+        lemming(base, "send", "--to", "ada", "--kind", "request", text)
+    tick(base)
+    tick(base)
+    lemming(base, "deny", "1/ada/0")
+    lemming(base, "approve", "1/ada/1")
+    turn = tick(base)
+    assert turn
+    assert turn.status == "done"
+    answers = [it for it in read_outbox_entries(base, "ada") if it.kind == "response"]
+    assert answers[-1].payload["text"] == "heard it"
+    assert "reached nobody" in shown(base, 3)
 
 
 def test_a_request_that_waits_for_approval_is_answered_after_it(tmp_path: Path) -> None:

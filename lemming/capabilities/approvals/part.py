@@ -25,6 +25,7 @@ from lemming.kernel.journal.report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.notices import is_notice
 from lemming.kernel.turn.places import Asking
 from lemming.kernel.turn.prompt import results_message
 from lemming.kernel.turn.results import OUTBOX_ENTRIES, WRITTEN
@@ -173,7 +174,7 @@ def make_approved(draft: Draft, decided: Json, again: list[str]) -> End | None:
     if draft.asked and not draft.over:
         _keep_all(draft, decided["results"], numbers)
         return "waits"
-    _show(draft, numbers)
+    _show(draft, numbers, decided["results"])
     return draft.over or ("done" if draft.is_answered else None)
 
 
@@ -202,13 +203,17 @@ def _keep_all(draft: Draft, before: Sequence[Json], numbers: Mapping[int, int]) 
     draft.results, draft.calls, draft.shown = kept, [""] * len(kept), 0
 
 
-def _show(draft: Draft, numbers: Mapping[int, int]) -> None:
-    """Put the results into the prompt, whatever is asked with it."""
+def _show(draft: Draft, numbers: Mapping[int, int], before: Sequence[Json]) -> None:
+    """Put the results into the prompt, whatever is asked with it; `before`: what the prompt was made of."""
     if not numbers:
         return
     prompt, made = draft.inputs.prompt, {*numbers.values()}
     if draft.inputs.model.prompt == "values":
-        draft.show(_filled_in(prompt, {place: draft.results[number] for place, number in numbers.items()}))
+        shown = [
+            place for place, it in enumerate(before) if not is_notice(it)
+        ]  # notices have a key of their own
+        found = {shown.index(place): draft.results[number] for place, number in numbers.items()}
+        draft.show(_filled_in(prompt, found))
     else:
         told = [it for number, it in enumerate(draft.results) if number in made or not it["success"]]
         draft.show([*prompt, results_message(told, prompt)])
