@@ -336,6 +336,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
             return report
         current.remove_expired_entries()
         pause_looping_agents(runtime, report)
+        if runtime.is_live:  # jobs that its turns made count from this reading on, not from the next
+            snapshot.note_schedules()
         _end_tick(base, tick, snapshot.kept_reading, durability, advance=advance)
         journal.append(TickCommitted(tick=report.tick, advanced=advance, totals=report.totals))
     if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:

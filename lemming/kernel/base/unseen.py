@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -85,7 +85,7 @@ def look_alike(letter: str) -> str:
 
 
 @cache
-def _alike() -> dict[str, str]:
+def _alike() -> Mapping[str, str]:
     from lemming.kernel.base.look_alikes import LIKE  # where a text is no plain one
 
     return {letter: plain for plain, letters in LIKE.items() for letter in letters}
