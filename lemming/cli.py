@@ -17,7 +17,7 @@ from lemming.commands.failures import guarded
 from lemming.commands.meant import MEANT, OF_THE_PAGE, words_behind
 from lemming.commands.screen import show, show_text
 from lemming.commands.session import CommandSession
-from lemming.kernel.access.trust import code_guarded
+from lemming.kernel.access.code_guard import code_guarded
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.version import __version__
 

@@ -27,7 +27,7 @@ OF_THE_PROCESS = {
     ): "a secret is kept out of every file, whoever named it",
     ("kernel/base/redaction/secrets.py", "_named"): "as _known",
     (
-        "kernel/access/trust.py",
+        "kernel/access/code_guard.py",
         "_guards",
     ): "a command loads no code that nobody agreed to, of whatever folder",
     (

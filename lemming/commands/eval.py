@@ -24,7 +24,8 @@ from lemming.commands.trust import require_agreement_to_copy
 from lemming.commands.why import lines_of
 from lemming.facts.cases import Case, case_file, case_names, chosen
 from lemming.kernel.access import bound
-from lemming.kernel.access.trust import Reach, allow_code
+from lemming.kernel.access.code_guard import allow_code
+from lemming.kernel.access.trust import Reach
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.files.outputs import put_output, without_secrets

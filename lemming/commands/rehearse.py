@@ -19,7 +19,7 @@ from lemming.evals.rehearsal.compare import Comparison, ValueDifference
 from lemming.evals.rehearsal.compare import compare as compare_orgs
 from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
 from lemming.evals.rehearsal.rehearse import rehearse as run_rehearsal
-from lemming.kernel.access.trust import allow_code
+from lemming.kernel.access.code_guard import allow_code
 from lemming.kernel.base.errors import NotAnOrg, UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.format import require_known_format

@@ -15,7 +15,8 @@ import typer
 from lemming.commands.options import Here, option
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.facts.reach import reaches
-from lemming.kernel.access.trust import Consent, Reach, allow_code
+from lemming.kernel.access.code_guard import allow_code
+from lemming.kernel.access.trust import Consent, Reach
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import DiskError, NotTrusted
 from lemming.kernel.files.documents import once_saved

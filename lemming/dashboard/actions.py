@@ -16,7 +16,7 @@ from lemming.capabilities.requests.fields import read_field, schema_for
 from lemming.capabilities.requests.now import find_request, requests_now
 from lemming.capabilities.requests.people import holder_of_conversation, person_for
 from lemming.dashboard.files import fork_beside, save
-from lemming.kernel.access.trust import code_guarded
+from lemming.kernel.access.code_guard import code_guarded
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.base.jsontext import nearest

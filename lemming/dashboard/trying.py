@@ -18,7 +18,7 @@ from lemming.facts.reach import reaches
 from lemming.facts.typed_text import SETTINGS, editable, problems_of_text
 from lemming.facts.views.past import require_past_at_hand
 from lemming.facts.views.sentences import payload_text, text_said
-from lemming.kernel.access.trust import allow_code
+from lemming.kernel.access.code_guard import allow_code
 from lemming.kernel.agents import decode_resume, survey_agents
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.org.config import config_with, load_config
