@@ -45,7 +45,7 @@ class Foreseen(NamedTuple):
 
 
 def foresee(base: Path, changes: list[Change], names: Iterable[str]) -> Foreseen:
-    """Return what changes come to in the organisation that they are for; `names`: agents they are about.
+    """Return a summary of changes for the organisation they are meant for; `names`: agents they are about.
 
     Only what is new is told: what stands there already is no business of the document's.
     """
@@ -69,7 +69,7 @@ def foresee(base: Path, changes: list[Change], names: Iterable[str]) -> Foreseen
 
 
 def is_code(path: str) -> bool:
-    """Return whether a file is Python that an organisation may load.
+    """Return True if a file is Python that an organisation may load.
 
     >>> is_code("agents/ada/tools/x.py"), is_code("shared/x.py")
     (True, False)
@@ -107,7 +107,7 @@ def _reaches(place: Path) -> list[Reach]:
 
 
 def _problems(place: Path, names: Iterable[str]) -> list[Problem]:
-    """Return what is wrong with the settings and with these agents; no file of tools is loaded for it."""
+    """Return the problems of the settings and of these agents; no file of tools is loaded for it."""
     org = Organisation(place)
     try:
         config = load_config(org)
@@ -121,7 +121,7 @@ def _problems(place: Path, names: Iterable[str]) -> list[Problem]:
 
 
 def _may_be_of_code(place: Path, config: Config, problem: Problem) -> bool:
-    """Return whether a tool that is missed may be one that a file of tools or a plugin brings."""
+    """Return True if a file of tools or a plugin may bring a tool that is missed."""
     named = _QUOTED.search(problem.message)
     if "/permissions/tools/" not in problem.pointer or named is None:
         return False

@@ -73,7 +73,7 @@ class TurnProgress:
             self._holders = holders, self._clock()
 
     def line(self) -> str:
-        """Return what is under way in one line; empty if nothing is."""
+        """Return the work under way in one line; empty if there is none."""
         with self._lock:
             now, (holders, since) = self._clock(), self._holders
             texts = [turn.text(agent, now) for agent, turn in sorted(self._turns.items())]

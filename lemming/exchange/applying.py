@@ -35,7 +35,7 @@ class Change(NamedTuple):
 
     @property
     def kind(self) -> Literal["new", "changed"]:
-        """Return whether the file is there."""
+        """Return True if the file exists."""
         return "new" if self.was is None else "changed"
 
 

@@ -24,7 +24,7 @@ _WIDTH = 160
 
 
 def list_loosened_guards(path: str, before: bytes, after: bytes) -> Iterator[str]:
-    """Yield what a changed file no longer guards, or guards in another way: "removes gate {...}"."""
+    """Yield the guards that a changed file drops or changes: "removes gate {...}"."""
     try:
         old, new = parse(before, allow_bom=True), parse(after, allow_bom=True)
     except (JsonProblem, ValueError):

@@ -16,7 +16,7 @@ _SOURCE_LIMIT_BYTES = 1 << 20
 
 
 def explain_unloaded_tool(base: OrgPath, agent_name: str, tool_name: str) -> tuple[str, str, bool] | None:
-    """Return why a tool that a file seems to hold is not loaded, the fix, and whether a setting is wrong.
+    """Return the reason that a tool in a file is not loaded, the fix, and True if a setting is wrong.
 
     Returns None if no file in `tools/` seems to hold it.
     """

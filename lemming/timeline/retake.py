@@ -69,7 +69,7 @@ class RecordedAnswers:
         """Record nothing: why a call was refused follows from the turn."""
 
     def has_call(self, index: int) -> bool:
-        """Return whether tool call number `index` is recorded, or that it was announced."""
+        """Return True if tool call number `index` is recorded, or its announcement is."""
         return (self._agent, self._first + index) in self._recorded.tools or self.reached_outside(index)
 
     def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:

@@ -318,7 +318,7 @@ def publish(draft: Draft, call: ToolCall, at: str, again: list[str]) -> None:
 
 
 def _describe_entry(new: NewEntry) -> Json:
-    """Return what a result says of the entry that it is about."""
+    """Return a description of the entry that a result is about."""
     step = {"step": new.payload["step"]} if "step" in new.payload else {}
     return {"kind": new.kind, "target": new.payload.get("target"), **step}
 

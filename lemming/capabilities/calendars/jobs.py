@@ -227,7 +227,7 @@ def schedule_name(job_name: str) -> str:
 
 
 def schedule_text(job: Job, org_zone: str | None) -> str:
-    """Return what makes a job's schedule another one when it changes: its expression and its time zone."""
+    """Return the expression and time zone of a job's schedule: a change of either makes it another."""
     return f"{job.cron} {job.timezone or org_zone}"
 
 

@@ -78,7 +78,7 @@ def _require_room(jobs: dict[str, Any], name: str, most: int) -> None:
 
 
 def _where_to_look(jobs: dict[str, Any]) -> str:
-    """Return where the names of jobs are to be read.
+    """Return the place from which the names of jobs are read.
 
     They are not quoted: a turn would be told what others made the agent keep as if the engine said it.
     """

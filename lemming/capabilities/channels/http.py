@@ -195,7 +195,7 @@ class _WatchedHttps(urllib.request.HTTPSHandler):
 
 
 def _watched(kind: type[http.client.HTTPConnection], exchange: Exchange) -> Any:
-    """Return what makes connections of a kind that the exchange can cut."""
+    """Return a kind of connection that the exchange can cut."""
 
     def make(host: str, **options: Any) -> http.client.HTTPConnection:
         connection = kind(host, **options)

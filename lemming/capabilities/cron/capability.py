@@ -50,7 +50,7 @@ def due_by_clock(schedule: AgentSchedule, org_zone: str | None, since: str, at: 
 
 
 def schedule_text(schedule: AgentSchedule, org_zone: str | None) -> str:
-    """Return what makes a schedule another one when it changes: its expression and its time zone."""
+    """Return the expression and time zone of a schedule: a change of either makes it another."""
     return f"{schedule.cron} {schedule.timezone or org_zone}"
 
 

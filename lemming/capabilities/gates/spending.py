@@ -168,7 +168,7 @@ class TickSpending:
         return request
 
     def before_in_tick(self, name: str, turn: int, scope: Scope) -> Amount:
-        """Return what turns before this one of an agent have spent in this tick."""
+        """Return the spending of the agent's earlier turns in this tick."""
         # Those behind it may be over sooner, by chance: turns at once must come to what turns in a row would.
         others = (key for other in takewhile(name.__ne__, self.order) for key in keys_of(other, self.reports))
         own = (turn_key(name, it) for it in range(turn))

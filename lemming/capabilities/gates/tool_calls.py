@@ -119,7 +119,7 @@ class CallGates:
         return facts
 
     def _as_the_turn(self, args: Any) -> dict[str, Any]:
-        """Return what is said of arguments of which nothing else is known."""
+        """Return the trust labels of arguments of which nothing else is known."""
         named = args if isinstance(args, dict) else {}
         told = {"args_trust": dict.fromkeys(named, self.trust), "args_lowest": self.trust}
         return told if self.trust else {}

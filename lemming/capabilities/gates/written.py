@@ -195,7 +195,7 @@ class OutGates:
 
 
 def _is_about_texts(gate: Gate) -> bool:
-    """Return whether a gate looks at tags too: its patterns do, and what lets all of an entry pass."""
+    """Return True if a gate looks at tags too: its patterns do, and a gate that lets all of an entry pass."""
     return gate.finding in ("deny", "redact") or (gate.then == "pass" and not gate.finding)
 
 

@@ -52,7 +52,7 @@ def argument_text(call: Mapping[str, Any]) -> str:
 
 
 def kept_of(message: Message, kind: str) -> Any:
-    """Return what a backend of this kind asked to be kept with an answer; None where another one gave it.
+    """Return the values that such a backend asked to be kept with an answer; None for another one.
 
     Without the calls that were not made: each that is sent back wants a result.
     """
@@ -129,7 +129,7 @@ def _read(arguments: object) -> object:
 
 
 def split_content(content: object) -> tuple[str, str]:
-    """Return what the content of an answer says, and what was thought first: it is text, or a list of parts.
+    """Return an answer's text and the thoughts before it: its content is text, or a list of parts.
 
     >>> split_content([{"type": "thinking", "thinking": [{"text": "Hm."}]}, {"text": "Yes."}])
     ('Yes.', 'Hm.')

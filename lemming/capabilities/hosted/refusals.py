@@ -50,7 +50,7 @@ class Refusal:
     why: str = ""
 
     def is_old(self, now: datetime) -> bool:
-        """Return whether it was so long ago that the server is tried again."""
+        """Return True if the refusal is so old that the server is tried again."""
         return not is_timestamp(self.at) or abs(now - parse_timestamp(self.at)) > _KEPT
 
 
@@ -82,7 +82,7 @@ class Servers:
         return [part for part, refusal in refusals.items() if not refusal.is_old(now)]
 
     def may_learn(self, model: str, error: RequestRejected) -> bool:
-        """Return whether the smallest question may tell more of what was refused: it is asked once a process.
+        """Return True if the smallest question may tell more of a refusal: it is asked once a process.
 
         Where it is refused for what is in one schema, that says nothing of others.
         """
@@ -145,7 +145,7 @@ class Server:
         return self.servers.left_out(self._model(model_name))
 
     def may_learn(self, model_name: str, error: RequestRejected) -> bool:
-        """Return whether the smallest question may tell more of what was refused."""
+        """Return True if the smallest question may tell more of a refusal."""
         return self.servers.may_learn(self._model(model_name), error)
 
     def learn(self, model_name: str, error: RequestRejected) -> None:

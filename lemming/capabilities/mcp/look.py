@@ -53,7 +53,7 @@ def look(
 
 
 def _find_offered_servers(org: Organisation, names: Iterable[str]) -> list[str]:
-    """Return those of some servers whose tools the newest journals say were offered."""
+    """Return the servers among these whose tools the newest journals record as offered."""
     left, found = set(names), list[str]()
     for tick in reversed(journal_ticks(org, with_sealed=False)):
         plan = read_plan(org, tick)

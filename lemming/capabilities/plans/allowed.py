@@ -111,7 +111,7 @@ def permission_problems(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator
 
 
 def _approval_problems(step: Step, place: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
-    """Yield how many calls of a step wait until others are decided."""
+    """Yield the number of calls of each step that wait until others are decided."""
     most, calls = agent.turn.max_approvals, [it.tool for it in (step, *step.parallel) if it.tool]
     asked_about = [tool for tool in calls if staff.gate_that_asks(tool)]
     count = step.at_once * len(asked_about) if step.each else len(asked_about)

@@ -26,7 +26,7 @@ class CallResults:
         return results[number] if number < len(results) else LOST
 
     def of_asking(self, step: str) -> Mapping[str, Any] | None:
-        """Return what became of the entry by which a step asked, which a gate had a person asked about.
+        """Return the result of an entry by which a step asked, and about which a gate had a person asked.
 
         Returns None where none did.
         """
@@ -34,11 +34,11 @@ class CallResults:
         return next((it for it in about if it["args"].get("step") == step), None)
 
     def of_entries(self) -> list[str]:
-        """Return what was said of other parts of the earlier reply than its calls."""
+        """Return the remarks about parts of the earlier reply other than its calls."""
         return [str(it["output"]) for it in self._all if WORD_ON not in it and it["tool"] in NOT_TOOLS]
 
     def find_resolution(self, call: str) -> Mapping[str, Any] | None:
-        """Return what a person found out about a call, or what it gave when it was made again."""
+        """Return a person's finding about a call, or its result when it was made again."""
         words = [it for it in self._all if it.get(WORD_ON) == call]
         return words[-1] if words and words[-1].get("retry") != "started" else None
 

@@ -32,7 +32,7 @@ def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> FittedAnswe
 
 
 def of_approving(member: Member, result: Mapping[str, Any]) -> FittedAnswer:
-    """Return what came of a request that was not written: a person's no, or the answer in its place."""
+    """Return the outcome of a request that was not written: a person's no, or the answer in its place."""
     text = str(result["output"])
     if not result["success"]:
         return FittedAnswer(None, text)

@@ -34,7 +34,7 @@ class StepRequests:
         self._now.add(tag)
 
     def find_open(self) -> list[Json]:
-        """Return what was asked in earlier turns and has no answer."""
+        """Return the requests of earlier turns that have no answer."""
         return [asked for asked in self._before.values() if not asked.get("end")]
 
     def is_postponed(self, tag: str) -> bool:
@@ -43,7 +43,7 @@ class StepRequests:
         return result is not None and is_deferred(result)
 
     def answer(self, member: Member, tag: str, who: str) -> FittedAnswer | None:
-        """Return what came of what was asked; None while it is open."""
+        """Return the outcome of a request; None while it is open."""
         if asked := self._before.get(tag):
             return of_asking(member, asked, who) if asked.get("end") else None
         if tag in self._now:
@@ -54,5 +54,5 @@ class StepRequests:
         return FittedAnswer(None, why)
 
     def _result(self, tag: str) -> Mapping[str, Any] | None:
-        """Return what a person decided about a request that was to be approved first."""
+        """Return a person's decision about a request that was to be approved first."""
         return None if tag in self._now or tag in self._before else self._results.of_asking(tag)

@@ -45,7 +45,7 @@ def agenda_of(view: View, name: str, begun: Sequence[Begun], habits: Habits, hol
 
 
 def takes_requests_of(author: str, take: Take, callers: Collection[str]) -> bool:
-    """Return whether an agent takes what an author asks in turns of their own, not as part of its inbox."""
+    """Return True if an agent takes an author's requests in turns of their own, not as part of its inbox."""
     return take == "one" or (take is None and author in callers)
 
 
@@ -171,7 +171,7 @@ class RequestAgenda:
                 yield name, entry
 
     def _fresh_requests(self, author: str) -> Iterator[EntryName]:
-        """Return what an author wrote that may ask for something and was not shown, the oldest first."""
+        """Return the entries of an author that may ask for something and were not shown, the oldest first."""
         requests = self._kinds.of(self._mail, author).requests
         # not the others: there may be tens of thousands that ask for nothing
         return self._view.fresh_of(author, Names(requests, []))

@@ -12,7 +12,7 @@ from lemming.kernel.messages import OutboxEntry
 
 
 def asks(entry: OutboxEntry) -> bool:
-    """Return whether an entry asks somebody, and does not hand on what was asked."""
+    """Return True if an entry asks somebody, and does not hand a request on."""
     return entry.kind == "request" and bool(entry.targets) and "hands_on" not in entry.payload
 
 
@@ -22,7 +22,7 @@ def find_asked(
     held: Mapping[str, dict[str, Any]],
     first_group: int,
 ) -> tuple[list[Asked], list[int]]:
-    """Return what the entries ask of whom, and how many ends are waited for in each group.
+    """Return the questions of the entries, and the number of ends that each group waits for.
 
     Each entry that asks several is a group; those that ask one agent each are one together. `join` says how
     many of a group are enough: "all", "first" or a number. What holds something is a group too.

@@ -191,7 +191,7 @@ class RequestsPreparation(Preparation):
         return shown
 
     def given(self) -> Json:
-        """Return which tools would reach nobody, and why; and whom a budget would not bound."""
+        """Return the tools that would reach nobody, and the agents that a budget would not bound."""
         return facts_for_asking(self.moment.now, self.moment.agent, self._task)
 
 

@@ -36,7 +36,7 @@ class _TurnsBefore:
         self._ticks: dict[int, tuple[TurnForRequest, ...]] = {}
 
     def of(self, tick: int) -> tuple[TurnForRequest, ...]:
-        """Return those of a tick that is over; none where its journal is gone."""
+        """Return the reports of a tick that is over; none if its journal is gone."""
         if tick not in self._ticks:
             if len(self._ticks) >= _KEPT_TICKS:
                 del self._ticks[next(iter(self._ticks))]
@@ -51,7 +51,7 @@ class Charges:
         self._now, self._before = now, now.org.own(_TurnsBefore)
 
     def budget_of(self, request: OutboxEntry, agent: str) -> BudgetAmount | None:
-        """Return what an agent may spend on a request; None: it has no budget.
+        """Return the part of a request's budget that an agent may spend; None without a budget.
 
         Several who are asked share it evenly. Where the first answer is enough, whoever begins first may
         spend all of it, and whoever begins later what the others have left once they are done with it.
@@ -68,7 +68,7 @@ class Charges:
         return budget._replace(number=max(round(budget.number - others, 6), 0.0))
 
     def _claimed(self, request: OutboxEntry, agent: str, other: str, budget: BudgetAmount) -> float:
-        """Return what counts as spent by another one of those asked, if it began before an agent."""
+        """Return the charge of another agent that was asked, if its work began before this agent's."""
         turns = [it for it in self._since(request.tick) if it.request == request.identity]
         own = [it.tick for it in turns if it.agent == agent]
         others = [it for it in turns if it.agent == other]
@@ -78,7 +78,7 @@ class Charges:
         return last.charged if last.answers and last.charged is not None else budget.number
 
     def of_task(self, task: Task, unit: Unit) -> tuple[float, float]:
-        """Return what counts as spent for all that was asked for a request, and how much of it is open."""
+        """Return the charge of all requests below a request, and the part of it that is open."""
         groups: dict[str, list[Asked]] = {}
         for asked in task.begun.asked:
             groups.setdefault(asked.request, []).append(asked)
@@ -86,7 +86,7 @@ class Charges:
         return sum(charged for charged, _ in found), sum(open_ for _, open_ in found)
 
     def _of_entry(self, identity: str, group: Sequence[Asked], unit: Unit) -> tuple[float, float]:
-        """Return what counts as spent for one entry, which may ask several, and how much of it is open."""
+        """Return the charge of one entry, which may ask several, and the part of it that is open."""
         entry = read_entry(self._now.mail, identity)
         allotted = [_allotted(asked, entry, unit) for asked in group]
         if not any(allotted):
@@ -102,12 +102,12 @@ class Charges:
         return sum(charged), sum(part for it, part in zip(known, allotted, strict=True) if it is None)
 
     def _is_over(self, entry: OutboxEntry, group: Sequence[Asked]) -> bool:
-        """Return whether enough of those asked had answered before this tick: then nobody goes on."""
+        """Return True if enough of those asked had answered before this tick: then nobody goes on."""
         answers = names_of([it.answer for it in group if it.end == "answered"])
         return sum(it.tick < self._now.tick for it in answers) >= enough_in(entry.payload, len(group))
 
     def _charged(self, asked: Asked, unit: Unit, *, is_over: bool) -> float | None:
-        """Return what counts as spent for what was asked of one; None while it may spend all that it may."""
+        """Return the charge of one question; None while its holder may spend the whole share."""
         if asked.answer:
             return self._by_answer(asked, unit)
         if asked.end == "expired":  # what was asked for it in turn has no longer time than it has
@@ -115,7 +115,7 @@ class Charges:
         return self._left_off(asked) if is_over else None
 
     def _left_off(self, asked: Asked) -> float | None:
-        """Return what counts as spent by one who need not answer any more; None where others may go on."""
+        """Return the charge of an agent that need not answer any more; None if others may go on."""
         first = next((it.tick for it in names_of([asked.request])), self._now.tick)
         turns = [it for it in self._since(first) if (it.agent, it.request) == (asked.to, asked.request)]
         if not turns:
@@ -123,7 +123,7 @@ class Charges:
         return None if turns[-1].hands_on else turns[-1].charged
 
     def _by_answer(self, asked: Asked, unit: Unit) -> float | None:
-        """Return what the turns that led to an answer were charged in all; None where nobody knows.
+        """Return the sum that the turns before an answer were charged; None if no journal tells.
 
         Who answers may have been handed it on: each hop is a request of its own, with a turn that ended it.
         """
@@ -154,7 +154,7 @@ class Charges:
         return next((it for it in turns if entry in it.wrote), None)
 
     def _cost_below(self, identity: str, unit: Unit) -> float | None:
-        """Return what reports say was spent below a request before this tick; None where one is gone."""
+        """Return the spending below a request before this tick, by reports; None if one is gone."""
         tick = next((it.tick for it in names_of([identity])), None)
         if tick is None or (tick < self._now.tick and tick not in journal_ticks(self._now.org)):
             return None
@@ -167,7 +167,7 @@ class Charges:
 
 
 def _allotted(asked: Asked, entry: OutboxEntry | None, unit: Unit) -> float:
-    """Return what of the budget was allotted to what was asked; ledgers of earlier versions do not say."""
+    """Return the budget share allotted to a question; ledgers of earlier versions have none."""
     if asked.budget is not None:
         return asked.budget
     given = budget_in(entry.payload) if entry else None

@@ -59,7 +59,7 @@ class RequestCost:
         )
 
     def in_unit(self, unit: Unit) -> float:
-        """Return what it cost in credits, or in tokens."""
+        """Return the cost in credits, or in tokens."""
         return float(self.tokens) if unit == "tokens" else self.credits
 
     def as_json(self) -> RequestCostShown:
@@ -94,7 +94,7 @@ class TurnForRequest(NamedTuple):
 
     @classmethod
     def of(cls, report: TurnReport, tick: int) -> TurnForRequest:
-        """Return what a report says of a turn in a tick."""
+        """Return the record of a turn in a tick, out of its report."""
         name = report.agent
         wrote = tuple(f"{name}/{tick:08}_{it['id']}" for it in report.entries)
         hands_on = report.end == "handed_on"
@@ -130,7 +130,7 @@ class RequestCosts:
         return self.below(request.identity, {it.identity for _, it in requests.tree(request)})
 
     def below(self, identity: str, others: Collection[str] = ()) -> RequestCost:
-        """Return what a request has cost with all that was asked for it, and for these others."""
+        """Return the cost of a request with all that was asked for it, and for these others."""
         wanted = {identity, *others}
         return _sum(it.cost for it in self._turns if not wanted.isdisjoint(self._above(it.request)))
 
@@ -179,7 +179,7 @@ def _idle(base: OrgPath) -> Collection[int]:
 
 
 def turns_for_requests(base: OrgPath, tick: int) -> Iterator[TurnForRequest]:
-    """Yield what one journal says of turns for requests.
+    """Yield the turns for requests that one journal records.
 
     Its lines are not checked here: `lemming verify` does that.
     """

@@ -51,7 +51,7 @@ def cancels(entry: OutboxEntry, request: OutboxEntry) -> bool:
 
 
 def order_of_decision(entry: OutboxEntry) -> tuple[int, bool, str, bool, str]:
-    """Return what puts decisions about one thing into order: the first of them counts.
+    """Return the key that puts decisions about one thing into order: the first of them counts.
 
     Within a tick that is the one that was made first. One that does not say when it was made comes after
     those that do; of decisions made at the same moment, or at none, a "no" comes first.

@@ -79,7 +79,7 @@ class Serving:
         return self.why_no_more_calls(0)
 
     def why_no_more_calls(self, asked: int) -> str:
-        """Return why no model is asked for it any more, after a turn that asked so often; or nothing."""
+        """Return the reason to ask no model any more for the request; empty if there is none."""
         if not self.max_calls or self.begun.calls + asked < self.max_calls:
             return ""
         return f"no answer was given in {self.begun.calls + asked} calls of models (loops.max_calls)"
@@ -89,7 +89,7 @@ class Serving:
         return BudgetAmount(number, self.unit)
 
     def cost_of(self, answers: Iterable[Paid], lost: Lost = NONE_LOST) -> float:
-        """Return what answers cost, and calls whose answers never came, in the unit of its budget."""
+        """Return the cost of answers, and of calls whose answers never came, in the unit of the budget."""
         if self.unit == "tokens":
             return float(sum(it.input_tokens + it.output_tokens for it in answers) + lost.tokens)
         return sum(it.credits for it in answers) + lost.credits
@@ -268,7 +268,7 @@ class Serving:
         return self.allotted is not None
 
     def charged(self, entries: Sequence[OutboxEntry], cost: float) -> float:
-        """Return what counts as spent of its budget after a turn with these entries, and their shares."""
+        """Return the charge to the budget after a turn with these entries, and the shares of the entries."""
         given = (self._allotted_to(entry) for entry in entries if asks(entry) and self.counts_open)
         return round(self.spent + cost + sum(given), 6)
 
@@ -348,7 +348,7 @@ def serving_of(
     charged: float = 0.0,
     allotted: float = 0.0,
 ) -> Serving:
-    """Return what a turn must know of the request it is for; its payload only if it may be handed on.
+    """Return the facts of its request that a turn needs; the payload only if it may be handed on.
 
     `budget`: what its agent may spend; `charged`: what counts as spent for what was asked for it, of which
     `allotted` is for what is open.

@@ -117,7 +117,7 @@ def settle(
 
 
 def _in_order(request: RequestView, events: Iterable[RequestEvent]) -> Iterable[RequestEvent]:
-    """Return what happened to a request in its order; where persons decide, the first of them counts."""
+    """Return the events of a request in their order; where persons decide, the first decision counts."""
     if not made_by(request.entry.payload):
         return events
     return sorted(events, key=lambda event: order_of_decision(event.entry))

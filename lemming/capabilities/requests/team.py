@@ -171,7 +171,7 @@ def _reads(now: Surroundings, reader: str, author: str) -> bool:
 
 
 def beyond_budget(now: Surroundings, agent: Agent, task: Task | None) -> list[str]:
-    """Return those whose work for this request its budget cannot bound, where it has one.
+    """Return the agents whose work for this request its budget cannot bound, where it has one.
 
     They read the agent and take what it asks in turns for their whole inbox, which are for no request.
     """
@@ -187,7 +187,7 @@ def beyond_budget(now: Surroundings, agent: Agent, task: Task | None) -> list[st
 
 
 def facts_for_asking(now: Surroundings, agent: Agent, task: Task | None) -> dict[str, Any]:
-    """Return which tools would reach nobody, and why, and whose work a budget would not bound."""
+    """Return the tools that would reach nobody, and the agents that a budget would not bound."""
     given = {
         "out_of_reach": out_of_reach(now, agent, task),
         "beyond_budget": beyond_budget(now, agent, task),
@@ -196,7 +196,7 @@ def facts_for_asking(now: Surroundings, agent: Agent, task: Task | None) -> dict
 
 
 def why_beyond_budget(names: Collection[str], new: NewEntry) -> str:
-    """Return why those whom an entry asks may not be asked for a request with a budget; empty: they may."""
+    """Return the reason to ask no target of an entry for a request with a budget, or nothing."""
     if (name := next((it for it in sorted(targets_in(new.payload)) if it in names), None)) is None:
         return ""
     return (
@@ -241,7 +241,7 @@ def delegate(
 
 
 def hands_on(entries: Iterable[OutboxEntry]) -> bool:
-    """Return whether one of a turn's entries hands the request on."""
+    """Return True if one of a turn's entries hands the request on."""
     return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
 
 

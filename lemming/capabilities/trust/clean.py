@@ -227,7 +227,7 @@ def _count(value: Any) -> int:
 
 
 def _count_bits(schema: Mapping[str, Any], value: Any) -> float:
-    """Return how many bits a value may tell; raise `ValueError` where it may be a sentence, or misfits."""
+    """Return the number of bits that a value may tell; raise `ValueError` for a sentence, or a misfit."""
     kind, form = schema.get("type"), schema.get("format")
     if isinstance(value, bool) or value is None:
         if (kind == "boolean" and value is not None) or (kind == "null" and value is None):

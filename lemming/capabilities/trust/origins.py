@@ -61,7 +61,7 @@ def low_values(told: Mapping[str, Any], word: str) -> list[LowValue]:
 
 
 def args_trust(args: Any, word: str, values: Sequence[LowValue]) -> dict[str, Any]:
-    """Return what gates see of where the arguments of a call come from, in a turn that is trusted as `word`.
+    """Return the trust labels of a call's arguments for gates, in a turn that is trusted as `word`.
 
     >>> args_trust({"amount": 999999, "to": "bob"}, "agent", [LowValue(999999, "outside")])
     {'args_trust': {'amount': 'outside', 'to': 'agent'}, 'args_lowest': 'outside'}
@@ -90,7 +90,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _is_same(value: Any, leaf: Any) -> bool:
-    """Return whether an argument is a value, or a text in which the value stands as a word."""
+    """Return True if an argument is a value, or a text in which the value stands as a word."""
     if isinstance(leaf, bool) or leaf is None:
         return False
     if not isinstance(leaf, str):

@@ -58,7 +58,7 @@ class TrustTracing:
         return named[0].source if named else ""
 
     def facts_of_args(self, args: Any) -> dict[str, Any]:
-        """Return what gates see of where the arguments of a call come from."""
+        """Return the trust labels of a call's arguments for gates."""
         return args_trust(args, self.word, low_values(self._told, self.word))
 
     @property
@@ -99,7 +99,7 @@ class TrustTracing:
         return replace(result, trust=given) if given else result
 
     def _of_files(self, result: ToolResult) -> dict[str, Any]:
-        """Return which files have a mark by now, and what those bear that may hold what was there before.
+        """Return the files that have a mark by now, with the labels of those that may hold earlier text.
 
         A memory has no mark: its own record says how far it was trusted.
         """

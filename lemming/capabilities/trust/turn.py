@@ -116,7 +116,7 @@ class TurnTrust:
         return effect
 
     def _find_label(self, place: str) -> str:
-        """Return how far a file of the turn is trusted: no further than what it still holds of before."""
+        """Return the trust label of a file of the turn: no higher than that of the text it still holds."""
         before = self._bears.get(place)
         return self.order.lowest((self.word, before.word)) if before else self.word
 

@@ -27,7 +27,7 @@ class Spending:
         self._lock = threading.Lock()
 
     def pay(self, entry: ModelEntry, request: Request, ask: Callable[..., Reply]) -> Reply:
-        """Return what `ask` gives; raise `OverBudget` before a call is made that could cost too much.
+        """Return the result of `ask`; raise `OverBudget` before a call that could cost too much.
 
         `ask` takes what is called before each retry. An attempt that may be billed though its answer never
         came has cost the most that it can.

@@ -29,7 +29,7 @@ class TickTimes:
         return max(entry.created_at, self._load_start(entry.tick))
 
     def _load_start(self, tick: int) -> str:
-        """Return when a tick began; empty where no journal tells."""
+        """Return the moment at which a tick began; empty if no journal tells."""
         if tick not in self._began:
             try:
                 plan = read_plan(self._org.base, tick)

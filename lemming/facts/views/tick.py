@@ -172,7 +172,7 @@ def _contents(turn: TurnRecord) -> dict[str, str]:
 
 
 def _row(record: RecordedTick, name: str) -> dict[str, Any]:
-    """Return what is told of a turn in a line; nothing is taken apart for it but the records that end it.
+    """Return a turn in one line; no record is taken apart for it but those that end the turn.
 
     `name`: the key of the turn.
     """

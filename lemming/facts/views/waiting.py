@@ -66,7 +66,7 @@ def _shown(org: Organisation, item: WaitsForPerson, request: RequestView) -> Jso
 
 
 def _expiry(item: WaitsForPerson, request: RequestView) -> Json:
-    """Return when the request expires: ticks from now, a moment, or neither; and the answer taken then."""
+    """Return the expiry of the request (ticks from now, a moment, or neither), and the answer taken then."""
     left = None if item.deadline is None else max(0, item.deadline - (request.tick + item.age_ticks)) + 1
     default = short(request.default, CHARS) if request.has_default else None
     return {"ticks": left, "at": request.not_after, "default": default}

@@ -105,7 +105,7 @@ class LeftBehind(Exception):
 def wait_slices(
     deadline: Deadline, stop: threading.Event | None = None, *, grace_s: float = STOP_GRACE_S
 ) -> Iterator[float]:
-    """Yield how long to wait before the next look, again and again, until the deadline has passed.
+    """Yield the time to wait before each next look, until the deadline has passed.
 
     The slices are short where there is a `stop`; once it is set, at most `grace_s` are left.
     """

@@ -115,7 +115,7 @@ def _strange_words(text: str) -> Iterator[str]:
 
 
 def _is_strange_sign(letter: str, text: str) -> bool:
-    """Return whether a sign beside plain letters looks like one of ASCII, and is none."""
+    """Return True if a sign beside plain letters looks like one of ASCII, and is none."""
     if letter.isascii() or letter.isalnum() or letter in _USUAL_SIGNS or not look_alike(letter):
         return False
     place = text.find(letter)

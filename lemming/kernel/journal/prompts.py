@@ -140,7 +140,7 @@ class PromptWriter:
         self._openings: dict[str, tuple[bytes, int]] = {}
 
     def opening(self, tick: int, key: str, written: bytes) -> bytes:
-        """Return how the opening of a turn stands in the journal of a tick, as JSON; `written` is all of it.
+        """Return the opening of a turn as the journal of a tick has it, as JSON; `written` is all of it.
 
         Each number of an agent's turns has openings of its own: one journal may spell out several.
         """

@@ -39,7 +39,7 @@ def model_of(record: TurnStarted) -> ModelEntry:
 
 
 def load_loop_settings(record: TurnStarted) -> LoopSettings | None:
-    """Return when a loop of the turn is broken, if its record says so; raise `ValueError` for nonsense."""
+    """Return the loop settings in a turn's record, if there are any; raise `ValueError` for nonsense."""
     plain = record.as_json().get("loops")
     loops: LoopSettings | None = value_of(LoopSettings, plain) if plain else None
     return loops

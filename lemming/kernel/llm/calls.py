@@ -71,7 +71,7 @@ def checked(reply: Any) -> Reply:
 
 
 def _without_secrets(text: str) -> str:
-    """Return what the journal keeps of a reply that is too large to be read, without secrets.
+    """Return the part of a reply that the journal keeps when it is too large to be read, without secrets.
 
     To look for disguises in all of that would take seconds for each megabyte, for what nobody uses: beyond
     the limit secrets are found as they are.

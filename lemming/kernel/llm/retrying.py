@@ -34,7 +34,7 @@ class Server(Protocol):
         ...
 
     def may_learn(self, model_name: str, error: RequestRejected) -> bool:
-        """Return whether anything could be learned from a refusal, that is not known or was asked about."""
+        """Return True if a refusal could teach anything that is neither known nor asked about."""
         ...
 
     def learn(self, model_name: str, error: RequestRejected) -> None:

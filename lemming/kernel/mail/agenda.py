@@ -20,7 +20,7 @@ class Agenda(Protocol):
     only_addressed: bool
 
     def next(self, last: str, taken: Collection[str] = ()) -> Task | None:
-        """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
+        """Return the purpose of the next turn; None for the inbox. `last` is the request of the turn before.
 
         `taken`: the requests that the agent's turns before in this tick were for; empty names what it asked
         on its own account.
@@ -53,7 +53,7 @@ def may_be_asked(view: View, take: Take) -> bool:
 
 
 def is_only_said(entry: OutboxEntry, mail: Mail) -> bool:
-    """Return whether a person says something, and does not ask and wait for the answer.
+    """Return True for a person's message that expects no reply.
 
     What has a budget is asked: only a turn of its own can be held to it.
     """

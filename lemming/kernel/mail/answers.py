@@ -35,7 +35,7 @@ def fields_of(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def is_apart(schema: Mapping[str, Any] | None) -> bool:
-    """Return whether answers of a form stand apart from the words of requests: it has one as a field.
+    """Return True if answers of a form stand apart from the words of requests: one of these is its field.
 
     >>> is_apart({"properties": {"price": {}}}), is_apart({"properties": {"status": {}}})
     (False, True)

@@ -375,7 +375,7 @@ class View:
         return filterfalse(also.__contains__, newer) if also else newer
 
     def fresh_of(self, author: str, among: Names | None = None) -> Iterator[EntryName]:
-        """Yield what was not shown of one author, oldest first; of earlier ticks only what is `among`."""
+        """Yield an author's entries that were not shown, oldest first; of earlier ticks those in `among`."""
         late = [name for name in self._late if name.author == author]
         if author == self.reader:
             return iter(late)

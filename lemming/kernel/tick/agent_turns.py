@@ -64,11 +64,11 @@ class TickOfTurns(Protocol):
         ...
 
     def attempts_at(self, name: str, turn: int) -> int:
-        """Return how often a turn was begun since it last came any further."""
+        """Return the number of times that a turn was begun since it last came any further."""
         ...
 
     def refused_places(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
-        """Return why files that a turn's tools recorded may not be written now, by `FileEffect.place`."""
+        """Return the reasons that a turn's files may not be written now, by `FileEffect.place`."""
         ...
 
     def given_up(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
@@ -142,7 +142,7 @@ class AgentTurns:
         return _Begun(found) if found else None
 
     def _may_go_on(self, turn: int) -> bool:
-        """Return whether the agent's next turn of the tick may follow this one."""
+        """Return True if the agent's next turn of the tick may follow this one."""
         if self._journal.records_of(self._name, turn + 1):  # it was begun by an earlier attempt
             return True
         report = self._commits.reports.get(turn_key(self._name, turn))
@@ -159,7 +159,7 @@ class AgentTurns:
         return True
 
     def _outcome(self, begun: _Begun) -> TurnOutcome | None:
-        """Return what a turn comes to; None where the operator stopped it."""
+        """Return the outcome of a turn; None if the operator stopped it."""
         try:
             if not self._tick.runtime.stop.is_set():
                 if begun.earlier:
@@ -257,7 +257,7 @@ class AgentTurns:
         return found.inputs
 
     def _resumed(self, started: TurnStarted, inputs: TurnInputs) -> TurnOutcome:
-        """Return what a turn comes to that was interrupted, or how it is given up."""
+        """Return the outcome of an interrupted turn, also of one that is given up."""
         tick, records = self._tick, self._journal.records_of(started.agent, started.turn)
         attempts, reason = tick.attempts_at(started.agent, started.turn), ""
         if attempts >= self._now.config.org.max_attempts:
@@ -278,7 +278,7 @@ class AgentTurns:
         return tick.outcome_of(inputs)
 
     def _why_no_more(self, inputs: TurnInputs, records: list[Record]) -> str:
-        """Return why a turn that was begun may not go on now; empty when it may."""
+        """Return the reason that a turn cannot resume; empty if it can."""
         for place, why in self._tick.refused_places(inputs, records).items():
             return f"its journal records a file that may not be written now, {place}: {why}"
         return why_not_on(inputs, self._now)

@@ -148,7 +148,7 @@ class JournaledAnswers:
             self._write_down(self._finished, index, record_of(self._name, index, call, refused, 0))
 
     def has_call(self, index: int) -> bool:
-        """Return whether tool call number `index` is recorded, or that it was about to begin."""
+        """Return True if tool call number `index` is recorded, or its beginning is."""
         return self._first + index in self._finished or self._first + index in self._started
 
     @cached_property

@@ -55,7 +55,7 @@ def load_counter(base_path: str | os.PathLike[str]) -> tuple[int, str]:
 
 
 def moved_ahead(tick: int, left: int | None) -> Problem | None:
-    """Return what to tell a person where the counter is ahead of where an engine `left` it."""
+    """Return a problem where the counter is ahead of the place at which an engine `left` it."""
     if left is None or tick <= left:
         return None
     message = f"says {tick}, and the engine left it at {left}: ticks {left} to {tick - 1} are passed over"

@@ -90,7 +90,7 @@ class Touch:
     writes: Mapping[Components, str] = field(default_factory=lambda: NOWHERE)
 
     def with_place(self, place: Components, why: str, *, is_written: bool) -> Touch:
-        """Return where a turn may read and change files, and one place more."""
+        """Return the folders that a turn may read and change, and one place more."""
         if is_written:
             return replace(self, writes=MappingProxyType({**self.writes, place: why}))
         return replace(self, reads=MappingProxyType({**self.reads, place: why}))

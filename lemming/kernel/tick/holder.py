@@ -60,7 +60,7 @@ def tick_in(raw: bytes) -> int | None:
 
 
 def leaving(base: OrgPath, epoch: int) -> bytes:
-    """Return what an engine writes into its lock's file as it leaves: its number, and the next tick."""
+    """Return the text that an engine leaves in its lock's file: its number, and the next tick."""
     left: dict[str, str | int] = {"epoch": epoch}
     with contextlib.suppress(LemmingError):  # the counter cannot be read, which the next run says
         left["tick"] = load_tick(base)

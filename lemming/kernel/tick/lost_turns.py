@@ -79,7 +79,7 @@ def _lines_of(org: Organisation, tick: int) -> Iterator[bytes]:
 
 
 def _is_behind(org: Organisation, agent_name: str, place: tuple[int, int]) -> bool:
-    """Return whether an agent's ledger ends before a turn: that of a tick, with this number in it."""
+    """Return True if an agent's ledger ends before the turn with this number in a tick."""
     if not paths.AGENT_NAME.match(agent_name) or not is_there(f"{org}/{paths.resume_file(agent_name)}"):
         return False
     try:

@@ -30,7 +30,7 @@ class MemoriesSeen:
         self._seen[agent] = digests
 
     def is_set_since(self, org: Organisation, agent: str, effect: FileEffect, digest: str) -> bool:
-        """Return whether somebody has changed the memory that an effect would write, since the turn began.
+        """Return True if somebody has changed the memory that an effect would write, since the turn began.
 
         `digest`: that of the effect's content.
         """
@@ -58,7 +58,7 @@ def _key_of(path: str) -> str:
 
 
 def kept_by_a_person(agent: str, effect: FileEffect, tick: int) -> Problem:
-    """Return what a person is told of a memory that was not written, as it was set during the turn."""
+    """Return a warning about a memory that was not written, because a person set it during the turn."""
     return Problem(
         f'{agent} wrote its memory "{_key_of(effect.path)}" in tick {tick}, and somebody had set it during '
         "the turn: that value stays",

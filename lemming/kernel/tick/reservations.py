@@ -27,7 +27,7 @@ from lemming.kernel.turn.values import TurnInputs
 
 
 def find_limits(limits: TickLimits | None, journal: Journal, inputs: TurnInputs) -> SpendingLimits | None:
-    """Return what limits a turn's spending: gates, or the budget of its request; None where nothing does."""
+    """Return the limits on a turn's spending: gates, or the budget of its request; None without any."""
     if limits is not None:
         return limits.of(inputs)
     has_budget = inputs.task is not None and inputs.task.has_budget
@@ -90,5 +90,5 @@ class Reservations:
         self._lost = self._lost.plus(Lost.of(record.lost))
 
     def lost(self, call: int) -> Lost:
-        """Return what of the reservations for a call is lost, now that it has its answer or has failed."""
+        """Return the lost part of the reservations for a call that has its answer or has failed."""
         return together(self._open.pop(call, ()))

@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def may_be_at_once(inputs: TurnInputs, tools: Iterable[Tool], most: int) -> bool:
-    """Return whether an agent's turns of a tick, `most` at most, depend on nothing that one of them changes.
+    """Return True if an agent's turns of a tick, `most` at most, depend on nothing that one of them changes.
 
     That is: no tool but those that read, and the one that replaces a memory; no gate, approval, judge, trust
     or window takes part; the request has no budget; nothing wakes the agent by its files; and its credits
@@ -57,7 +57,7 @@ def _only_reads(tool: Tool) -> bool:
 
 
 def _are_paid_for(inputs: TurnInputs, most: int) -> bool:
-    """Return whether the credits that are left suffice for all calls that so many turns may make."""
+    """Return True if the credits that are left suffice for all calls that so many turns may make."""
     entry, limit = inputs.model, inputs.allocation.max_credits
     if entry.per_1k_input_tokens or entry.per_1k_output_tokens or inputs.agent.model.fallback:
         return False  # what a call costs is known once it was made

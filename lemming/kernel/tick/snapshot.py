@@ -180,7 +180,7 @@ class Snapshot:
     def inputs_of_next(
         self, name: str, turn: FurtherTurn, held: Mapping[str, bytes] = NOTHING
     ) -> Gathered | Reason:
-        """Return what a further turn of an agent in this tick starts from, or why it takes none."""
+        """Return the inputs of a further turn of an agent in this tick, or the reason for having none."""
         from lemming.kernel.turn.inputs import gather
 
         return gather(self, self.agent(name), self.survey.digests[name], held, turn)

@@ -146,7 +146,7 @@ class Tick:
         return max(settings.max_parallel, turns)
 
     def attempts_at(self, name: str, turn: int) -> int:
-        """Return how often a turn was begun since it last came any further."""
+        """Return the number of times that a turn was begun since it last came any further."""
         return attempts_without_progress(self.journal.records_of(name, turn))
 
     def _turns_of(self, name: str) -> Iterator[int]:
@@ -189,7 +189,7 @@ class Tick:
         return AgentTurns(self, name).take()
 
     def refused_places(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
-        """Return why files that a turn's tools recorded may not be written now, by `FileEffect.place`."""
+        """Return the reasons that a turn's files may not be written now, by `FileEffect.place`."""
         return refused_places(self.snapshot, inputs.agent, records)
 
     def again(self, ended: TurnEnded, started: TurnStarted | None) -> None:

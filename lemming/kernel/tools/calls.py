@@ -101,7 +101,7 @@ def _failed(why: str, outcome: Outcome = "failed", context: ToolContext | None =
 
 
 def limit_of(tool: Tool, context: ToolContext) -> float:
-    """Return how long a call of the tool may take, in seconds: the tightest of the limits in settings.
+    """Return the longest time of a call of the tool, in seconds: the tightest of the limits in settings.
 
     A class of somebody's own may say more than the organisation does: it may always have. Tools that ship and
     end in time by themselves have settings of their own.

@@ -15,7 +15,7 @@ _RESUME = re.compile(r"agents/([^/]+)/resume\.json")
 def find_unknown_targets(
     entry: OutboxEntry, everyone: Collection[str], written: Iterable[str]
 ) -> dict[str, str]:
-    """Return what is to be said of each name in an entry's target that is no agent's, by that name.
+    """Return a remark for each name in an entry's target that is no agent's, by that name.
 
     `everyone`: the agents there were as the tick began; `written`: the files that the turn writes, of which
     some may be the resumes of new agents.

@@ -178,7 +178,7 @@ def _earlier_results(
 def _said_requests(
     agent: Agent, unread: Iterable[OutboxEntry], asked: Sequence[OutboxEntry]
 ) -> dict[str, str]:
-    """Return who wrote the requests to the agent that its inbox shows as it shows any entry."""
+    """Return the authors of the requests to the agent that its inbox shows as it shows any entry."""
     found: dict[str, str] = {}
     for entry in unread:  # a comprehension would be one more call in every turn
         if entry.kind == "request" and agent.name in entry.targets and entry not in asked:
@@ -240,7 +240,7 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
 
 
 def _is_due_always(now: Surroundings, agent: Agent, wake: Wake, state: AgentState) -> bool:
-    """Return whether an agent takes its turn without news; one that waits for answers takes none."""
+    """Return True if an agent takes its turn without news; one that waits for answers takes none."""
     if wake != "always" and agent.name not in now.chosen:
         return False
     return not (state.requests and any(begun.open for begun in state.requests))

@@ -57,13 +57,13 @@ def count_loop(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:
 
 
 def loop_limits(agent: Agent, settings: LoopSettings) -> LoopSettings:
-    """Return when a loop of an agent is broken: as its resume says, else as the organisation does."""
+    """Return the loop settings of an agent: its resume's, else the organisation's."""
     own = {key: value for key, value in asdict(agent.loops).items() if value is not None}
     return LoopSettings(**{**asdict(settings), **own})
 
 
 def loop_warnings(counts: Mapping[str, int], limits: LoopSettings) -> list[str]:
-    """Return what an agent is warned of whose turns come to the same."""
+    """Return the warnings for an agent whose turns come to the same."""
     times = max(counts.values(), default=0)
     if times < limits.warn_after:
         return []

@@ -47,7 +47,7 @@ class Notices:
 
 
 def as_notice(text: str) -> dict[str, Any]:
-    """Return what the engine tells an agent of its turn, as it is kept among the results of calls.
+    """Return a notice of the engine to an agent, as it is kept among the results of calls.
 
     So it bears the trust of the turn, and is shown once; it is nothing to go on with.
     """
@@ -55,7 +55,7 @@ def as_notice(text: str) -> dict[str, Any]:
 
 
 def is_notice(result: Mapping[str, Any]) -> bool:
-    """Return whether a result is a notice of the engine."""
+    """Return True if a result is a notice of the engine."""
     return bool(result["tool"] == NOTICE)
 
 

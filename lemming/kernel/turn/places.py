@@ -294,7 +294,7 @@ class Tracing(Protocol):
         ...
 
     def facts_of_args(self, args: Any) -> Json:
-        """Return what gates see of where the arguments of a call come from."""
+        """Return the trust labels of a call's arguments for gates."""
         ...
 
     @property

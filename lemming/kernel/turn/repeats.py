@@ -83,7 +83,7 @@ class Repeats:
         return count
 
     def is_entry(self, new: NewEntry, written: Iterable[OutboxEntry]) -> bool:
-        """Return whether an entry is equal to one of those written; a withdrawn one may be written again."""
+        """Return True if an entry is equal to a written one; a withdrawn one may be written again."""
         return any(new == self.entries.get(entry.id) for entry in written)
 
     def remember(self, memory: str, value: object) -> None:
@@ -109,7 +109,7 @@ class Repeats:
 
 
 def hint_for(tool: str, times: int) -> str:
-    """Return what the model is told of a call that gives the same again and again.
+    """Return the hint to the model about a call that gives the same again and again.
 
     >>> hint_for("file_read", 3)
     'file_read has given the same three times for the same arguments. Do something else, or finish.'

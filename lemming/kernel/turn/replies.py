@@ -53,7 +53,7 @@ def _parsed(inputs: TurnInputs, seams: Seams, answer: Answer, kinds: Iterable[st
 
 
 def _how_to_have_more(inputs: TurnInputs) -> str:
-    """Return what a person may do about replies that are cut off."""
+    """Return the remedy for replies that are cut off."""
     key, most = inputs.agent.model.key, inputs.model.max_output_tokens
     return f'raise "max_output_tokens" ({most}) of "{key}" in config/models.json'
 

@@ -86,7 +86,7 @@ class Purpose(Protocol):
         ...
 
     def why_unpaid(self, answers: Iterable[Paid], lost: Lost, worst: Most | None = None) -> str:
-        """Return why nothing more is asked for it that could cost so much; empty where it may be.
+        """Return the reason to ask for nothing more that could cost so much; empty if there is none.
 
         `answers`: those of the turn; `lost`: what it may have spent beside them.
         """
@@ -137,7 +137,7 @@ class TurnInputs:
         return entry_id(self.tick, self.agent.name, number, self.turn)
 
     def call_id(self, index: int) -> str:
-        """Return what tells the turn's tool call number `index` from all others: `TICK/AGENT/INDEX`."""
+        """Return the id of the turn's tool call number `index`: `TICK/AGENT/INDEX`."""
         return f"{self.tick}/{self.agent.name}/{first_number(self.turn) + index}"
 
 
@@ -230,7 +230,7 @@ class Answers(Protocol):
         ...
 
     def has_call(self, index: int) -> bool:
-        """Return whether the turn's tool call number `index` is recorded, or that it was about to begin."""
+        """Return True if the turn's tool call number `index` is recorded, or its beginning is."""
         ...
 
     def check(self, number: int, name: str, seen: dict[str, Any], functions: Functions) -> Found | None:

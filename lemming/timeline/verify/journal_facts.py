@@ -219,7 +219,7 @@ def _note_turn(told: JournalFacts, recorded: RecordedTick, ended: TurnCommitted)
 def _ledger_line(
     started: TurnStarted | None, ended: TurnCommitted, earlier: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Return what the agent's ledger must say after a turn: a failed one's state is in its record.
+    """Return the last line of an agent's ledger after a turn: a failed turn's state is in its record.
 
     `earlier`: what it says after the turn before in the same tick; both may have started from the same state.
     """

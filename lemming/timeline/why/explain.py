@@ -107,7 +107,7 @@ def _find_target(writings: Writings, target: str) -> Thing:
 
 
 def _what_to_name(base: OrgPath, path: str) -> str:
-    """Return what can be asked about in place of a path that is no file: of an agent, what is its own."""
+    """Return the paths to ask about in place of a path that is no file: of an agent, its own files."""
     name = path.rstrip("/").removeprefix("agents/")
     if name in agent_folders(base):
         return f"lemming why {paths.resume_file(name)}; lemming agents show {name} shows the agent"
