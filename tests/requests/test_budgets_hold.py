@@ -91,6 +91,25 @@ def test_those_who_are_asked_together_share_the_budget(tmp_path: Path) -> None:
     assert [read_state(org, name).credits for name in TEAM] == [2.0, 2.0, 2.0]
 
 
+def test_of_several_who_begins_later_may_spend_what_the_first_has_left(tmp_path: Path) -> None:
+    script = [
+        {"agent": "zoe", "reply": reply(entry("response", "I cannot", status="failed"))},
+        {"agent": "bob", "reply": reply(entry("status", "working on it"))},
+    ]
+    org = org_of(tmp_path, *(resume(name, **QUIET, **ONE) for name in ("zoe", "bob")), script=script)
+    ask(org, ["zoe", "bob"], budget=3, join="first", within=1)
+    for _ in range(12):
+        tick(org)
+    assert [read_state(org, name).credits for name in ("zoe", "bob")] == [1.0, 2.0]
+
+
+def test_several_who_are_asked_without_a_budget_have_none(tmp_path: Path) -> None:
+    done = [{"reply": say("done", kind="response")}]
+    org = org_of(tmp_path, *(resume(name, **QUIET, **ONE) for name in TEAM), script=done)
+    ask(org, [*TEAM], budget=None)
+    assert [turn.status for turn in tick(org).turns if turn.agent in TEAM] == ["done"] * len(TEAM)
+
+
 def test_what_nobody_spent_before_a_deadline_may_be_spent_after_it(tmp_path: Path) -> None:
     script = [
         {"agent": "desk", "tick": 1, "reply": reply(entry("request", "a?", target="ann", deadline=2))},
