@@ -104,6 +104,17 @@ def test_the_asker_cancels_and_so_does_a_person_whom_the_holder_may_read() -> No
     assert (desk.request(mine).end, desk.request(mine).end_tick) == ("cancelled", 3)
 
 
+def test_what_waits_for_a_persons_word_is_cancelled_by_no_other_person() -> None:
+    desk = Desk()
+    waits = {"call": {"gate": "config/org.json#/gates/0"}}
+    mine, others = desk.ask("ada", "human", **waits), desk.ask("ada", "bob", **waits)
+    for asked in (mine, others):
+        desk.cancel("cyd", asked, 2)
+        assert desk.request(asked).is_open
+        desk.cancel("human", asked, 3)
+    assert (desk.request(mine).end, desk.request(others).end) == ("cancelled", None)
+
+
 def test_what_was_asked_for_a_request_ends_with_it_unless_it_had_ended() -> None:
     desk = Desk()
     top = desk.ask("human", "ada", 1)
