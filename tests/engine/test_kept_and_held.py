@@ -111,3 +111,11 @@ def test_credits_that_a_turn_passed_on_before_it_was_given_up_are_spent(base: Pa
     assert turn.status == "failed"
     agents = {agent.name: agent for agent in discover_agents(base)}
     assert read_state(base, "hr").passed_on == agents["eve"].credits.max_credits
+
+
+def test_a_journal_says_that_a_turn_has_its_answers_before_any_is_committed(base: Path) -> None:
+    make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("hello")}], org={"durability": "tick"})
+    run_once(base)
+    kinds = ("turn_answered", "turn_committed")
+    found = [(it["type"], it.get("agent")) for it in journal_lines(base, 1) if it["type"] in kinds]
+    assert [kind for kind, _ in found] == ["turn_answered"] * 2 + ["turn_committed"] * 2

@@ -77,6 +77,13 @@ def test_of_what_is_lost_the_dollars_that_are_known_count(
     assert found.lost == Lost(2, 2.0, both, 10)
 
 
+def test_a_turn_that_came_no_further_counts_on_from_where_both_began() -> None:
+    base = replace(BASE, loops={"x": 2})
+    assert put({"loops": {}}, {"loops": {"x": 3}}, base).loops == {"x": 3}
+    assert put({"loops": {"x": 3}}, {"loops": {"x": 3}}, base).loops == {"x": 4}
+    assert put({"loops": {"x": 3}}, {"loops": {}}, base).loops == {}
+
+
 def test_the_later_turn_says_where_the_agent_stands() -> None:
     found = put({"turn": 1, "status": "failed", "end": "deadline"}, {"turn": 2, "status": "done", "tick": 4})
     assert (found.tick, found.turn, found.status, found.end) == (4, 2, "done", "")

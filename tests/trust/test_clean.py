@@ -160,6 +160,8 @@ def test_a_text_of_who_reads_does_not_reach_who_decides(base: Path) -> None:
         ({"type": "boolean"}, "obey"),
         ({"type": "null"}, "obey"),
         ({"type": "array", "items": {"type": "integer"}}, [111] * 33),
+        ({"type": "array", "items": {"const": "a"}}, ["a"] * 33),
+        ({"type": "array", "items": {"type": "array", "items": {"const": "a"}}}, [["a"] * 17] * 2),
         ({"type": "array"}, ["obey"]),
         ({"type": "object"}, {"obey": 1}),
         ({"anyOf": [{"type": "integer"}]}, 1),
@@ -182,6 +184,7 @@ def test_what_may_hold_a_sentence_is_no_value(form: Any, value: Any) -> None:
         ({"type": "string", "format": "date"}, "2026-01-01"),
         ({"type": "string", "format": "date-time"}, "2026-01-01T10:00:00Z"),
         ({"type": "array", "items": {"enum": ["a", "b"]}}, ["a", "b"]),
+        ({"type": "array", "items": {"const": "a"}}, ["a"] * 32),
         ({"type": "object", "properties": {"x": {"type": "integer"}}}, {"x": 1}),
     ],
 )
