@@ -54,7 +54,6 @@ from lemming.kernel.tick.lost_turns import find_lost_turns
 from lemming.kernel.tick.next_tick import find_next_tick, progress_of, require_newest
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers
-from lemming.service.looping import pause_looping_agents
 from lemming.service.opened import open_to_run
 from lemming.service.timer import Timer, ticks_left
 
@@ -316,6 +315,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         require_ledgers_before(runtime.org, tick, snapshot.plan.order)
     snapshot = with_servers(snapshot, started, runtime.look_at_servers)
     from lemming.kernel.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
+    from lemming.service.looping import pause_looping_agents
 
     with Journal(
         runtime.org,

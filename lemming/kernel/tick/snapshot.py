@@ -23,7 +23,6 @@ from lemming.kernel.plugins.shipped import PREFIXES
 from lemming.kernel.tick.clock_reading import kept_reading, reading_left_by
 from lemming.kernel.tick.edge import tried
 from lemming.kernel.tick.firing_plan import Plan, callers_in, channels_in, make_plan, people_in
-from lemming.kernel.tick.first_readings import note_schedules
 from lemming.kernel.tick.pausing import Pauses
 from lemming.kernel.tick.seams import TickLook, TickPart, goes_by_the_clock, parts_in, schedules_of, who_rests
 from lemming.kernel.tick.soundness.judged import who_may_run
@@ -122,6 +121,8 @@ class Snapshot:
     def note_schedules(self) -> None:
         """Take note of the schedules that there are, so that the next tick knows which are new."""
         if goes_by_the_clock(self.parts) and (schedules := schedules_of(self.parts, self.look)) is not None:
+            from lemming.kernel.tick.first_readings import note_schedules
+
             unsure = self.survey.broken
             note_schedules(self.org, schedules, unsure=unsure, since=self.since, at=self.at)
 
