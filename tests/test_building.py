@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 import lemming
 from lemming.building.plans import call, plan
@@ -39,7 +40,7 @@ def test_what_is_built_answers_with_its_own_function(tmp_path: Path) -> None:
     calls = [{"tool": name, "args": {"text": "a b c"}} for name in ("word_count", "letter_count")]
     answer = {"agent": "clerk", "contains": "5", "reply": say("three words", kind="response")}
     write_script(org.base, [{"agent": "clerk", "step": 0, "calls": calls}, answer])
-    outcome = lemming.ask(org, "clerk", "How long is it?", timeout_s=60)
+    outcome = lemming.ask(org, "clerk", "How long is it?", timeout_s=PATIENCE_S)
     assert (outcome.has_answer, outcome.answer) == (True, "three words")
 
 

@@ -103,7 +103,7 @@ def test_who_is_handed_a_question_answers_it_and_the_next(
     nothing = {"agent": "triage", "reply": say("", outbox_entries=[])}
     names = run(PROGRAMS[TASKS[1]]["LeMMing"], tmp_path, [hands, nothing, reply("billing", "On Monday.")])
     assert capsys.readouterr().out == "On Monday.\n"
-    again = lemming.ask(names["org"], "triage", "Sure?", conversation="joris", timeout_s=60)
+    again = lemming.ask(names["org"], "triage", "Sure?", conversation="joris", timeout_s=PATIENCE_S)
     assert again.request.targets == ("billing",)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 import lemming
 from lemming.engine import run_once
@@ -34,7 +35,7 @@ def org(tmp_path: Path) -> lemming.Organisation:
 
 
 def asked(org: lemming.Organisation) -> tuple[lemming.AskOutcome[Any], Any]:
-    outcome = lemming.ask(org, "clerk", "Pay bob.", timeout_s=60)
+    outcome = lemming.ask(org, "clerk", "Pay bob.", timeout_s=PATIENCE_S)
     (waits,) = lemming.waiting(org)
     return outcome, waits
 
@@ -44,7 +45,7 @@ def test_a_call_is_approved_with_other_arguments(org: lemming.Organisation) -> N
     assert (outcome.why, waits.call["args"]) == ("waits_for_asker", {"to": "bob", "amount": 9})
     file = lemming.approve(org, waits, edits={"amount": 3})
     assert (org / file).exists()
-    assert lemming.wait_for(org, outcome, timeout_s=60).value == "paid"
+    assert lemming.wait_for(org, outcome, timeout_s=PATIENCE_S).value == "paid"
     with pytest.raises(UsageError):
         lemming.approve(org, waits)
 
@@ -52,7 +53,7 @@ def test_a_call_is_approved_with_other_arguments(org: lemming.Organisation) -> N
 def test_a_call_is_denied_with_a_reason(org: lemming.Organisation) -> None:
     outcome, waits = asked(org)
     lemming.deny(org, waits.id, "too much")
-    assert lemming.wait_for(org, outcome.id, timeout_s=60).value == "not paid"
+    assert lemming.wait_for(org, outcome.id, timeout_s=PATIENCE_S).value == "not paid"
 
 
 def test_what_an_agent_asks_a_person_is_answered(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_a_question_put_once_is_waited_for_and_one_that_was_taken_back_is_put_ag
     org = lemming.build(tmp_path / "org", agents=agents, models={"default": SCRIPTED})
     write_script(org.base, [{"reply": say("three", kind="response")}])
     ids = [
-        lemming.ask(org, "clerk", text, once=True, conversation=conversation, timeout_s=60).id
+        lemming.ask(org, "clerk", text, once=True, conversation=conversation, timeout_s=PATIENCE_S).id
         for text, conversation in (("how many?", ""), ("how many?", ""), ("how many?", "a"), ("and now?", ""))
     ]
     assert (ids[0] == ids[1], len({*ids})) == (True, 3)

@@ -104,7 +104,10 @@ def server() -> Iterator[HTTPServer]:
         serving.shutdown()
 
 
-def test_a_server_on_this_machine_names_its_models_and_whatever_else_answers_none(server: HTTPServer) -> None:
+def test_a_server_on_this_machine_names_its_models_and_whatever_else_answers_none(
+    server: HTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lemming.service.models_here._PATIENCE_S", PATIENCE_S)
     address = f"http://127.0.0.1:{server.server_address[1]}"
     assert names_at(f"{address}/v1") == ["m-1", "m-2"]
     assert names_at(f"{address}/else") == []

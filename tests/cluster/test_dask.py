@@ -20,9 +20,11 @@ import cluster_plugin  # noqa: F401 - registers providers
 import pytest
 from patience import PATIENCE_S
 
+from lemming.capabilities.cluster import calls as cluster_calls
 from lemming.capabilities.cluster.calls import DaskCalls
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.facts.checklist import machine
 from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut, Unavailable
 from lemming.kernel.providers import LLMProvider, Request, make_provider
 from lemming.testing import FrozenClock, make_org, resume, say
@@ -40,6 +42,14 @@ main()
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None, reason="distributed is not installed"
 )
+
+
+@pytest.fixture(autouse=True)
+def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a scheduler that is there all the time it needs to say so."""
+    monkeypatch.setattr(cluster_calls, "ANSWER_S", PATIENCE_S)
+    monkeypatch.setattr(cluster_calls, "WORKERS_SEEN_S", PATIENCE_S)
+    monkeypatch.setattr(machine, "CONNECT_S", PATIENCE_S)
 
 
 def new_cluster(folder: Path, *, workers: int = 2) -> LocalCluster:
@@ -343,7 +353,8 @@ def test_doctor_says_what_the_cluster_offers(cluster: LocalCluster, base: Path) 
     assert (found["level"], "2 workers, 16 calls at once" in found["text"]) == ("ok", True)
 
 
-def test_doctor_says_when_no_cluster_can_be_reached(base: Path) -> None:
+def test_doctor_says_when_no_cluster_can_be_reached(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "CONNECT_S", 0.5)
     make_org(base, resume("ada"), org={"executor": "dask", "executor_address": "tcp://127.0.0.1:1"})
     found = finding(base)
     assert (found["level"], "no scheduler answers" in found["text"]) == ("fail", True)

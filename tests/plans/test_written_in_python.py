@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
+from patience import PATIENCE_S
 
 import lemming
 from lemming.building.plans import (
@@ -240,15 +241,15 @@ def test_what_is_built_runs_its_branch_and_waits_for_its_person(tmp_path: Path) 
     assert (writer.permissions.read_outboxes, writer.schedule.wake) == (["desk"], "addressed")
     assert not [it for it in problems_of_agents(org, load_config(org), None) if it.severity == "error"]
     write_script(org.base, [{"agent": "writer", "reply": say("bees", kind="response")}] * 2)
-    outcome = lemming.ask(org, "desk", "bees", timeout_s=60)
+    outcome = lemming.ask(org, "desk", "bees", timeout_s=PATIENCE_S)
     assert (outcome.why, outcome.answer) == ("waits_for_asker", None)
     (asked,) = lemming.waiting(org)
     assert (asked.person, asked.needs) == ("human", "an answer with decision")
     lemming.deny(org, asked)
-    assert lemming.wait_for(org, outcome, timeout_s=60).why == "waits_for_asker"
+    assert lemming.wait_for(org, outcome, timeout_s=PATIENCE_S).why == "waits_for_asker"
     (asked,) = lemming.waiting(org)
     lemming.approve(org, asked.id)
-    assert lemming.wait_for(org, outcome.id, timeout_s=60).value == "BEES"
+    assert lemming.wait_for(org, outcome.id, timeout_s=PATIENCE_S).value == "BEES"
     assert lemming.waiting(org) == []
 
 

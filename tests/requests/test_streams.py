@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from asked import org_of
+from patience import PATIENCE_S
 
 import lemming
 from lemming.asking import streams
@@ -71,7 +72,7 @@ def test_who_leaves_the_loop_ends_the_run_and_the_tick_is_whole(org: Path) -> No
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("lemming-stream")]
     with lemming.stream_ticks(org, interval_s=0, max_ticks=9) as stream:
         next(iter(stream))
-    lemming.ask(org, "ada", "is it free?", timeout_s=60)
+    lemming.ask(org, "ada", "is it free?", timeout_s=PATIENCE_S)
 
 
 def test_an_async_loop_that_is_cancelled_ends_the_run(org: Path) -> None:
@@ -87,7 +88,7 @@ def test_an_async_loop_that_is_cancelled_ends_the_run(org: Path) -> None:
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(run())
-    lemming.ask(org, "ada", "is it free?", timeout_s=60)
+    lemming.ask(org, "ada", "is it free?", timeout_s=PATIENCE_S)
 
 
 def test_a_run_waits_for_who_is_far_behind(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:

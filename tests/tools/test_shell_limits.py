@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_MS
+from patience import PATIENCE_MS, PATIENCE_S
 from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
 from tool_desk import Desk
 
@@ -99,8 +99,8 @@ def test_processes_that_double_are_all_ended(desk: Desk) -> None:
 
 @needs_python
 def test_memory_has_a_limit_in_all(tmp_path: Path, sandbox: Sandbox) -> None:
-    desk = Desk(tmp_path, org=org_with(sandbox, max_memory_bytes=128 << 20, timeout_s=60))
-    hog = f"{PYTHON} -c 'import time; x = bytearray(40 << 20); time.sleep(60)' &"
+    desk = Desk(tmp_path, org=org_with(sandbox, max_memory_bytes=128 << 20, timeout_s=PATIENCE_S))
+    hog = f"{PYTHON} -c 'import time; x = bytearray(40 << 20); time.sleep(3000)' &"
     assert desk.refusal("shell", command=f"{hog} " * 8 + "wait") == (
         "killed: its processes took more than 134217728 bytes of memory"
     )
@@ -117,7 +117,7 @@ def test_a_process_that_has_ended_takes_no_memory() -> None:
 
 @needs_python
 def test_memory_that_processes_share_counts_once(tmp_path: Path, sandbox: Sandbox) -> None:
-    desk = Desk(tmp_path, org=org_with(sandbox, max_memory_bytes=192 << 20, timeout_s=60))
+    desk = Desk(tmp_path, org=org_with(sandbox, max_memory_bytes=192 << 20, timeout_s=PATIENCE_S))
     script = "import os, time; x = b'x' * (60 << 20); [os.fork() for _ in range(3)]; time.sleep(0.5)"
     assert desk.do("shell", command=f'{PYTHON} -c "{script}"; echo end').endswith("end")
 
@@ -125,9 +125,12 @@ def test_memory_that_processes_share_counts_once(tmp_path: Path, sandbox: Sandbo
 # Each fills a workspace that may hold 1 MiB, 100 files and 64 folders above each other.
 FILL = {
     "files": ("for i in 1 2 3 4; do head -c 500000 /dev/zero > f$i; done", "bytes, at most 1048576"),
-    "while it runs": ("for i in 1 2 3; do head -c 500000 /dev/zero > f$i; done; sleep 60", "bytes, at most"),
+    "while it runs": (
+        "for i in 1 2 3; do head -c 500000 /dev/zero > f$i; done; sleep 3000",
+        "bytes, at most",
+    ),
     "a hole": ("truncate -s 60M f", "bytes, at most 1048576"),
-    "without a name": ("exec 3> f; rm f; head -c 5000000 /dev/zero >&3; sleep 60", "files without a name"),
+    "without a name": ("exec 3> f; rm f; head -c 5000000 /dev/zero >&3; sleep 3000", "files without a name"),
     "names": ("i=0; while [ $i -lt 120 ]; do : > $i; i=$((i+1)); done", "files and folders, at most 100"),
     "depth": ("i=0; while [ $i -lt 90 ]; do mkdir d; cd d; i=$((i+1)); done", "deep, at most 64"),
 }
@@ -135,7 +138,7 @@ FILL = {
 
 @pytest.mark.parametrize("way", FILL)
 def test_a_workspace_cannot_be_filled_without_end(tmp_path: Path, sandbox: Sandbox, way: str) -> None:
-    org = replace(org_with(sandbox, timeout_s=60), quota=Quota(max_bytes=1 << 20, max_files=100))
+    org = replace(org_with(sandbox, timeout_s=PATIENCE_S), quota=Quota(max_bytes=1 << 20, max_files=100))
     desk = Desk(tmp_path, org=org)
     command, why = FILL[way]
     refusal = desk.refusal("shell", command=command)
