@@ -12,6 +12,7 @@ from test_files import call
 from tracked import finished, newest, started, tick, tracked
 
 from lemming.capabilities.trust.clean import values_in
+from lemming.cli import run
 from lemming.kernel.files import fs
 from lemming.testing import resume, say
 
@@ -181,3 +182,33 @@ def test_what_tells_as_much_as_a_sentence_is_left_out(form: dict[str, Any], valu
 )
 def test_what_tells_less_passes(form: dict[str, Any], value: Any) -> None:
     assert values_in(in_one(form), {"a": value}) == {"a": value}
+
+
+def test_which_of_many_fields_that_may_be_absent_are_there_tells_something_too() -> None:
+    many = {f"field-{number}": {"const": 1} for number in range(257)}
+    payload = dict.fromkeys(many, 1)
+    assert values_in({"properties": many}, payload) is None
+    assert values_in({"properties": many, "required": [*many]}, payload) == payload
+
+
+def test_what_a_person_decided_about_a_call_of_a_turn_that_read_strangers_is_told_in_a_clean_one(
+    base: Path,
+) -> None:
+    files = {"allow_read": ["./shared"], "allow_write": []}
+    may = {"read_outboxes": ["eve"], "tools": ["file_read", "memory_write"], "file_access": files}
+    own = {"turn": {"take": "one", "max_steps": 2}, "schedule": {"wake": "addressed"}}
+    script = [
+        {"agent": "ada", "tick": 1, "step": 0, "reply": call("file_read", path="shared/in.txt")},
+        {"agent": "ada", "tick": 1, "step": 1, "reply": call("memory_write", key="k", value=WORDS)},
+        {"agent": "ada", "reply": say("decided", kind="response")},
+    ]
+    ask_first = [{"at": "call", "tool": "memory_write", "then": "ask", "persons": ["eve"]}]
+    tracked(base, resume("ada", permissions=may, trust=CLEAN["trust"], **own), script=script, gates=ask_first)
+    fs.publish(base, "shared/in.txt", WORDS.encode())
+    mark_low(base, "shared/in.txt")
+    ask(base, "eve", "Is it good?")
+    assert tick(base)["ada"].trust["is"] == "outside"
+    assert run(["-C", str(base), "approve", "1/ada/1", "--as", "eve"]) == 0
+    turn = tick(base)["ada"]
+    assert [it["outcome"] for it in finished(base, 2, "ada")] == ["ok"]
+    assert turn.remarks == []
