@@ -119,3 +119,28 @@ def test_a_journal_says_that_a_turn_has_its_answers_before_any_is_committed(base
     kinds = ("turn_answered", "turn_committed")
     found = [(it["type"], it.get("agent")) for it in journal_lines(base, 1) if it["type"] in kinds]
     assert [kind for kind, _ in found] == ["turn_answered"] * 2 + ["turn_committed"] * 2
+
+
+@pytest.mark.parametrize("durability", ["turn", "tick", "off"])
+def test_a_turn_sees_the_files_that_turns_before_it_wrote_in_its_tick(base: Path, durability: str) -> None:
+    writes = {"tool": "file_write", "args": {"path": "shared/x.txt", "content": "the ferry is late"}}
+    reads = {"tool": "file_read", "args": {"path": "shared/x.txt"}}
+    may = {
+        "tools": ["file_write", "file_read"],
+        "file_access": {"allow_read": ["./shared"], "allow_write": ["./shared"]},
+    }
+    make_org(
+        base,
+        resume("ada", permissions=may),
+        resume("ben", permissions=may, context=[{"file": "./shared/x.txt", "label": "News"}]),
+        script=[
+            {"agent": "ada", "step": 0, "reply": say("", tool_calls=[writes])},
+            {"agent": "ben", "step": 0, "reply": say("", tool_calls=[reads])},
+            {"reply": say("done")},
+        ],
+        org={"durability": durability, "executor": "serial"},
+    )
+    run_once(base)
+    assert "the ferry is late" in shown_to(base, "ben", 1)
+    ends = [it["output"] for it in journal_lines(base, 1) if it["type"] == "tool_finished"]
+    assert ends[1] == "the ferry is late"

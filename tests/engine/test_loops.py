@@ -13,6 +13,7 @@ from lemming.facts.checklist.targets import problems_of_targets
 from lemming.kernel.agents import load_agent
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.report import TickReport
+from lemming.kernel.messages import read_outbox_entries, send
 from lemming.kernel.org.organisation import Organisation
 from lemming.service.pause import resume as unpause
 from lemming.testing import FrozenClock, make_org, resume, say, tree
@@ -125,6 +126,21 @@ def _line(line: dict[str, Any]) -> str:
     from lemming.kernel.base.jsontext import to_line
 
     return to_line(line)
+
+
+def test_what_goes_wrong_for_requests_fails_these_and_pauses_nobody(base: Path) -> None:
+    one = {"turn": {"take": "one"}, "schedule": {"wake": "addressed"}}
+    people = {"human": {"provider": "human"}}
+    loops = {"warn_after": 2, "stop_after": 2}
+    human = resume("human", model={"key": "human"})
+    make_org(base, resume("ada", **one), human, script=[BAD], models=people, org={"loops": loops})
+    for text in ("one", "two"):
+        payload = {"text": text, "target": "ada"}
+        send(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
+    run(base, 7)
+    assert load_agent(base, "ada").paused == ""
+    ends = [it.payload["status"] for it in read_outbox_entries(base, "ada") if it.kind == "response"]
+    assert ends == ["failed", "failed"]
 
 
 def test_a_model_that_is_away_is_no_loop(base: Path) -> None:
