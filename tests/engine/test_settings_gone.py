@@ -21,7 +21,7 @@ from lemming.kernel.files.documents import GONE
 from lemming.kernel.journal.events import Event, ProblemFound
 from lemming.kernel.journal.file import read_plan
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.missing_settings import recorded_settings
+from lemming.kernel.org.missing_settings import load_recorded_settings
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 
@@ -124,13 +124,16 @@ def first_line(*files: str) -> bytes:
 def test_the_newest_journal_that_begins_says_which_settings_there_were(
     tmp_path: Path, said: dict[str, bytes], names: set[str]
 ) -> None:
-    assert recorded_settings(journals(tmp_path, **said)) == names
+    assert load_recorded_settings(journals(tmp_path, **said)) == names
 
 
 def test_a_disk_that_does_not_say_which_settings_there_were_has_not_said_none(base: Path) -> None:
     writer_in(base)
     run_once(base, clock=FrozenClock())
-    assert asked_with_each_look_refused(base, errno.EIO, lambda: recorded_settings(base)) >= {ORG, CREDITS}
+    assert asked_with_each_look_refused(base, errno.EIO, lambda: load_recorded_settings(base)) >= {
+        ORG,
+        CREDITS,
+    }
 
 
 @pytest.mark.parametrize("half", [b"", b'{"gates": [', None])

@@ -24,6 +24,7 @@ from lemming.capabilities.serving.http_server import Metrics, listening
 from lemming.kernel.agents import Survey, survey_agents
 from lemming.kernel.base.clock import Clock, SystemClock
 from lemming.kernel.base.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
+from lemming.kernel.base.recent import RecentValues
 from lemming.kernel.files.lock import FolderLock, description
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
@@ -183,11 +184,10 @@ def is_served(base: Path) -> bool:
 
 def _work(org: Organisation, clock: Clock, stop: threading.Event, ended: threading.Event, tell: Tell) -> None:
     """Take in and hand out, again and again, until one of the events is set."""
-    told = set[str]()
+    told = RecentValues()
 
     def report_once(problem: Problem) -> None:
-        if str(problem) not in told:
-            told.add(str(problem))
+        if told.add(str(problem)):
             tell(problem)
 
     channels = org.own(ServedChannels)

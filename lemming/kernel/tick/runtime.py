@@ -21,6 +21,7 @@ from lemming.kernel.base.clock import Clock, SystemClock, WaitingClock, timestam
 from lemming.kernel.base.deadlines import LeftBehind, MonotonicClock
 from lemming.kernel.base.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
 from lemming.kernel.base.jsontext import pretty_words
+from lemming.kernel.base.recent import RecentValues
 from lemming.kernel.files.documents import once_saved
 from lemming.kernel.files.fields import Json
 from lemming.kernel.files.stamps import is_folder, learn_stamps
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
     from lemming.kernel.tools.context import ToolContext
     from lemming.kernel.turn.places import Found, Gathering, Passed
 
-PROBLEMS_REMEMBERED = 1000
-"""So many problems are remembered, the newest, lest one be told again and again."""
 KEPT_TOOLS = "the tools from before hold until it is mended"
 KEPT_SETTINGS = "the settings from before hold until it is mended"
 _MENDED = Problem("the settings can be read again, and hold from now on", severity="note")
@@ -111,7 +110,7 @@ class Runtime:
     _config: Config | None = None
     _config_problem: str = ""
     _config_file: str = ""
-    _told: dict[Problem, None] = field(default_factory=dict)
+    _told: RecentValues = field(default_factory=RecentValues)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -203,10 +202,7 @@ class Runtime:
     def tell(self, problem: Problem, agent: str = "") -> None:
         """Say something that a person should mend, once: in the log, and to whoever watches."""
         with self._lock:
-            is_new = problem not in self._told
-            self._told[problem] = None
-            while len(self._told) > PROBLEMS_REMEMBERED:  # many a problem names its tick, and is told once
-                del self._told[next(iter(self._told))]
+            is_new = self._told.add(problem)
         if is_new:
             self._say(problem, agent)
 
