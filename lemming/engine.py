@@ -299,9 +299,9 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
 
         snapshot = hurried(snapshot)
     if runtime.chosen:
-        from lemming.kernel.tick.chosen import choose_for
+        from lemming.kernel.tick.chosen import select_agents
 
-        snapshot = choose_for(runtime, snapshot, is_begun=started is not None)
+        snapshot = select_agents(runtime, snapshot, is_begun=started is not None)
     if not started and runtime.is_live:
         snapshot.note_schedules()
     # Again, as the agents are known now, whose programs and servers need a word as well.

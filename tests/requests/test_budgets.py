@@ -202,7 +202,7 @@ def test_what_is_left_pays_for_no_call(tmp_path: Path) -> None:
 def test_shares_of_a_budget_are_as_large_as_they_can_be_and_never_more_than_the_whole(
     whole: BudgetAmount, parts: int, share: float
 ) -> None:
-    assert whole.divided_by(parts) == BudgetAmount(share, whole.unit)
+    assert whole.split_budget(parts) == BudgetAmount(share, whole.unit)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 from lemming.capabilities.approvals.decisions import (
     approved_ahead,
     decided_in,
-    denied_in,
     ends_of,
+    list_denials,
     results_with_decisions,
 )
 from lemming.capabilities.approvals.journals import why_not_approved, without_made
@@ -174,7 +174,7 @@ class ApprovalsPreparation(Preparation):
         """Return what the turn is shown, without the results of calls that are made as it begins."""
         if shown.task is None:
             return shown
-        self._denied = [*self._denied, *denied_in(shown.task)][-MOST_DENIED:]
+        self._denied = [*self._denied, *list_denials(shown.task)][-MOST_DENIED:]
         form, at = self.moment.model.prompt, self.moment.now.at
         self._decided, to_come = decided_in(shown.task, shown.results, form, at)
         kept = [result for place, result in enumerate(shown.results) if place not in to_come]

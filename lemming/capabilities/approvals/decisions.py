@@ -221,7 +221,7 @@ def _decided_calls(task: Task) -> Iterator[tuple[int, Ended]]:
         yield chosen.asked.call - 1, chosen
 
 
-def denied_in(task: Task) -> list[Json]:
+def list_denials(task: Task) -> list[Json]:
     """Return the calls that persons denied since the last turn for a request, as a ledger keeps them.
 
     What an agent asks on its own account has no end, so a "no" is for one call there.

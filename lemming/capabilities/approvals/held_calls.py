@@ -74,7 +74,7 @@ class CallApprovals:
                 why = f"WAITS: this very call waits for approval already ({other['id']}); it is made once"
                 return Held(ToolResult(False, why, outcome="deferred"))
         if call.approved is None and (before := self._denied(held.sha256, binds)):
-            return Held(ToolResult(False, _denied_text(before), outcome="refused"))
+            return Held(ToolResult(False, _format_denial(before), outcome="refused"))
         most = agent.turn.max_approvals
         if call.approved is None and self._asked_now() >= most:
             return Held(ToolResult(False, too_many(most), outcome="deferred"))
@@ -121,7 +121,7 @@ def _callable(call: ToolCall, context: ToolContext) -> Tool | None:
     return None
 
 
-def _denied_text(before: Mapping[str, Any]) -> str:
+def _format_denial(before: Mapping[str, Any]) -> str:
     why = f": {before['reason']}" if before["reason"] else ""
     return (
         f"DENIED by {before['by']}{why} ({before['id']}); this very call is not asked about again for this "

@@ -78,7 +78,7 @@ def filled_in(draft: Draft, payloads: Sequence[Json], at: str) -> list[Carried]:
     if not named or not is_among(Attach.name, draft.inputs.agent.permissions.tools):
         return [Carried(payload) for payload in payloads]
     place, call = len(draft.results), ToolCall(Attach.name, {"files": named})
-    has_more_to_show = bool(draft.to_go_on_with)
+    has_more_to_show = bool(draft.actionable_results)
     draft.use(call, at)
     found = iter(_found(draft.source.use(draft.numbers.last, call, at, {}).output, len(named)))
     if draft.results[place]["success"] and not has_more_to_show:

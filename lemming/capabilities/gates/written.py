@@ -129,7 +129,7 @@ class OutGates:
         name = self._draft.inputs.agent.name
         folder = f"{paths.memory_folder(name)}/"
         for effect in effects:
-            if entry := _entry_in(effect, name):
+            if entry := _parse_entry(effect, name):
                 new = NewEntry(entry.kind, entry.payload, entry.tags)
                 may = self.look_at_entry(new, at)
                 if may is not None:
@@ -199,7 +199,7 @@ def _is_about_texts(gate: Gate) -> bool:
     return gate.finding in ("deny", "redact") or (gate.then == "pass" and not gate.finding)
 
 
-def _entry_in(effect: FileEffect, agent_name: str) -> OutboxEntry | None:
+def _parse_entry(effect: FileEffect, agent_name: str) -> OutboxEntry | None:
     """Return the entry that a tool wants written into the agent's outbox; None for any other file."""
     folder, _, file_name = effect.path.rpartition("/")
     if effect.root or effect.removes or folder != paths.outbox_folder(agent_name):

@@ -44,7 +44,7 @@ def agenda_of(view: View, name: str, begun: Sequence[Begun], habits: Habits, hol
     return None
 
 
-def takes_requests_of(author: str, take: Take, callers: Collection[str]) -> bool:
+def accepts_requests(author: str, take: Take, callers: Collection[str]) -> bool:
     """Return True if an agent takes an author's requests in turns of their own, not as part of its inbox."""
     return take == "one" or (take is None and author in callers)
 
@@ -141,7 +141,7 @@ class RequestAgenda:
             return False
         if self._take is None and entry.agent in self._callers:
             return not is_only_said(entry, self._mail)
-        return takes_requests_of(entry.agent, self._take, self._callers)
+        return accepts_requests(entry.agent, self._take, self._callers)
 
     def _is_assigned(self, request: OutboxEntry) -> bool:
         """Return whether a request to several, of whom the first answer is enough, is for the agent now.

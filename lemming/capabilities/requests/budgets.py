@@ -24,7 +24,7 @@ class BudgetAmount(NamedTuple):
         """The amount as payloads have it; of tokens there are no parts."""
         return f"{int(self.number)} tokens" if self.unit == "tokens" else self.number
 
-    def divided_by(self, parts: int) -> BudgetAmount:
+    def split_budget(self, parts: int) -> BudgetAmount:
         """Return one of so many equal parts, rounded down: all of them are never more than the whole."""
         digits = 1 if self.unit == "tokens" else 1_000_000
         return self._replace(number=floor(round(self.number / parts * digits, 3)) / digits)

@@ -24,7 +24,7 @@ from lemming.capabilities.requests.settings import team_of
 from lemming.capabilities.requests.shown_requests import fail_shown_requests
 from lemming.capabilities.requests.team import (
     answered_results,
-    checked_hand_on,
+    check_hand_on,
     delegate,
     facts_for_asking,
     hands_on,
@@ -167,7 +167,7 @@ class RequestsPreparation(Preparation):
         if request is None or "budget" not in request.payload:
             return serving_of(task, at=now.at, may_hand_on=may_hand_on, max_calls=most)
         charges = Charges(now)
-        budget = charges.budget_of(request, agent.name)
+        budget = charges.find_budget(request, agent.name)
         charged, allotted = charges.of_task(task, budget.unit) if budget else (0.0, 0.0)
         return serving_of(
             task,
@@ -227,7 +227,7 @@ class RequestsPart(TurnPart):
         """Return an entry with what it answers, or what it is asked for; or that it would go in a circle."""
         inputs = self.draft.inputs
         if new.kind == "request" and "hands_on" in new.payload:
-            return checked_hand_on(self.draft, self._task, new)
+            return check_hand_on(self.draft, self._task, new)
         if self._serving and not alone:
             new = self._serving.fill_in(new, inputs.tick, inputs.agent.name)
         new = answering(new, inputs.open_requests)
@@ -355,7 +355,7 @@ class RequestsPart(TurnPart):
             asked = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
             return "", (*self._still_open(_moving(before)), *asked)
         others = tuple(begun for begun in before if begun.key != task.begun.key)
-        is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.to_go_on_with
+        is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.actionable_results
         if is_over:
             own = [it for it in draft.entries if it.identity in draft.held and "parent" not in it.payload]
             kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()

@@ -50,7 +50,7 @@ class Charges:
     def __init__(self, now: Surroundings) -> None:
         self._now, self._before = now, now.org.own(_TurnsBefore)
 
-    def budget_of(self, request: OutboxEntry, agent: str) -> BudgetAmount | None:
+    def find_budget(self, request: OutboxEntry, agent: str) -> BudgetAmount | None:
         """Return the part of a request's budget that an agent may spend; None without a budget.
 
         Several who are asked share it evenly. Where the first answer is enough, whoever begins first may
@@ -60,7 +60,7 @@ class Charges:
         if budget is None or len(request.targets) < 2:
             return budget
         if not is_for_any(request):
-            return budget.divided_by(len(request.targets))
+            return budget.split_budget(len(request.targets))
         try:
             others = sum(self._claimed(request, agent, it, budget) for it in request.targets - {agent})
         except CorruptState:  # `verify` says what is wrong with the journal
@@ -112,9 +112,9 @@ class Charges:
             return self._by_answer(asked, unit)
         if asked.end == "expired":  # what was asked for it in turn has no longer time than it has
             return self._cost_below(asked.request, unit)
-        return self._left_off(asked) if is_over else None
+        return self._charge_unneeded(asked) if is_over else None
 
-    def _left_off(self, asked: Asked) -> float | None:
+    def _charge_unneeded(self, asked: Asked) -> float | None:
         """Return the charge of an agent that need not answer any more; None if others may go on."""
         first = next((it.tick for it in names_of([asked.request])), self._now.tick)
         turns = [it for it in self._since(first) if (it.agent, it.request) == (asked.to, asked.request)]

@@ -252,7 +252,9 @@ class Serving:
             return entries
         parts = sum(len(entry.targets) if self.counts_open else 1 for entry in entries if asks(entry))
         left = self.amount(max(round(self.budget - self.spent - cost, 6), 0.0))
-        share = left.divided_by(parts + 1).number if self.counts_open else self._old_share(left.number, parts)
+        share = (
+            left.split_budget(parts + 1).number if self.counts_open else self._old_share(left.number, parts)
+        )
         entries = [self._with_share(entry, share) if asks(entry) else entry for entry in entries]
         charged = self.charged(entries, cost)
         return [self._with_rest(entry, charged) for entry in entries]
@@ -269,16 +271,16 @@ class Serving:
 
     def charged(self, entries: Sequence[OutboxEntry], cost: float) -> float:
         """Return the charge to the budget after a turn with these entries, and the shares of the entries."""
-        given = (self._allotted_to(entry) for entry in entries if asks(entry) and self.counts_open)
+        given = (self._sum_allotted(entry) for entry in entries if asks(entry) and self.counts_open)
         return round(self.spent + cost + sum(given), 6)
 
-    def _allotted_to(self, entry: OutboxEntry) -> float:
+    def _sum_allotted(self, entry: OutboxEntry) -> float:
         given = budget_in(entry.payload)
         return given.number if given is not None and given.unit == self.unit else 0.0
 
     def _with_share(self, entry: OutboxEntry, share: float) -> OutboxEntry:
         if self.counts_open:  # those whom an entry asks share what it may cost
-            share = self.amount(share * len(entry.targets)).divided_by(1).number
+            share = self.amount(share * len(entry.targets)).split_budget(1).number
         given = budget_in(entry.payload)
         if given is not None and given.unit == self.unit:
             share = min(given.number, share)
@@ -323,7 +325,7 @@ class Serving:
         """
         asked, enough = find_asked(entries, calls, held, first_group=len(self.begun.enough))
         if self.counts_open:
-            parts = {it.identity: self._allotted_to(it) / max(len(it.targets), 1) for it in entries}
+            parts = {it.identity: self._sum_allotted(it) / max(len(it.targets), 1) for it in entries}
             asked = [replace(it, budget=parts[it.request]) for it in asked]
         before = (it for it in self.begun.asked if not it.held or not self.request)
         return Begun(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.capabilities.requests.agenda import takes_requests_of
+from lemming.capabilities.requests.agenda import accepts_requests
 from lemming.capabilities.requests.budgets import budget_in
 from lemming.capabilities.requests.request_turn import OWN_ACCOUNT, Serving
 from lemming.capabilities.requests.settings import team_of
@@ -182,7 +182,7 @@ def beyond_budget(now: Surroundings, agent: Agent, task: Task | None) -> list[st
         name
         for name, other in mail.resumes.items()
         if name not in mail.persons and name != agent.name and other.may_read(agent.name)
-        if not takes_requests_of(agent.name, habits_of(other, now.config).take, mail.callers_of(name))
+        if not accepts_requests(agent.name, habits_of(other, now.config).take, mail.callers_of(name))
     )
 
 
@@ -245,7 +245,7 @@ def hands_on(entries: Iterable[OutboxEntry]) -> bool:
     return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
 
 
-def checked_hand_on(draft: Draft, serving: Serving | None, new: NewEntry) -> NewEntry | No:
+def check_hand_on(draft: Draft, serving: Serving | None, new: NewEntry) -> NewEntry | No:
     """Return an entry that hands the turn's request on, as the engine writes it; refuse any other.
 
     What is left of the budget goes with it, and the agent owes no answer any more. So it moves the request of

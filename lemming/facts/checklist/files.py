@@ -20,7 +20,7 @@ from lemming.kernel.base.jsontext import locate
 from lemming.kernel.files import fs
 from lemming.kernel.mail.misplaced import future_tick_problems
 from lemming.kernel.memory import read_memories
-from lemming.kernel.tick.counter import load_tick, moved_ahead
+from lemming.kernel.tick.counter import explain_skipped_ticks, load_tick
 from lemming.kernel.tick.holder import tick_left
 from lemming.timeline.outbox_problems import outbox_problems, problems_in
 
@@ -35,7 +35,7 @@ def _settings(scope: CheckScope) -> Iterator[Problem]:
 
 def _counter(scope: CheckScope) -> Iterator[Problem]:
     try:
-        ahead = moved_ahead(load_tick(scope.org), tick_left(scope.org))
+        ahead = explain_skipped_ticks(load_tick(scope.org), tick_left(scope.org))
     except CorruptState as error:
         yield problem_of(error)
         return

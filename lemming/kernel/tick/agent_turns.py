@@ -55,7 +55,7 @@ class TickOfTurns(Protocol):
         """Take a committed turn's report from its record, and let the others see what it wrote."""
         ...
 
-    def outcome_of(self, inputs: TurnInputs) -> TurnOutcome:
+    def run_turn(self, inputs: TurnInputs) -> TurnOutcome:
         """Take a turn to its end, and return what it has come to."""
         ...
 
@@ -63,7 +63,7 @@ class TickOfTurns(Protocol):
         """Write what a turn came to, and commit it; `again`: an earlier attempt may have."""
         ...
 
-    def attempts_at(self, name: str, turn: int) -> int:
+    def count_attempts(self, name: str, turn: int) -> int:
         """Return the number of times that a turn was begun since it last came any further."""
         ...
 
@@ -75,7 +75,7 @@ class TickOfTurns(Protocol):
         """Return the outcome of a turn that is given up for this reason."""
         ...
 
-    def broken_off(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
+    def to_broken_outcome(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
         """Return the outcome of a turn that raised this; raise it where it was meant to end the run."""
         ...
 
@@ -164,7 +164,7 @@ class AgentTurns:
             if not self._tick.runtime.stop.is_set():
                 if begun.earlier:
                     return self._resumed(begun.earlier, begun.inputs)
-                return self._tick.outcome_of(begun.inputs)
+                return self._tick.run_turn(begun.inputs)
         except Stopped:
             numbered = {"turn": begun.inputs.turn} if begun.inputs.turn else {}
             self._journal.append(TurnStopped(agent=self._name, **numbered))
@@ -202,7 +202,7 @@ class AgentTurns:
             return None
         outcomes: dict[int, TurnOutcome] = {}
 
-        def come_to(begun: _Begun) -> None:
+        def store_outcome(begun: _Begun) -> None:
             if outcome := self._outcome(begun):
                 outcomes[begun.inputs.turn] = outcome
 
@@ -212,7 +212,7 @@ class AgentTurns:
                     again = begun.earlier is not None
                     self._tick.commit(begun.inputs, outcomes[begun.inputs.turn], again=again)
 
-        return Row([partial(come_to, begun) for begun in row], finish)
+        return Row([partial(store_outcome, begun) for begun in row], finish)
 
     # --- how a turn begins --------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class AgentTurns:
     def _resumed(self, started: TurnStarted, inputs: TurnInputs) -> TurnOutcome:
         """Return the outcome of an interrupted turn, also of one that is given up."""
         tick, records = self._tick, self._journal.records_of(started.agent, started.turn)
-        attempts, reason = tick.attempts_at(started.agent, started.turn), ""
+        attempts, reason = tick.count_attempts(started.agent, started.turn), ""
         if attempts >= self._now.config.org.max_attempts:
             ended = f"the engine ended {attempts} times during this turn"
             reason = f"{ended}; given up so that the tick can go on (config/org.json max_attempts)"
@@ -269,13 +269,13 @@ class AgentTurns:
             return tick.given_up(started, records, reason, "Interrupted")
         why = tried(lambda: self._why_no_more(inputs, records))
         if isinstance(why, Exception):
-            return tick.broken_off(inputs, why)
+            return tick.to_broken_outcome(inputs, why)
         if why:
             return tick.given_up(started, records, why, NO_LONGER_ALLOWED)
         # Recorded before it goes on: an attempt that ends the engine counts towards `max_attempts`.
         numbered = {"turn": started.turn} if started.turn else {}
         self._journal.append(TurnResumed(agent=started.agent, **numbered))
-        return tick.outcome_of(inputs)
+        return tick.run_turn(inputs)
 
     def _why_no_more(self, inputs: TurnInputs, records: list[Record]) -> str:
         """Return the reason that a turn cannot resume; empty if it can."""

@@ -244,7 +244,7 @@ class JournaledAnswers:
         request = question(inputs, entry, call, messages, schema)
         if self._deadline is not NEVER:
             request = self._in_time(request)
-        self._require_paid_for(entry, request)
+        self._require_payment(entry, request)
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
         if inputs.given:
@@ -278,7 +278,7 @@ class JournaledAnswers:
             self._deadline.extend(self._deadline.elapsed() - asked_s)
         return reply
 
-    def _require_paid_for(self, entry: ModelEntry, request: Request) -> None:
+    def _require_payment(self, entry: ModelEntry, request: Request) -> None:
         answers = self._answers.values()
         require_paid_for(self._inputs, entry, request, self._spent, answers, self._limits)
 
@@ -312,7 +312,7 @@ class JournaledAnswers:
                 # The turn waits meanwhile, so others may work; what they spend counts against the same
                 # limits.
                 with self._runtime.turn_lock:
-                    self._require_paid_for(entry, request)
+                    self._require_payment(entry, request)
                     self._look_before(key, entry, request)
 
         self._runtime.before_again[self._name] = again

@@ -11,7 +11,7 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 
 
-def choose_for(runtime: Runtime, snapshot: Snapshot, *, is_begun: bool) -> Snapshot:
+def select_agents(runtime: Runtime, snapshot: Snapshot, *, is_begun: bool) -> Snapshot:
     """Return the snapshot as `choose` does for the agents that `runtime` is told to run.
 
     A tick that was begun keeps its plan: it is theirs, or the agents are still to be run after it.

@@ -31,10 +31,10 @@ def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:
         return read_at
     started = read_plan(base, before)
     plan = Plan.of(started) if started else None
-    return reading_left_by(plan) if plan and plan.at else read_at
+    return next_reading(plan) if plan and plan.at else read_at
 
 
-def reading_left_by(plan: Plan) -> str:
+def next_reading(plan: Plan) -> str:
     """Return the reading that a tick leaves to the next one.
 
     Where it left out agents that were due by the clock, that is the reading it started from.

@@ -24,8 +24,8 @@ from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.mail.visibility import Mail
 from lemming.kernel.memory import MemoryFolders
 from lemming.kernel.org.config import Org
-from lemming.kernel.tick.failed_at_the_end import failed_to_write, with_readable_state
-from lemming.kernel.tick.memories_seen import MemoriesSeen, kept_by_a_person
+from lemming.kernel.tick.failed_at_the_end import to_write_failure, with_readable_state
+from lemming.kernel.tick.memories_seen import MemoriesSeen, to_memory_warning
 from lemming.kernel.tick.open_agents import OpenAgent, OpenAgents
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
@@ -158,7 +158,7 @@ class Commits:
         agent = self.agents.of(outcome.report.agent)
         if agent is None:
             gone = DiskError("the agent was removed", where=paths.agent_folder(outcome.report.agent))
-            outcome = failed_to_write(outcome, str(gone))
+            outcome = to_write_failure(outcome, str(gone))
             self.end(TurnCommitted(report=outcome.report, state=outcome.state.as_json()))
             return
         try:
@@ -167,7 +167,7 @@ class Commits:
             if not error.concerns_one_file:
                 raise
             # Once more, without the files: what the turn cost must be in the ledger.
-            outcome = failed_to_write(outcome, str(error))
+            outcome = to_write_failure(outcome, str(error))
             self._apply(outcome, agent, again=again)
         report = outcome.report
         self.states[report.agent] = outcome.state
@@ -195,8 +195,8 @@ class Commits:
         for effect in effects[:first]:
             name, place = outcome.report.agent, effect.place
             digest = digests.get(place, "")
-            if not again and self.memories.is_set_since(org, name, effect, digest):
-                self.runtime.tell(kept_by_a_person(name, effect, self.journal.tick), name)
+            if not again and self.memories.has_changed(org, name, effect, digest):
+                self.runtime.tell(to_memory_warning(name, effect, self.journal.tick), name)
                 continue
             self.memories.wrote(place, digest)
             # An earlier attempt may have written it, which only `apply_effect` looks at.

@@ -54,7 +54,7 @@ def load_counter(base_path: str | os.PathLike[str]) -> tuple[int, str]:
     return tick, read_at if is_timestamp(read_at) else ""
 
 
-def moved_ahead(tick: int, left: int | None) -> Problem | None:
+def explain_skipped_ticks(tick: int, left: int | None) -> Problem | None:
     """Return a problem where the counter is ahead of the place at which an engine `left` it."""
     if left is None or tick <= left:
         return None

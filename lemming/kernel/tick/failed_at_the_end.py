@@ -16,7 +16,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.values import TurnOutcome
 
 
-def failed_to_write(outcome: TurnOutcome, why: str) -> TurnOutcome:
+def to_write_failure(outcome: TurnOutcome, why: str) -> TurnOutcome:
     """Return the outcome of a turn that failed at the very end; some of its files may be there."""
     reason = f"its files could not all be written: {why}"
     return _failed(outcome, outcome.state_if_unwritten(), reason, "DiskError")

@@ -50,10 +50,10 @@ def tick_left(base: OrgPath) -> int | None:
         raw = fs.read_bytes(f"{base}/{paths.LOCK_FILE}", _DESCRIPTION_BYTES)
     except OSError:
         return None
-    return tick_in(raw)
+    return parse_tick(raw)
 
 
-def tick_in(raw: bytes) -> int | None:
+def parse_tick(raw: bytes) -> int | None:
     """Return the tick that stands in what the last holder of a lock wrote as it left."""
     holder = _describe(raw)
     return None if "pid" in holder else bounded_int(holder.get("tick"), le=LAST_TICK)

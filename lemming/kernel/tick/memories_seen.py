@@ -29,7 +29,7 @@ class MemoriesSeen:
         """Take note of what an agent's turn saw; None: nobody knows."""
         self._seen[agent] = digests
 
-    def is_set_since(self, org: Organisation, agent: str, effect: FileEffect, digest: str) -> bool:
+    def has_changed(self, org: Organisation, agent: str, effect: FileEffect, digest: str) -> bool:
         """Return True if somebody has changed the memory that an effect would write, since the turn began.
 
         `digest`: that of the effect's content.
@@ -57,7 +57,7 @@ def _key_of(path: str) -> str:
     return path[path.rindex("/") + 1 :].removesuffix(".json")
 
 
-def kept_by_a_person(agent: str, effect: FileEffect, tick: int) -> Problem:
+def to_memory_warning(agent: str, effect: FileEffect, tick: int) -> Problem:
     """Return a warning about a memory that was not written, because a person set it during the turn."""
     return Problem(
         f'{agent} wrote its memory "{_key_of(effect.path)}" in tick {tick}, and somebody had set it during '

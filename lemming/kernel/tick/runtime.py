@@ -40,10 +40,10 @@ from lemming.kernel.plugins.shipped import RECORDED
 from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.backends import Backends
 from lemming.kernel.tick.clock_reading import previous_reading
-from lemming.kernel.tick.counter import moved_ahead
+from lemming.kernel.tick.counter import explain_skipped_ticks
 from lemming.kernel.tick.edge import Stopped
 from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.holder import leaving, locked, next_epoch, tick_in
+from lemming.kernel.tick.holder import leaving, locked, next_epoch, parse_tick
 from lemming.kernel.tick.turns_not_done import TurnsNotDone
 from lemming.kernel.tools import refresh_tools, server_sources
 
@@ -212,7 +212,7 @@ class Runtime:
 
     def note_counter(self, tick: int) -> None:
         """Tell a person where `tick.json` is ahead of where an engine left it."""
-        if problem := moved_ahead(tick, self.counted):
+        if problem := explain_skipped_ticks(tick, self.counted):
             self.tell(problem)
         self.counted = tick
 
@@ -362,7 +362,7 @@ def open_org(
     require_known_format(org)
     clock = clock or SystemClock()
     lock = locked(base)
-    epoch, left = next_epoch(lock), tick_in(lock.read())
+    epoch, left = next_epoch(lock), parse_tick(lock.read())
     try:
         holder: dict[str, str | int] = {
             "pid": os.getpid(),

@@ -146,7 +146,7 @@ def goes_by_the_clock(parts: Iterable[TickPart]) -> bool:
     return any(part.by_clock for part in parts)
 
 
-def schedules_of(parts: Iterable[TickPart], look: TickLook) -> dict[str, str] | None:
+def collect_schedules(parts: Iterable[TickPart], look: TickLook) -> dict[str, str] | None:
     """Return all schedules that go by the clock; None where those of a part cannot be read now."""
     found: dict[str, str] = {}
     for part in parts:

@@ -49,14 +49,14 @@ def may_be_at_once(inputs: TurnInputs, tools: Iterable[Tool], most: int) -> bool
         return False
     if any(not isinstance(it, EngineTool) or not _only_reads(it) for it in tools):
         return False
-    return inputs.allocation.max_credits is None or _are_paid_for(inputs, most)
+    return inputs.allocation.max_credits is None or _can_afford(inputs, most)
 
 
 def _only_reads(tool: Tool) -> bool:
     return tool.tool_class == "read" or tool.name == REPLACES_A_MEMORY
 
 
-def _are_paid_for(inputs: TurnInputs, most: int) -> bool:
+def _can_afford(inputs: TurnInputs, most: int) -> bool:
     """Return True if the credits that are left suffice for all calls that so many turns may make."""
     entry, limit = inputs.model, inputs.allocation.max_credits
     if entry.per_1k_input_tokens or entry.per_1k_output_tokens or inputs.agent.model.fallback:

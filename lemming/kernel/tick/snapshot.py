@@ -20,11 +20,18 @@ from lemming.kernel.journal.report import Reason, TurnReport
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.shipped import PREFIXES
-from lemming.kernel.tick.clock_reading import kept_reading, reading_left_by
+from lemming.kernel.tick.clock_reading import kept_reading, next_reading
 from lemming.kernel.tick.edge import tried
 from lemming.kernel.tick.firing_plan import Plan, callers_in, channels_in, make_plan, people_in
 from lemming.kernel.tick.pausing import Pauses
-from lemming.kernel.tick.seams import TickLook, TickPart, goes_by_the_clock, parts_in, schedules_of, who_rests
+from lemming.kernel.tick.seams import (
+    TickLook,
+    TickPart,
+    collect_schedules,
+    goes_by_the_clock,
+    parts_in,
+    who_rests,
+)
 from lemming.kernel.tick.soundness.judged import who_may_run
 from lemming.kernel.tools import has_own_tools, refresh_tools, server_sources, toolset_of, why_no_server
 from lemming.kernel.tools.toolset import Toolset
@@ -116,11 +123,12 @@ class Snapshot:
         """The reading of the clock that the next tick starts from; empty where nothing goes by the clock."""
         if not goes_by_the_clock(self.parts):
             return ""
-        return reading_left_by(self.plan)
+        return next_reading(self.plan)
 
     def note_schedules(self) -> None:
         """Take note of the schedules that there are, so that the next tick knows which are new."""
-        if goes_by_the_clock(self.parts) and (schedules := schedules_of(self.parts, self.look)) is not None:
+        schedules = collect_schedules(self.parts, self.look) if goes_by_the_clock(self.parts) else None
+        if schedules is not None:
             from lemming.kernel.tick.first_readings import note_schedules
 
             unsure = self.survey.broken

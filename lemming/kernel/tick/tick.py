@@ -135,7 +135,7 @@ class Tick:
         settings = self.snapshot.config.org
         last_chance = settings.max_attempts - 1
         names = self.plan.order if self.journal.records else ()
-        attempts = (self.attempts_at(name, turn) for name in names for turn in self._turns_of(name))
+        attempts = (self.count_attempts(name, turn) for name in names for turn in self._turns_of(name))
         suspects = [count for count in attempts if count >= last_chance]
         if settings.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
             return 1
@@ -145,7 +145,7 @@ class Tick:
         turns = sum(agents[it].turn.requests for it in self.plan.order if it in agents)
         return max(settings.max_parallel, turns)
 
-    def attempts_at(self, name: str, turn: int) -> int:
+    def count_attempts(self, name: str, turn: int) -> int:
         """Return the number of times that a turn was begun since it last came any further."""
         return attempts_without_progress(self.journal.records_of(name, turn))
 
@@ -259,10 +259,10 @@ class Tick:
         starts = (it for it in records if isinstance(it, TurnStarted) and it.turn_key in ended)
         return is_lost(self.runtime.org, self.plan.tick, starts)
 
-    def outcome_of(self, inputs: TurnInputs) -> TurnOutcome:
+    def run_turn(self, inputs: TurnInputs) -> TurnOutcome:
         """Take a turn to its end, and return what it has come to."""
         outcome = tried(lambda: take_turn(inputs, self._answers(inputs), self._plugins))
-        return self.broken_off(inputs, outcome) if isinstance(outcome, Exception) else outcome
+        return self.to_broken_outcome(inputs, outcome) if isinstance(outcome, Exception) else outcome
 
     def commit(self, inputs: TurnInputs, outcome: TurnOutcome, *, again: bool) -> None:
         """Write what a turn came to, and commit it; `again`: an earlier attempt may have."""
@@ -273,7 +273,7 @@ class Tick:
         current = self.commits.states.get(inputs.agent.name)
         return joined(inputs, outcome, current) if current else outcome
 
-    def broken_off(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
+    def to_broken_outcome(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
         """Return the outcome of a turn that raised this; raise it where it was meant to end the run."""
         broken = why_broken(error)
         # Read again: who writes a journal keeps none of it.

@@ -97,10 +97,10 @@ class DraftState:
         return [self.results[place] for place in self.unshown_places]
 
     @property
-    def to_go_on_with(self) -> Sequence[dict[str, Any]]:
+    def actionable_results(self) -> Sequence[dict[str, Any]]:
         """The results for which the model is asked again: no notices, but those of a first useless reply."""
         unshown = self.unshown
-        return without_notices(unshown) if unshown and not self.notices.ask_again else unshown
+        return without_notices(unshown) if unshown and not self.notices.should_ask_again else unshown
 
     @property
     def unshown_places(self) -> list[int]:

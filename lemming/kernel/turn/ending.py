@@ -229,11 +229,11 @@ def _count_loops(
     before, limits = draft.inputs.state.loops, draft.inputs.loops
     if limits is None or not draft.answers or draft.only_asks or end == "no_answer":
         return before, ""
-    loop = _loop_of(draft, status, end, error)
+    loop = _detect_loop(draft, status, end, error)
     return count_loop(draft.inputs, loop) if loop else ({}, "")
 
 
-def _loop_of(draft: Draft, status: Status, end: End, error: LemmingError | None) -> Loop | None:
+def _detect_loop(draft: Draft, status: Status, end: End, error: LemmingError | None) -> Loop | None:
     """Return in what way a turn came no further; None if it came further."""
     if status == "failed":
         return loop_of_failure(name_of(error)) if error else None

@@ -27,7 +27,7 @@ class Notices:
         self._useless_replies = 0  # in a row
 
     @property
-    def ask_again(self) -> bool:
+    def should_ask_again(self) -> bool:
         """Whether the model is asked again for them: for the first useless reply in a row, once."""
         return self._useless_replies == 1
 

@@ -72,7 +72,7 @@ class Turn:
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
         """What tools gave that no model has been shown: tool, args, success, output."""
-        return self._draft.to_go_on_with
+        return self._draft.actionable_results
 
     @property
     def is_over(self) -> bool:
