@@ -65,6 +65,26 @@ def test_no_word_of_requests_in_a_form_changes_what_becomes_of_the_request(base:
     assert (found.end, answer_in(payload, found.schema)) == ("answered", {word: "failed"})
 
 
+OF_PARTS: dict[str, dict[str, Any]] = {
+    "in what it refers to": {"$ref": "#/$defs/it", "$defs": {"it": form("status")}},
+    "in one of its parts": {"allOf": [{"type": "object"}, {"anyOf": [form("status"), form("price")]}]},
+    "required, and not described": {"type": "object", "required": ["status"]},
+}
+
+
+@pytest.mark.parametrize("schema", OF_PARTS.values(), ids=OF_PARTS)
+def test_a_word_of_requests_that_a_form_names_elsewhere_changes_nothing_either(
+    base: Path, schema: dict[str, Any]
+) -> None:
+    said = reply(entry("response", "done", status="failed"))
+    org_of(base, resume("ada", **QUIET, turn={"repairs": 0}), script=[{"reply": said}])
+    request = write(base, "ada", schema=schema)
+    run_tick(base)
+    found = find_request(requests_now(base).requests, request.id)
+    payload = answers(base, "ada")[request.id]
+    assert (found.end, answer_in(payload, schema)) == ("answered", {"status": "failed"})
+
+
 def test_a_failure_is_one_though_the_form_has_a_field_of_that_name(base: Path) -> None:
     org_of(
         base, resume("ada", **QUIET), script=[{"reply": reply(entry("response", "cannot", status="failed"))}]

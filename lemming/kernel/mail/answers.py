@@ -25,13 +25,41 @@ KEYS_OF_REQUESTS = OF_THE_ENGINE | {
 
 APART = "answer"
 """The key under which an answer stands whose request asks for a form with a word of requests as a field."""
+_PARTS = ("allOf", "anyOf", "oneOf", "then", "else")
+_MOST_PARTS = 200
 _WORDS = (KEYS_OF_REQUESTS | ENVELOPE) - {"text"}
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the properties that a schema names."""
-    properties = schema.get("properties") if schema else None
-    return properties if isinstance(properties, Mapping) else {}
+    """Return the properties that a schema names, also in its parts and in what it refers to.
+
+    >>> sorted(fields_of({"$ref": "#/$defs/M", "$defs": {"M": {"properties": {"a": {}}, "required": ["b"]}}}))
+    ['a', 'b']
+    """
+    found: dict[str, Any] = {}
+    pending: list[Any] = [schema]
+    for part in pending:
+        if not isinstance(part, Mapping) or len(pending) > _MOST_PARTS:
+            continue
+        required, properties = part.get("required"), part.get("properties")
+        names = required if isinstance(required, list) else ()
+        found = {**{it: {} for it in names if isinstance(it, str)}, **found}
+        found |= properties if isinstance(properties, Mapping) else {}
+        for key in _PARTS:
+            pending += it if isinstance(it := part.get(key), list) else [it]
+        pending.append(_referred_to(schema, part.get("$ref")))
+    return found
+
+
+def _referred_to(schema: Mapping[str, Any] | None, reference: object) -> Any:
+    """Return the part of a schema that a reference names; None where it names none in the schema itself."""
+    part: Any = schema
+    names = reference.split("/") if isinstance(reference, str) else []
+    if names[:1] != ["#"]:
+        return None
+    for name in names[1:]:
+        part = part.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(part, Mapping) else None
+    return part
 
 
 def is_apart(schema: Mapping[str, Any] | None) -> bool:
@@ -66,9 +94,8 @@ def answer_in(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = Non
     """
     if is_apart(schema) and isinstance(apart := payload.get(APART), Mapping):
         return {**apart}
-    properties = schema.get("properties") if schema else None
     named = fields_of(schema)
     fields = {key: value for key, value in payload.items() if key not in ENVELOPE or key in named}
-    if not isinstance(properties, Mapping):
+    if not named and not isinstance(schema and schema.get("properties"), Mapping):
         return fields["text"] if fields.keys() == {"text"} else fields
-    return {key: value for key, value in fields.items() if key != "text" or key in properties}
+    return {key: value for key, value in fields.items() if key != "text" or key in named}
