@@ -138,3 +138,24 @@ def test_a_number_that_is_taken_beside_calls_is_none_of_theirs() -> None:
     assert made(numbers, 1, 2) == 1
     numbers.begin_reply(3, 1)
     assert numbers.of_reply(0) == 3
+
+
+def test_what_waits_beside_calls_has_a_number_that_none_of_them_gets() -> None:
+    numbers = CallNumbers(lambda number: False)
+    numbers.begin_reply(0, 3)
+    taken = [numbers.take(0)]
+    numbers.come(numbers.of_reply(0))
+    made = [numbers.make(0)]
+    taken.append(numbers.take(1))
+    for place in (1, 2):
+        numbers.come(numbers.of_reply(place))
+        made.append(numbers.make(place))
+    assert (made, taken) == ([0, 1, 2], [3, 4])
+
+
+def test_a_call_that_results_stand_before_has_no_number_of_theirs() -> None:
+    numbers = CallNumbers(lambda number: False)
+    assert numbers.free(3) == 3
+    numbers.come(None)
+    assert numbers.make(3) == 3
+    assert numbers.free(2) == 4
