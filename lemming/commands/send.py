@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from hashlib import file_digest
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 from lemming.commands.calendar import add_job
 from lemming.commands.options import (
@@ -23,7 +23,7 @@ from lemming.kernel import messages
 from lemming.kernel.agents import Agent, agent_folders, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import meant, pretty
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.base.times.spoken import parse_duration, parse_moment
 from lemming.kernel.base.times.words import moment_in_words, until_text
@@ -91,8 +91,8 @@ def send(
         _require_a_job(to, text, waits_until)
         add_job(base, to or "", " ".join(text or ()), every)
         return
-    if to is None and text and len(text) > 1 and text[0] != author and text[0] in agent_folders(base):
-        _refuse_lost_option(text)
+    if to is None and text and len(text) > 1:
+        _refuse_lost_option(text, [name for name in agent_folders(base) if name != author])
     spoken = text_typed(text)  # may wait for standard input, while ticks go by
     sendable = _sendable(_payload(spoken, to, payload) | _attached(base, attach or []) | waits_until)
     entry = messages.send(
@@ -108,9 +108,13 @@ def send(
     _tell_who_reads_it(base, entry, to, config)
 
 
-def _refuse_lost_option(words: list[str]) -> NoReturn:
-    """Raise for a text whose first word is an agent's name: it would go to everybody."""
-    name, rest = words[0], shlex.quote(" ".join(words[1:]))
+def _refuse_lost_option(words: list[str], others: list[str]) -> None:
+    """Raise for a text whose first word is the name of another agent: it would go to everybody."""
+    first = words[0].strip(",:;@").lower()
+    name = first if first in others else meant(first, others)
+    if not name:
+        return
+    rest = shlex.quote(" ".join(words[1:]))
     raise UsageError(
         f'an entry to "{name}" must have --to {name}: without it, it goes to everybody',
         hint=f"lemming send --to {name} {rest}; to everybody: the text in one pair of quotes",

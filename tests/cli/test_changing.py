@@ -152,6 +152,17 @@ def test_a_text_that_begins_with_an_agents_name_is_refused_without_to(base: Path
         assert lemming("send", *words).status == 0
 
 
+@pytest.mark.parametrize("first", ["Planner", "planner:", "@planner", "plannr"])
+def test_a_first_word_that_is_an_agents_name_in_another_spelling_is_refused(
+    base: Path, lemming: Lemming, first: str
+) -> None:
+    make_org(base, HUMAN, resume("planner"))
+    ran = lemming("send", first, "Do it")
+    assert ran.status == 2
+    assert "lemming send --to planner 'Do it'" in ran.err
+    assert not (base / "agents/human/outbox").exists()
+
+
 def test_who_will_read_a_message_is_told_with_the_tick(base: Path, lemming: Lemming) -> None:
     make_org(
         base,

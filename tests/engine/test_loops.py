@@ -102,6 +102,12 @@ def test_settings_say_when_and_a_resume_says_it_for_its_agent(base: Path) -> Non
     assert stopped == {"ada": 2, "bob": 3}
 
 
+def test_who_sets_only_when_a_loop_ends_has_the_agent_told_before(base: Path) -> None:
+    make_org(base, resume("ada", loops={"warn_after": 9, "stop_after": 3}), script=[BAD])
+    run(base, 4)
+    assert [WARNED in prompt_of(base, tick) for tick in (1, 2, 3)] == [False, False, True]
+
+
 HEALTHY = {
     "the same report each tick": say("nothing new", kind="report"),
     "nothing at all": {"outbox_entries": []},

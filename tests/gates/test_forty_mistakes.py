@@ -52,6 +52,11 @@ LIMIT: Json = {
     "at": "spend", "then": "stop", "credits": 5, "per": "agent", "window": "24h",
     "when": {"field": "model", "op": "is", "value": "scripted"},
 }  # fmt: skip
+OUT: Json = {"at": "out", "then": "block", "when": {"field": "target", "op": "is", "value": "editor"}}
+LABEL: Json = {
+    "at": "call", "then": "block", "tool": "file_write",
+    "when": {"field": "args_trust.path", "op": "is", "value": "outside"},
+}  # fmt: skip
 KEYS: Json = {"at": "spend", "then": "block", "models": ["scripted"]}
 TRUST: Json = {
     "order": ["outside", "known", "agent", "owner"],
@@ -80,7 +85,7 @@ def right() -> dict[str, Json]:
     ada = resume("ada", team=TEAM, permissions=PERMISSIONS, credits={"max_credits": 9.0, "soft_cap": 5.0})
     ada["gates"] = [ASK, {**GATE, "tool": "file_write"}]
     return copy.deepcopy({
-        ORG: {"gates": [GATE, FIELD, LIMIT, KEYS], "trust": TRUST},
+        ORG: {"gates": [GATE, FIELD, LIMIT, KEYS, OUT, LABEL], "trust": TRUST},
         MODELS: {
             "scripted": {"provider": "scripted", "options": {"file": "config/answers.jsonl"}},
             "gpt": LINE,
@@ -164,6 +169,8 @@ TABLES: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "a grant": (ADA, ("permissions",)),
     "a limit": (ORG, ("gates", 2)),
     "a limit of models": (ORG, ("gates", 3)),
+    "a gate of targets": (ORG, ("gates", 4)),
+    "a gate of labels": (ORG, ("gates", 5)),
     "credits": (ADA, ("credits",)),
     "an allocation": (CREDITS, ()),
     "trust": (ORG, ("trust",)),
@@ -338,7 +345,7 @@ IN_GATES: dict[str, tuple[Json, str, str]] = {
 def test_no_gate_runs_that_is_about_nothing(case: str, base: Path) -> None:
     gate, pointer, hint = IN_GATES[case]
     make_org(base)
-    for file, place in ((ORG, "/gates/4"), (ADA, "/gates/2")):
+    for file, place in ((ORG, "/gates/6"), (ADA, "/gates/2")):
         files = right()
         files[file]["gates"].append(gate)
         (problem,) = problems_with(base, files)

@@ -46,7 +46,8 @@ FINE: list[dict[str, Any]] = [
     {"at": "call", "when": of_field("args.path", "x", "starts_with"), "then": "block"},
     {"at": "in", "when": of_field("from", ["bob", "human"], "in"), "then": "warn"},
     {"at": "in", "when": of_field("payload.anything.at_all", 1), "then": "warn"},
-    {"at": "out", "when": of_field("target", "somebody"), "then": "warn"},
+    {"at": "out", "when": of_field("target", "bob"), "then": "warn"},
+    {"at": "out", "when": of_field("target", "somebody"), "then": "warn", "may_be_absent": True},
     {
         "at": "out",
         "when": {"not": of_field("trust", "outside", "is_not")},

@@ -83,3 +83,18 @@ def test_a_reminder_that_no_gate_minds_is_written_as_ever(base: Path) -> None:
     assert turn_of(base).verdicts == []
     (entry,) = read_outbox_entries(base, "ada")
     assert entry.payload["text"] == "water the plants"
+
+
+@pytest.mark.parametrize("gate", [DENIES, REDACTS])
+@pytest.mark.parametrize("way", ["update", "tool"])
+def test_the_key_of_a_memory_is_no_way_past_a_gate(base: Path, gate: dict[str, Any], way: str) -> None:
+    memory = {"key": f"card-{SECRET}", "value": "paid"}
+    first: dict[str, Any] = (
+        {"memory_updates": [memory]} if way == "update" else {"tool_calls": [call("memory_write", **memory)]}
+    )
+    script = [{"tick": 1, "step": 0, "reply": first}, {"reply": say("done")}]
+    make_org(base, resume("ada", turn={"max_steps": 2}), script=script, org={"gates": [gate]})
+    (turn,) = run_once(base, clock=FrozenClock()).turns
+    assert [*(base / "agents/ada/memory").glob("*.json")] == []
+    assert turn.verdicts[0]["line"] == line(0)
+    assert [replayed.turns for replayed in replay(base, [1])] == [1]

@@ -100,6 +100,17 @@ def test_a_broken_resume_and_an_empty_purse_are_failures_that_can_be_mended(base
     assert json.loads((base / "logs/told.json").read_text()) == {"failure": {}}
 
 
+def test_an_agent_that_is_paused_for_its_loop_is_told_of_once(base: Path, notes: Path) -> None:
+    make_org(base, resume("ada"), script=[{"reply": "not the contract"}], org={"on_failure": COMMAND})
+    for _ in range(7):
+        run_once(base, clock=FrozenClock())
+    first, second = told(notes)
+    assert [thing["about"] for thing in first["things"]] == ["ada"]
+    [paused] = second["things"]
+    assert (paused["about"], paused["since_tick"]) == ("ada", 4)
+    assert paused["text"] == "ada is paused: 4 of its turns failed in the same way (ContractError)"
+
+
 def test_an_organisation_without_commands_writes_and_starts_nothing(base: Path, notes: Path) -> None:
     make_org(base, resume("ada"), script=[REFUSED])
     run_once(base)

@@ -23,7 +23,7 @@ from lemming.testing import resume, say
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
 TOOLS = [
     "file_write", "file_read", "file_append", "file_edit", "file_move", "file_list", "file_search", "search",
-    "store_read", "store_write", "shell", "skill_read",
+    "store_read", "store_write", "shell", "skill_read", "attach",
 ]  # fmt: skip
 
 
@@ -270,3 +270,28 @@ def test_an_image_that_an_outside_turn_wrote_makes_who_is_shown_it_outside(base:
     turn = tick(base)["ben"]
     unregister("provider", "looking_on")
     assert turn.trust == {"is": "outside", "from": [{"is": "outside", "of": "shared/x.png"}]}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        call("file_read", path="shared/xx.txt"),
+        call("file_edit", path="shared/xx.txt", old="a", new="b"),
+        call("file_move", path="shared/xx.txt", to="shared/y.txt"),
+        call("attach", files=[{"path": "shared/xx.txt"}]),
+        call("attach", files=["shared/xx.txt"]),
+    ],
+    ids=["file_read", "file_edit", "file_move", "attach", "attach by name"],
+)
+def test_the_name_of_a_strangers_file_that_is_told_as_the_nearest_is_a_strangers(
+    base: Path, reply: dict[str, Any]
+) -> None:
+    tainted(base, ("ben", reply))
+    turn = tick(base)["ben"]
+    assert "shared/x.txt" in finished(base, 2, "ben")[0]["output"]
+    assert turn.trust == {"is": "outside", "from": [{"is": "outside", "of": "shared/x.txt"}]}
+
+
+def test_a_new_file_beside_a_strangers_makes_nobody_outside(base: Path) -> None:
+    tainted(base, ("ben", call("file_append", path="shared/xx.txt", content="mine")))
+    assert tick(base)["ben"].trust == {"is": "agent"}

@@ -63,7 +63,7 @@ def _looked_at(context: ToolContext, item: Any) -> dict[str, str]:
         place = resolve(context.agent, context.base, path, "read", caller=Attach.name)
         digest = file_digest_of(place, context.staged, context.removed)
     except ToolError as error:
-        return {"path": path, "error": error.message}
+        return {"path": path, "error": str(error)}
     if given not in (None, "", digest):
         return {"path": path, "error": f"its SHA-256 is {digest}, not {str(given)[:64]}; leave it out"}
     return {"path": place.key, "sha256": digest}

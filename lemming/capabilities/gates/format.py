@@ -200,11 +200,17 @@ class Gate:
             for number, it in enumerate(getattr(self, key))
         ]
         for place, pattern in patterns:
+            if not pattern:
+                message = "expected a regular expression, found an empty text, which fits everything"
+                raise Misfit(message, at=place, hint="write what is looked for")
             try:
                 expression(pattern)
             except NoExpression as error:
                 hint = "a plain text has \\\\ before each of . * + ? ( ) [ ] { } ^ $ |"
                 raise Misfit(f"no regular expression: {pattern!r}: {error}", at=place, hint=hint) from None
+        if self.schema == {}:
+            message = "expected a JSON Schema that wants something, found {}: everything satisfies it"
+            raise Misfit(message, at="/schema", hint='add "required": ["text"], say, or take it out')
         flaw, inside = flaw_of(self.schema) if self.schema is not None else ("", "")
         if flaw:
             hint = "keywords and types of JSON Schema: https://json-schema.org"

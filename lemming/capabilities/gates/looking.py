@@ -15,6 +15,7 @@ from lemming.kernel.base.jsontext import compact, to_line
 from lemming.kernel.base.patterns import is_among
 from lemming.kernel.base.redaction.rewriting import with_texts
 from lemming.kernel.journal.verdicts import At, GateVerdict, Then
+from lemming.kernel.messages import targets_in
 from lemming.kernel.plugins.errors import words_of
 from lemming.kernel.turn.places import Found, FunctionBroke
 
@@ -182,7 +183,7 @@ def _finding(
     if (gate.tools or gate.classes) and not gate.concerns_tool(seen["tool"], seen["class"]):
         return None
     require_seen(gate, seen)
-    if not gate.condition(seen) or (gate.approved and gate.is_approved(seen["agent"], seen["tool"])):
+    if not _holds(gate, seen) or (gate.approved and gate.is_approved(seen["agent"], seen["tool"])):
         return None
     is_call = gate.at == "call"
     match gate.finding:
@@ -210,6 +211,23 @@ def _finding(
         case "by":
             return judge(rule, seen)
     raise AssertionError(f"a finding without a way to find it: {gate.finding}")
+
+
+def _holds(gate: Gate, seen: Json) -> bool:
+    """Return whether a gate's condition holds; of an entry to several, for one of them, and to pass, for all.
+
+    A target is compared as the engine reads it: how a name is spelled must not get an entry past a gate.
+    """
+    if gate.at != "out" or seen.get("what") != "entry" or gate.fields.isdisjoint(("target", "payload")):
+        return gate.condition(seen)
+    names = sorted(targets_in(seen["payload"]))
+    each = [
+        gate.condition({**seen, "target": name, "payload": {**seen["payload"], "target": name}})
+        for name in names
+    ]
+    if gate.then == "pass" and names:
+        return all(each)
+    return any(each) or gate.condition(seen)
 
 
 def redacted(patterns: Iterable[str], content: Any) -> Any:

@@ -19,6 +19,7 @@ from lemming.kernel.base.kinds import MESSAGE_KINDS, ToolClass
 from lemming.kernel.base.patterns import is_among, is_named
 from lemming.kernel.files.real_place import opened_place
 from lemming.kernel.journal.verdicts import At
+from lemming.kernel.messages import EVERYBODY
 from lemming.kernel.plugins.capabilities import missing_for_gate
 from lemming.kernel.tick.soundness.inventory import Fault, Inventory
 
@@ -30,10 +31,11 @@ WHAT: dict[At, tuple[str, ...]] = {
     "out": ("entry", "memory"),
 }
 _OF_TEXTS = {"starts_with", "ends_with", "contains", "matches"}
-_OF_WHAT_IS_THERE = {"agent", "from", "model", "provider", "tool"}
+_OF_WHAT_IS_THERE = {"agent", "from", "model", "provider", "target", "tool"}
 _KINDS: dict[str, tuple[set[str], tuple[type, ...]]] = {
     "true or false": ({"channel", "leaves", "own", "success"}, (bool,)),
     "a number": ({"call", "credits", "dollars", "tick", "tokens"}, (int, float, NoneType)),
+    'a list: write "op": "contains"': ({"tags"}, (list,)),
 }
 _OF_SCHEMAS: dict[Any, tuple[type, ...]] = {
     "string": (str,), "boolean": (bool,), "integer": (int, float), "number": (int, float),
@@ -45,6 +47,7 @@ _NOTHING_BELOW = {
 }  # fmt: skip
 """Fields that are one text, number or truth."""
 _OF_TRUST = {"trust", "args_trust", "args_lowest"}
+_MAY_BE_NULL = {"target", "payload.target"}
 _SAME = {"is", "is_not"}
 _AMONG = {"in", "not_in"}
 _ORDERS = {"lt", "le", "gt", "ge"}
@@ -152,8 +155,13 @@ def _unsound_approvals(gate: Gate, known: Inventory, agent: Agent | None) -> Ite
 def _unknown_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Fault]:
     """Yield the arguments that no tool has which a gate concerns, where all of these are known."""
     named = [(f"/args/{name}", name) for name in gate.args]
-    tests = [it for it in tests_in(gate.when or {}, "/when") if it.field.startswith("args.")]
-    named += [(f"{it.pointer}/field", it.field.removeprefix("args.")) for it in tests]
+    every = [*tests_in(gate.when or {}, "/when")]
+    tests = [it for it in every if it.field.startswith("args.")]
+    named += [
+        (f"{it.pointer}/field", it.field.partition(".")[2])
+        for it in every
+        if it.field.startswith(("args.", "args_trust."))
+    ]
     if not named or (known.survey.names_servers and known.may_have_more_tools(gate.tools or ("*",))):
         return
     tools = [
@@ -200,6 +208,8 @@ def _impossible_values(test: Test, gate: Gate, known: Inventory, agent: Agent | 
         return
     there = f"there is {', '.join(sorted(wanted)) or 'none'}"
     for value in test.values:
+        if value is None and test.field in _MAY_BE_NULL:
+            continue
         if value not in wanted and not (test.field == "tool" and known.why_no_tool(str(value)) is None):
             hint = nearest(str(value), [*wanted]) or there
             yield Fault(f"{test.pointer}/value", f'"{test.field}" is never "{value}"', hint)
@@ -230,12 +240,14 @@ def _values_of(test: Test, gate: Gate, known: Inventory, agent: Agent | None) ->
             return [agent.name] if agent else known.names
         case "from" if gate.at == "in":
             return known.names
+        case "target" | "payload.target" if gate.at == "out":
+            return [*known.names, *sorted(EVERYBODY)]
         case "model":
-            return known.config.models
+            return [*known.config.models]
         case "provider":
-            return {entry.provider for entry in known.config.models.values()}
+            return [*{entry.provider: None for entry in known.config.models.values()}]
         case "tool" if known.toolset is not None:
-            return {*known.tool_names, *known.turn_tools}
+            return [*known.tool_names, *known.turn_tools]
         case "what":
             return WHAT.get(gate.at)
         case "kind":

@@ -5,8 +5,9 @@ Whatever a turn writes for others comes by here, also what its tools want writte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.gates.checks import asking
@@ -111,8 +112,19 @@ class OutGates:
         looked = self._look(value, facts, f"memory {key}", self._rules)
         if not looked.passes:
             raise ToolError(f'memory "{key}": {looked.told()}')
+        self._require_name(key, partial(facts, looked.content))
         self._earlier.add(digest_of(value))
         return looked.content
+
+    def _require_name(self, key: str, facts: Callable[[], dict[str, Any]]) -> None:
+        """Raise `ToolError` for a memory whose key a pattern fits: whoever reads memories sees keys."""
+        rules = [rule for rule in self._rules if _is_about_texts(rule.gate)]
+        looked = self._look(key, lambda _: facts(), f"the key of memory {key}", rules) if rules else None
+        if looked and not looked.passes:
+            raise ToolError(f'memory "{key}": its key: {looked.told()}')
+        if looked and looked.content != key:
+            why = f"a gate redacts something in its key ({looked.verdicts[-1].line}): use another key"
+            raise ToolError(f'memory "{looked.content}": {why}')
 
     def look_at_notes(self, notes: str) -> str:
         """Return the notes of a reply without what a gate redacts: prompts, logs and screens show them."""

@@ -21,7 +21,7 @@ from lemming.capabilities.requests.request_turn import (
     serving_of,
 )
 from lemming.capabilities.requests.settings import team_of
-from lemming.capabilities.requests.shown_requests import fail_shown_requests
+from lemming.capabilities.requests.shown_requests import fail_shown_requests, has_answer
 from lemming.capabilities.requests.team import (
     answered_results,
     check_hand_on,
@@ -146,6 +146,7 @@ class RequestsPreparation(Preparation):
     """Whom an agent may ask, as a turn of its is put together, and what came of what it has asked."""
 
     _task: Task | None = None
+    _has_answer = False
 
     def tools(self) -> Iterable[Tool]:
         """Return the tools with which the agent asks its team, and hands on."""
@@ -186,13 +187,14 @@ class RequestsPreparation(Preparation):
         return answered_results(results, task.asked, len(results) - len(task.begun.results), labels)
 
     def shows(self, shown: Showing) -> Showing:
-        """Take note of what the turn is for."""
-        self._task = shown.task
+        """Take note of what the turn is for, and of an answer that the agent waits for."""
+        self._task, self._has_answer = shown.task, has_answer(shown, self.moment)
         return shown
 
     def given(self) -> Json:
-        """Return the tools that would reach nobody, and the agents that a budget would not bound."""
-        return facts_for_asking(self.moment.now, self.moment.agent, self._task)
+        """Return the tools that would reach nobody, agents that no budget would bound, and any answer."""
+        facts = facts_for_asking(self.moment.now, self.moment.agent, self._task)
+        return {**facts, "answered": True} if self._has_answer else facts
 
 
 class RequestsPart(TurnPart):
@@ -203,7 +205,7 @@ class RequestsPart(TurnPart):
     def __init__(self, name: str, draft: Draft, given: Json) -> None:
         super().__init__(name, draft, given)
         self._team = team_tools(draft.inputs.agent)
-        self._serving = serving_in(draft)
+        self._serving, draft.has_answer = serving_in(draft), "answered" in given
 
     @property
     def _task(self) -> Serving | None:

@@ -7,6 +7,8 @@ from lemming.kernel.base.errors import LemmingError, name_of
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.hooks import next_entry_id
+from lemming.kernel.turn.loop_breaker import requests_in
+from lemming.kernel.turn.seams import Moment, Showing
 
 
 def fail_shown_requests(draft: Draft, error: LemmingError) -> None:
@@ -26,3 +28,17 @@ def fail_shown_requests(draft: Draft, error: LemmingError) -> None:
         entry_id = next_entry_id(draft.inputs, len(answers), [entry.id for entry in answers])
         answers.append(draft.as_entry(NewEntry("response", payload, []), entry_id, error.at))
     draft.last_words = answers
+
+
+def has_answer(shown: Showing, moment: Moment) -> bool:
+    """Return True if an agent that asks in vain is shown something new that may be an answer.
+
+    A model that was not asked in a turn of its own answers by any kind of entry, and may name nobody.
+    """
+    if not (moment.state.loops and requests_in(moment.state.loops)):
+        return False
+    name = moment.agent.name
+    said = [it.payload for it in shown.task.asked] if shown.task else []
+    heard = (it for it in shown.inbox.unread if it.kind not in ("request", "status"))
+    said += [it.payload for it in heard if not it.targets or name in it.targets]
+    return any(payload is not None and payload.get("status") != "failed" for payload in said)

@@ -16,6 +16,7 @@ from lemming.capabilities.trust.marks import Marks
 from lemming.capabilities.trust.origins import args_trust, low_values
 from lemming.capabilities.trust.turn import TurnTrust
 from lemming.capabilities.trust.words import AGENT, TRUST, Part
+from lemming.kernel.access.allowed_paths import Access, nearest_readable
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.paths import place_of
@@ -30,6 +31,8 @@ from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.values import TurnInputs
 
 GIVES_NO_TEXT = ("attach",)
+CHANGES_A_FILE = ("file_edit", "file_move")
+ACCESSES: tuple[Access, ...] = ("read", "write")
 NAMES_THE_NEAREST = ("memory_read", "store_read")
 """Those that name what there is, where there is nothing of the name they are asked for."""
 RUNS_ANYTHING = "shell"
@@ -134,6 +137,8 @@ class TrustTracing:
         elif not named:
             for place in self._places(call, tool, context):
                 yield from self._marks.below(opened_place(context.base, place))
+        if not named:
+            yield from self._nearest(call, tool, context)
         if not named and (not isinstance(tool, EngineTool) or call.tool == "memory_read"):
             for key, word in self._memories(context).items() if not source else ():
                 yield Part(word, paths.memory_file(context.agent.name, key))
@@ -163,6 +168,25 @@ class TrustTracing:
         else:
             for key, word in self._memories(context).items():
                 yield Part(word, paths.memory_file(context.agent.name, key))
+
+    def _nearest(self, call: ToolCall, tool: Tool, context: ToolContext) -> Iterator[Part]:
+        """Yield how far files are trusted whose names are told, since there is none at the path of a call."""
+        assert self._marks
+        if not isinstance(tool, EngineTool) or (
+            tool.tool_class != "read" and call.tool not in CHANGES_A_FILE
+        ):
+            return
+        files = call.args.get("files")
+        named = [call.args, *(files if isinstance(files, list) else ())]
+        name = context.agent.name
+        for path in (it.get("path") if isinstance(it, dict) else it for it in named):
+            if not isinstance(path, str) or not path:
+                continue
+            if self._is_there(opened_place(context.base, place_of(name, path)), context):
+                continue
+            for access in ACCESSES:
+                if nearest := nearest_readable(context.agent, context.base, path, access):
+                    yield self._marks.of(opened_place(context.base, place_of(name, nearest)))
 
     def _memories(self, context: ToolContext) -> dict[str, str]:
         name = context.agent.name

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from lemming.kernel.access.grants import why_no_grant, why_unsafe
+from lemming.kernel.access.nearest_file import nearest_file
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
@@ -36,6 +39,13 @@ class AccessAttempt:
     path: str
     access: Access
     grants: tuple[str, ...]
+    nearest: Callable[[], str] = field(default=str, compare=False)
+
+    def missing(self) -> ToolError:
+        """Return the error for a path at which nothing is, with the nearest one that the agent may use."""
+        nearest = self.nearest()
+        hint = f"did you mean {json.dumps(nearest, ensure_ascii=False)}?" if nearest else ""
+        return ToolError(f"{self._subject} does not exist", hint=hint)
 
     def refused(self, why: str = "") -> PermissionDenied:
         """Return the refusal, which names the rule."""
@@ -90,7 +100,8 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     """
     file_access = agent.permissions.file_access
     granted = file_access.allow_read if access == "read" else file_access.allow_write
-    asked = AccessAttempt(caller, path, access, tuple(granted))
+    nearest = partial(nearest_readable, agent, base, path, access)
+    asked = AccessAttempt(caller, path, access, tuple(granted), nearest)
     org = components(os.path.normpath(base))
     own = (*org, *paths.workspace_folder(agent.name).split("/"))
     target = _target(asked, org, own)
@@ -105,23 +116,23 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
             covering.append(folder)
     if not covering:
         raise refusal
-    nearest = max(covering, key=len)
-    below_grant = target[len(nearest) :]
-    nearest, org = _without_links(nearest, org)
-    asked_at, target = target, (*nearest, *below_grant)
+    folder = max(covering, key=len)
+    below_grant = target[len(folder) :]
+    folder, org = _without_links(folder, org)
+    asked_at, target = target, (*folder, *below_grant)
     is_inside = target[: len(org)] == org
-    root = base if is_inside else Path("/", *nearest)
-    parts = target[len(org) if is_inside else len(nearest) :]
+    root = base if is_inside else Path("/", *folder)
+    parts = target[len(org) if is_inside else len(folder) :]
     if access == "write":
-        if target == nearest:
+        if target == folder:
             raise asked.failed("is a folder")
-        _refuse_names(asked, target[len(nearest) :])
+        _refuse_names(asked, target[len(folder) :])
         if is_inside and target[:-1] != asked_at[:-1] and parts[0] == "agents":
             raise asked.refused("agents, reached under another name, is closed to agents")
         if is_inside:
-            refuse_engines(asked, parts, granted=nearest[len(org) :])
-    granted_parts = nearest[len(org) :] if is_inside else ()
-    return Place(asked, base, root, "/".join(parts), target == nearest, granted_parts)
+            refuse_engines(asked, parts, granted=folder[len(org) :])
+    granted_parts = folder[len(org) :] if is_inside else ()
+    return Place(asked, base, root, "/".join(parts), target == folder, granted_parts)
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,11 @@ class _Kept(AccessAttempt):
 def kept_at(base: Path, path: str, *, caller: str) -> Place:
     """Return the place of what people keep for agents, by its path in the organisation; for reading only."""
     return Place(_Kept(caller, path, "read", ()), base, base, path, is_granted_folder=False)
+
+
+def nearest_readable(agent: Agent, base: Path, path: str, access: Access = "read") -> str:
+    """Return the path that is nearest to one at which nothing is, as the agent would write it."""
+    return nearest_file(agent.name, base, path, granted_places(agent, access))
 
 
 def granted_places(agent: Agent, access: Access) -> dict[str, str]:

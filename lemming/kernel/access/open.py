@@ -69,7 +69,7 @@ def read_raw(
 ) -> bytes:
     """Return the bytes of a file, as this turn sees it. Raises as `read_text`."""
     if place.key in removed:
-        raise place.asked.failed("does not exist")
+        raise place.asked.missing()
     raw = staged[place.key] if place.key in staged else _read_bytes(place, limit_bytes)
     if len(raw) > limit_bytes:
         raise place.asked.failed(f"is larger than the {limit_bytes} bytes that can be read")
@@ -86,7 +86,7 @@ def seen_content(place: Place, staged: Mapping[str, bytes]) -> str | None:
 def file_digest_of(place: Place, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
     """Return the SHA-256 of a file of any size, in hex, as this turn sees it. Raises as `read_text`."""
     if place.key in removed:
-        raise place.asked.failed("does not exist")
+        raise place.asked.missing()
     if place.key in staged:
         return sha256(staged[place.key]).hexdigest()
     with _opened_file(place) as descriptor, open(descriptor, "rb", closefd=False) as file:
@@ -119,7 +119,7 @@ def scan_folder(
             names |= {name: mark for name, mark in there.items() if f"{place.key}/{name}" not in removed}
     except FileNotFoundError as error:
         if not names and not place.is_granted_folder:
-            raise place.asked.failed("does not exist") from error
+            raise place.asked.missing() from error
     return names
 
 
@@ -164,7 +164,7 @@ def remove_effect(place: Place, staged: Mapping[str, bytes]) -> FileEffect:
     seen = (seen_content(place, staged), seen_content(place, {}))
     digests = tuple(sorted({digest for digest in seen if digest is not None}))
     if not digests:
-        raise place.asked.failed("does not exist")
+        raise place.asked.missing()
     return FileEffect(place.relative, b"", place.effect_root, digests)
 
 
@@ -361,7 +361,7 @@ def _opened_file(place: Place) -> Iterator[int]:
         with _opened_folder(place, folders) as folder:
             descriptor = _open(place, name, folder, _FILE)
     except FileNotFoundError as error:
-        raise place.asked.failed("does not exist") from error
+        raise place.asked.missing() from error
     try:
         _refuse_target(place, os.fstat(descriptor))
         yield descriptor

@@ -75,7 +75,10 @@ def _may_ask(inputs: Any) -> Any:
     """Return whether a turn is asked for something, was, or may ask: its team, or persons for a part."""
     is_shown = inputs.open_requests or inputs.said_requests
     is_begun = inputs.task or is_shown or inputs.state.requests or "team" in inputs.agent.further
-    return is_begun or any(name not in LISTED or LISTED[name].requests for name in inputs.given)
+    takes_part = {
+        name for name in inputs.given if name == REQUESTS or name not in LISTED or LISTED[name].requests
+    }
+    return is_begun or takes_part
 
 
 def _has_planners(config: Any, agents: Any) -> bool:

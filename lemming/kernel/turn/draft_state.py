@@ -41,7 +41,7 @@ class DraftState:
 
     # Python is slow at an object with more than thirty attributes, and this one is made for every turn.
     __slots__ = (
-        "accepted", "answers", "aside", "asked", "asks_persons", "calls", "entries", "held",
+        "accepted", "answers", "aside", "asked", "asks_persons", "calls", "entries", "has_answer", "held",
         "in_vain", "inputs", "is_handed_on", "last_words", "left", "loops", "lost", "lost_entries",
         "memory", "misfit", "noted", "notes", "notices", "numbers", "only_asks", "outside", "over",
         "passed_on", "remarks", "repeats", "results", "seams", "settled", "shown", "source",
@@ -85,6 +85,7 @@ class DraftState:
         # Where it asks, or was asked.
         self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
         self.asks_persons = False  # because a question was stopped
+        self.has_answer = False  # something was shown that may answer what its agent asked for
         self.asked: dict[str, int] = {}  # entries that ask, with the number of the result
         self.held: dict[str, dict[str, Any]] = {}  # what capabilities keep until an entry is answered
         self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer

@@ -19,7 +19,10 @@ from lemming.kernel.turn.loop_breaker import (
     REPEATED,
     Loop,
     count_loop,
+    count_request,
     loop_of_failure,
+    loop_of_requests,
+    requests_in,
 )
 from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.results import RESULTS_CHARS
@@ -229,8 +232,22 @@ def _count_loops(
     before, limits = draft.inputs.state.loops, draft.inputs.loops
     if limits is None or not draft.answers or draft.only_asks or end == "no_answer":
         return before, ""
-    loop = _detect_loop(draft, status, end, error)
-    return count_loop(draft.inputs, loop) if loop else ({}, "")
+    if loop := _detect_loop(draft, status, end, error):
+        return count_loop(draft.inputs, loop)
+    if draft.entries and draft.entries[0].kind != "request":  # as hardly any turn's are: it costs no call
+        return {}, ""
+    if not (before or draft.entries) or draft.has_answer or _came_further(draft):
+        return {}, ""
+    if not draft.entries or (draft.task and draft.task.request):
+        return requests_in(before), ""  # it says nothing of what the agent asks on its own account
+    asking = loop_of_requests(draft.entries)
+    return count_request(draft.inputs, asking) if asking else ({}, "")
+
+
+def _came_further(draft: Draft) -> bool:
+    """Return whether a turn did anything that lasts, beside writing entries."""
+    has_called = not all(draft.repeats.calls_of_turn.values())
+    return bool(draft.settled) or draft.is_handed_on or draft.repeats.has_learned or has_called
 
 
 def _detect_loop(draft: Draft, status: Status, end: End, error: LemmingError | None) -> Loop | None:

@@ -23,6 +23,7 @@ from lemming.kernel.plugins.capabilities import capability, in_order, why_missin
 from lemming.kernel.plugins.shipped import ASKED_FOR, ASKING, REQUESTS, SHIPPED
 from lemming.kernel.tools import Tool
 from lemming.kernel.turn.labels import PLAIN, Labels
+from lemming.kernel.turn.loop_breaker import requests_in
 from lemming.kernel.turn.moments import Moment, Showing
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.places import CallLookout, Shared, ToShow
@@ -227,7 +228,8 @@ def prepared_for(moment: Moment, view: View) -> Prepared:
     agent's ledger keeps something: of one that does not, what it kept lies there until it is named again.
     """
     names, habits = moment.now.org.own(Uses).of(moment.agent, moment.now.config)
-    if habits.is_asked and _is_asked(names, habits, view):
+    has_asked = moment.state.loops and _has_asked(moment)
+    if habits.is_asked and (has_asked or _is_asked(names, habits, view)):
         names = names | {REQUESTS}
     if moment.state.kept:
         names = names | (moment.state.kept.keys() & SHIPPED.keys())
@@ -245,6 +247,11 @@ def _is_asked(names: AbstractSet[str], habits: Habits, view: View) -> bool:
     if why_missing(REQUESTS):
         return has_request(view)
     return habits.wake == "addressed" or may_be_asked(view, None)
+
+
+def _has_asked(moment: Moment) -> bool:
+    """Return whether the agent asks for the same again and again, so that an answer makes a difference."""
+    return bool(requests_in(moment.state.loops)) and not why_missing(REQUESTS)
 
 
 def _prepared(names: Iterable[str], moment: Moment) -> dict[str, Preparation]:
