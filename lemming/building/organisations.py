@@ -48,11 +48,11 @@ def build(
     """
     base = Path(folder).expanduser().absolute()
     texts, functions = dict(files or {}), _Functions()
-    said = {name: _with_names(words, functions) for name, words in agents.items()}
+    named = {name: _with_names(words, functions) for name, words in agents.items()}
     for path, source in functions.files.items():
         if texts.setdefault(path, source) != source:
             raise UsageError(f"{path} is in files, and holds a function", hint="give one another name")
-    parts = {"agents": said, "models": models, "settings": settings, "files": texts}
+    parts = {"agents": named, "models": models, "settings": settings, "files": texts}
     document = {part: value if part == "agents" else dict(value) for part, value in parts.items() if value}
     template: dict[str, bytes] = {}
     org = Organisation(base)

@@ -223,8 +223,8 @@ def remove_agent(
         for other in namers if mend else ():
             remove_name(base, other, name)
         readers = [other for other, places in namers.items() if "permissions.read_outboxes" in places]
-        told = {"agent": name, "aside": place, "readers": readers, "named_in": namers, "is_mended": mend}
-        show_json("removed", told)
+        facts = {"agent": name, "aside": place, "readers": readers, "named_in": namers, "is_mended": mend}
+        show_json("removed", facts)
         return
     show(place)
     _mend(here, name, namers, mend=mend)

@@ -80,8 +80,8 @@ def is_code(path: str) -> bool:
 def _find_loosened_guards(changes: list[Change]) -> Iterator[str]:
     for change in changes:
         if change.was is not None:
-            found = list_loosened_guards(change.path, change.was, change.content)
-            yield from (f"{change.path}: {what}" for what in found)
+            guards = list_loosened_guards(change.path, change.was, change.content)
+            yield from (f"{change.path}: {what}" for what in guards)
 
 
 def _copy(base: Path, place: Path) -> None:
@@ -114,10 +114,10 @@ def _problems(place: Path, names: Iterable[str]) -> list[Problem]:
     except ConfigError as error:
         return [*error.problems]
     plain = replace(config, org=replace(config.org, tool_files=[]))
-    found = [*problems_of_config(org, plain)]
+    problems = [*problems_of_config(org, plain)]
     for name in names:
-        found += problems_of_agents(org, plain, name)
-    return [problem for problem in found if not _may_be_of_code(place, config, problem)]
+        problems += problems_of_agents(org, plain, name)
+    return [problem for problem in problems if not _may_be_of_code(place, config, problem)]
 
 
 def _may_be_of_code(place: Path, config: Config, problem: Problem) -> bool:

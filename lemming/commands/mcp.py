@@ -91,10 +91,10 @@ def try_servers(
     with closing(base):
         all_listed = base.own(McpServers).list(chosen)  # all at once: one that hangs holds up no other
         for server in chosen:
-            found = _test(base, server, all_listed[server], as_json=here.as_json)
-            is_well &= found is not None
-            if tool is not None and found is not None:
-                called = _offered(config, server, tool, found, yes=yes)
+            usable = _test(base, server, all_listed[server], as_json=here.as_json)
+            is_well &= usable is not None
+            if tool is not None and usable is not None:
+                called = _offered(config, server, tool, usable, yes=yes)
                 is_well = _call(base, server, called, arguments, as_json=here.as_json)
     raise typer.Exit(0 if is_well else 1)
 

@@ -42,8 +42,8 @@ def _require_code_agreed(org: Organisation) -> None:
     from lemming.facts.reach import reaches  # where there is code
     from lemming.service.agreement import Agreement
 
-    found = reaches(org, load_config(org), survey_agents(org).agents.values())
-    missing = [it for it in Agreement(org.base).lacks(found) if it.reach.needs_agreement]
+    reached = reaches(org, load_config(org), survey_agents(org).agents.values())
+    missing = [it for it in Agreement(org.base).lacks(reached) if it.reach.needs_agreement]
     if missing:
         what = "; ".join(str(it) for it in missing[:3])
         hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it"

@@ -24,8 +24,10 @@ def locate_by_line(raw: bytes, file: str) -> Iterator[None]:
         if named == file and path and (line := _find_line(raw, file, path, error.message)):
             before, error.where = error.where, f"{file}:{line}: {path}"
             if isinstance(error, ConfigError):
-                found = (replace(it, file=error.where) if it.file == before else it for it in error.problems)
-                error.problems = tuple(found)
+                problems = (
+                    replace(it, file=error.where) if it.file == before else it for it in error.problems
+                )
+                error.problems = tuple(problems)
         raise
 
 

@@ -121,8 +121,8 @@ class CallGates:
     def _as_the_turn(self, args: Any) -> dict[str, Any]:
         """Return the trust labels of arguments of which nothing else is known."""
         named = args if isinstance(args, dict) else {}
-        told = {"args_trust": dict.fromkeys(named, self.trust), "args_lowest": self.trust}
-        return told if self.trust else {}
+        labels = {"args_trust": dict.fromkeys(named, self.trust), "args_lowest": self.trust}
+        return labels if self.trust else {}
 
     def after(
         self, call: ToolCall, tool: Tool, base: Path, trusted: Trusted, result: ToolResult

@@ -57,11 +57,11 @@ def kept_of(message: Message, kind: str) -> Any:
     Without the calls that were not made: each that is sent back wants a result.
     """
     kept = message.get("kept")
-    found = kept.get(kind) if isinstance(kept, dict) else None
-    if not isinstance(found, list):
-        return found
+    content = kept.get(kind) if isinstance(kept, dict) else None
+    if not isinstance(content, list):
+        return content
     made_calls = {call["id"] for call in message.get("calls", ())}
-    return [item for item in found if _parse_call_id(item) in (None, *made_calls)]
+    return [item for item in content if _parse_call_id(item) in (None, *made_calls)]
 
 
 def _parse_call_id(item: object) -> object:
@@ -137,9 +137,9 @@ def split_content(content: object) -> tuple[str, str]:
     if not isinstance(content, list):
         return content if isinstance(content, str) else "", ""
     parts = [part if isinstance(part, dict) else {"type": "text", "text": part} for part in content]
-    said = [text for part in parts if isinstance(text := part.get("text"), str) and not _is_thought(part)]
+    texts = [text for part in parts if isinstance(text := part.get("text"), str) and not _is_thought(part)]
     thoughts = [text for part in parts if _is_thought(part) for text in _texts_in(part)]
-    return "".join(said), "".join(thoughts)
+    return "".join(texts), "".join(thoughts)
 
 
 def _is_thought(part: Mapping[str, Any]) -> bool:
@@ -147,8 +147,8 @@ def _is_thought(part: Mapping[str, Any]) -> bool:
 
 
 def _texts_in(part: Mapping[str, Any]) -> Iterator[str]:
-    for found in (part.get("thinking"), part.get("text")):
-        for inner in found if isinstance(found, list) else [found]:
+    for content in (part.get("thinking"), part.get("text")):
+        for inner in content if isinstance(content, list) else [content]:
             text = inner.get("text") if isinstance(inner, dict) else inner
             if isinstance(text, str):
                 yield text

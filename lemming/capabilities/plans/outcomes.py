@@ -46,8 +46,8 @@ def plain_answer(payload: Mapping[str, Any], schema: Json | None = None) -> Json
     {'verdict': 'good', 'text': '{"verdict": "good"}'}
     """
     if is_apart(schema):
-        said = {"text": payload["text"]} if "text" in payload else {}
-        return {**fields_in(said.get("text")), **said, **answer_in(payload, schema)}
+        fields = {"text": payload["text"]} if "text" in payload else {}
+        return {**fields_in(fields.get("text")), **fields, **answer_in(payload, schema)}
     own = {key: value for key, value in payload.items() if key not in OF_THE_ENGINE}
     return {**fields_in(own.get("text")), **own}
 

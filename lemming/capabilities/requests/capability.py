@@ -280,11 +280,11 @@ class RequestsPart(TurnPart):
             # what the turn wrote goes with it: nobody is to find half of an answer
             draft.entries, draft.staged, draft.memory = [], {}, {}
             why = f"{name_of(error)}: {error}"
-            said = task.with_amounts(given_up(draft, why, error.at), self._cost)
+            entries = task.with_amounts(given_up(draft, why, error.at), self._cost)
             if status == "failed":  # and is told of as that, by who operates it
-                draft.last_words = said
+                draft.last_words = entries
                 return end
-            draft.entries = said
+            draft.entries = entries
             return "done"
         if status == "skipped":
             return end

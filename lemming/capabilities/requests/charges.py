@@ -82,8 +82,8 @@ class Charges:
         groups: dict[str, list[Asked]] = {}
         for asked in task.begun.asked:
             groups.setdefault(asked.request, []).append(asked)
-        found = [self._of_entry(identity, group, unit) for identity, group in groups.items()]
-        return sum(charged for charged, _ in found), sum(open_ for _, open_ in found)
+        charges = [self._of_entry(identity, group, unit) for identity, group in groups.items()]
+        return sum(charged for charged, _ in charges), sum(open_ for _, open_ in charges)
 
     def _of_entry(self, identity: str, group: Sequence[Asked], unit: Unit) -> tuple[float, float]:
         """Return the charge of one entry, which may ask several, and the part of it that is open."""

@@ -144,10 +144,10 @@ class RequestCosts:
 
 
 def _sum(costs: Iterable[RequestCost]) -> RequestCost:
-    found = NOTHING_SPENT
+    spending = NOTHING_SPENT
     for cost in costs:
-        found = found.plus(cost)
-    return found
+        spending = spending.plus(cost)
+    return spending
 
 
 def costs_of(
@@ -158,15 +158,15 @@ def costs_of(
     `progress` is told which.
     """
     oldest = min((request.tick for request in requests), default=None)
-    found: list[TurnForRequest] = []
+    turns: list[TurnForRequest] = []
     if oldest is not None:
         ticks = [tick for tick in journal_ticks(base) if tick >= oldest]
         idle = _idle(base) if len(ticks) > FEW_TICKS else ()
         for tick in ticks:
             if tick not in idle:
                 progress(f"the journal of tick {tick}")
-                found += turns_for_requests(base, tick)
-    return RequestCosts(found)
+                turns += turns_for_requests(base, tick)
+    return RequestCosts(turns)
 
 
 def _idle(base: OrgPath) -> Collection[int]:

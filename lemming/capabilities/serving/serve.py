@@ -184,10 +184,10 @@ def is_served(base: Path) -> bool:
 
 def _work(org: Organisation, clock: Clock, stop: threading.Event, ended: threading.Event, tell: Tell) -> None:
     """Take in and hand out, again and again, until one of the events is set."""
-    told = RecentValues()
+    messages = RecentValues()
 
     def report_once(problem: Problem) -> None:
-        if told.add(str(problem)):
+        if messages.add(str(problem)):
             tell(problem)
 
     channels = org.own(ServedChannels)

@@ -185,8 +185,8 @@ def _refuse_name(context: ToolContext, name: str) -> None:
 def _find_former_approval(context: ToolContext, name: str) -> str:
     """Return the line of a gate that need not ask about an agent of this name; empty: none says so."""
     gates: Any = context.settings.further.get("gates", ())  # a resume's are about its own agent
-    found = (place for place, gate in enumerate(gates) if name in gate.approved)
-    return next((f"{ORG_FILE}#/gates/{place}/approved/{name}" for place in found), "")
+    places = (place for place, gate in enumerate(gates) if name in gate.approved)
+    return next((f"{ORG_FILE}#/gates/{place}/approved/{name}" for place in places), "")
 
 
 def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes: list[str]) -> None:

@@ -175,10 +175,10 @@ def values_in(schema: Mapping[str, Any] | None, payload: Mapping[str, Any]) -> J
     """
     reading = _Reading()
     try:
-        found = reading.object(schema or {}, payload, MOST_DEEP)
+        answer = reading.object(schema or {}, payload, MOST_DEEP)
     except (ValueError, TypeError, OverflowError):  # of a schema that is none, or a number that is none
         return None
-    return found if found and reading.bits <= MOST_BITS else None
+    return answer if answer and reading.bits <= MOST_BITS else None
 
 
 class _Reading:

@@ -55,8 +55,8 @@ def _tells_something(value: Any) -> bool:
 def low_values(told: Mapping[str, Any], word: str) -> list[LowValue]:
     """Return the values that are trusted less than a word, the least first, as a turn's record names them."""
     order = TrustOrder(tuple(told["order"]))
-    found = [LowValue(each["value"], order.known(each["is"])) for each in told.get("values", ())]
-    low = [each for each in found if order.rank(each.word) < order.rank(word)]
+    values = [LowValue(each["value"], order.known(each["is"])) for each in told.get("values", ())]
+    low = [each for each in values if order.rank(each.word) < order.rank(word)]
     return sorted(low, key=lambda each: order.rank(each.word))
 
 

@@ -106,8 +106,8 @@ def _strange_words(text: str) -> Iterator[str]:
             yield f"{with_unseen_shown(word)} looks like Latin letters, and has none: {numbers}"
     signs = [letter for letter in dict.fromkeys(text) if _is_strange_sign(letter, text)]
     if signs:
-        told = " ".join(f"U+{ord(letter):04X} for {look_alike(letter)}" for letter in signs)
-        yield f"signs that look like others: {told}"
+        signs_text = " ".join(f"U+{ord(letter):04X} for {look_alike(letter)}" for letter in signs)
+        yield f"signs that look like others: {signs_text}"
     for line in text.splitlines():
         if re.search(r"[0-9]", line) and any(unicodedata.bidirectional(it) in ("R", "AL") for it in line):
             yield "letters written from right to left beside numbers: these may be shown in another order"
