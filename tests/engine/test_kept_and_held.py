@@ -144,3 +144,23 @@ def test_a_turn_sees_the_files_that_turns_before_it_wrote_in_its_tick(base: Path
     assert "the ferry is late" in shown_to(base, "ben", 1)
     ends = [it["output"] for it in journal_lines(base, 1) if it["type"] == "tool_finished"]
     assert ends[1] == "the ferry is late"
+
+
+@pytest.mark.usefixtures("ring")
+def test_of_a_turn_that_failed_the_next_is_told_what_happened_outside_and_nothing_else(base: Path) -> None:
+    calls = [{"tool": "list_agents", "args": {}}, {"tool": "ring", "args": {}}]
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["ring"]}, turn={"max_steps": 2, "repairs": 0}),
+        script=[
+            {
+                "tick": 1,
+                "step": 0,
+                "reply": {"outbox_entries": [], "tool_calls": calls, "memory_updates": []},
+            },
+            {"tick": 1, "reply": "no JSON"},
+            {"reply": say("done")},
+        ],
+    )
+    assert run_once(base).turns[0].status == "failed"
+    assert [it["tool"] for it in read_state(base, "ada").results] == ["ring"]
