@@ -16,7 +16,7 @@ from benchmarks.options import Options
 from benchmarks.orgs import NEVER, WARM_TICKS, forget_models, make, running
 from benchmarks.processes import LEMMING, PYTHON, YARDSTICK, lemming, run
 
-AGENTS, SHORT, LONG = 100, 1, 3
+AGENTS, SHORT, LONG = 100, 1, 9  # long enough that a collection of garbage more or less is no matter
 FEW_AGENTS = 10
 ENGINE = """
 from pathlib import Path

@@ -118,6 +118,7 @@ def apply(folder: Path) -> None:
     assert run(["apply", str(file), str(folder)]) == 0
 
 
+@pytest.mark.sample(3)  # the first and the last: each command, and each kind of folder
 @pytest.mark.parametrize("put", [begin, apply])
 @pytest.mark.parametrize("is_free", [True, False])
 def test_a_beginning_that_is_killed_is_whole_or_none_and_the_same_again_finishes_it(
