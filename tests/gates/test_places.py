@@ -186,3 +186,27 @@ def test_a_path_that_no_place_has_stops_the_run(
     found = judged(org, load_config(org), survey_agents(org)).stops
     assert [it.pointer for it in found] == ([f"/gates/0{at}"] if at else [])
     assert all(says in it.message and it.hint for it in found)
+
+
+@pytest.mark.parametrize(
+    ("source", "to", "outcome"),
+    [
+        ("workspace/a", "workspace/b", "ok"),
+        ("workspace/a", "shared/b", "refused"),
+        ("shared/a", "workspace/b", "refused"),
+    ],
+)
+def test_a_call_changes_its_agents_own_files_only_if_all_of_them_are(
+    base: Path, source: str, to: str, outcome: str
+) -> None:
+    gate = {"at": "call", "when": {"field": "own", "op": "is", "value": False}, "then": "block"}
+    access = {"allow_read": ["./shared", "./workspace"], "allow_write": ["./shared", "./workspace"]}
+    may = {"read_outboxes": [], "tools": ["file_move"], "file_access": access}
+    moves = say("", tool_calls=[{"tool": "file_move", "args": {"path": source, "to": to}}])
+    make_org(base, resume("ada", permissions=may), script=[{"reply": moves}], org={"gates": [gate]})
+    for folder in ("shared", OWN):
+        (base / folder).mkdir(parents=True, exist_ok=True)
+        (base / folder / "a").write_text("x")
+    run_once(base, clock=FrozenClock())
+    ends = [it["outcome"] for it in journal_lines(base, 1) if it["type"] == "tool_finished"]
+    assert ends == [outcome]
