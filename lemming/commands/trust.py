@@ -122,11 +122,11 @@ def _agree(base: OrgPath, agreement: Agreement, missing: list[Missing], *, can_a
 
 def _not_trusted(base: OrgPath, missing: list[Missing]) -> NotTrusted:
     what = "; ".join(one_line(str(it), _SENTENCE_WIDTH) for it in missing)
-    return NotTrusted(
-        f"nobody here has agreed to what running this does: {what}",
-        where=str(base),
-        hint="`lemming trust` shows it, `lemming trust --yes` agrees to it; `--trust` does for one run",
-    )
+    hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it; `--trust` does for one run"
+    shown = [*_reaches(base)]
+    if not any(it.reach in shown for it in missing):  # a server of which no agent may call a tool
+        hint = "`--trust` agrees to it for this run; `lemming trust` names only what agents may use"
+    return NotTrusted(f"nobody here has agreed to what running this does: {what}", where=str(base), hint=hint)
 
 
 class _Again:

@@ -11,7 +11,7 @@ from connected import call, configure, known, org_with, server
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.journal.events import Event, ProblemFound
-from lemming.testing import FrozenClock, journal_lines
+from lemming.testing import FrozenClock, journal_lines, make_org, resume
 
 ONLY = {"tools": ["add", "append", "extra"]}
 
@@ -124,3 +124,16 @@ def test_a_server_is_not_accepted_anew_where_the_file_that_says_what_was_accepte
     (base / "config/mcp.lock.json").write_bytes(accepted)
     configure(base, {"mis": server(**ONLY)})
     assert ticks(base, tick=3)[1] == ["ok"]
+
+
+def test_a_server_that_no_agent_may_use_is_agreed_to_for_one_run(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_org(base, resume("ada"))
+    configure(base, {"mis": server()})
+    assert run(["-C", str(base), "trust", "--yes"]) == 0
+    capsys.readouterr()
+    assert run(["-C", str(base), "mcp", "test"]) == 2
+    told = capsys.readouterr().err
+    assert "`--trust` agrees to it for this run" in told
+    assert "`lemming trust --yes`" not in told
