@@ -68,6 +68,13 @@ def test_so_many_requests_are_taken_in_one_tick_each_in_a_turn_of_its_own(base: 
     assert turns_in(tick(base)) == [(0, "skipped")]
 
 
+@pytest.mark.parametrize("requests", [1, 2])
+def test_few_are_taken_as_exactly_as_many(base: Path, requests: int) -> None:
+    asked_org(base, 4, requests=requests)
+    assert len(turns_in(tick(base))) == requests
+    assert len(answers(base, "desk")) == requests
+
+
 def test_each_turn_is_shown_its_own_request_and_no_other(base: Path) -> None:
     asked_org(base, 3)
     tick(base)
