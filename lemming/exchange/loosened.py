@@ -15,10 +15,10 @@ Json = dict[str, Any]
 OF_ORG = (
     "gates", "trust", "shell", "http", "paused", "quota", "tool_files", "plugins", "on_failure", "on_waiting",
     "create_agent_allowed", "create_agent_models", "create_agent_per_turn", "create_agent_max_agents",
-    "create_agent_max_depth", "tool_max_memory_bytes", "tool_timeout_s",
+    "create_agent_max_depth", "tool_max_memory_bytes", "tool_timeout_s", "loops",
 )  # fmt: skip
 """Keys of the settings that guard something, or run something."""
-OF_RESUME = ("gates", "trust", "permissions", "credits", "model", "team", "verify")
+OF_RESUME = ("gates", "trust", "permissions", "credits", "model", "team", "verify", "loops", "turn")
 """Keys of a resume that do."""
 _WIDTH = 160
 

@@ -26,6 +26,7 @@ from lemming.service.archive import LEFT_OUT, MANIFEST, Manifest, Root, damaged,
 
 NOTHING_DONE = "nothing was put in place"
 _MANIFEST_LIMIT_BYTES, _MOST_MEMBERS = 64 << 20, 20_000_000
+_MOST_LEVELS, _LONGEST_NAME_CHARS = 200, 4096  # Linux opens no longer path
 _ROOM_LEFT_BYTES = 16 << 20
 
 
@@ -132,6 +133,8 @@ class _Unpacking:
         """Put one member; raise `CorruptState` and `tarfile.FilterError` for what does not belong there."""
         if info.name.split("/")[0] in LEFT_OUT or not (info.isreg() or info.isdir() or info.issym()):
             raise damaged(f"{info.name!r} does not belong into a backup")
+        if info.name.count("/") > _MOST_LEVELS or len(info.name) > _LONGEST_NAME_CHARS:
+            raise damaged(f"{info.name[:60]!r}... in it lies deeper than any file of an organisation")
         if info.name in self._seen or len(self._seen) > _MOST_MEMBERS:
             raise damaged(f"{info.name!r} is in it twice")
         self._seen.add(info.name)

@@ -98,6 +98,7 @@ GUARDED: dict[str, Any] = {
         ({"trust": None}, "removes trust {}"),
         ({"paused": ""}, 'changes paused from "for the holidays" to ""'),
         ({"shell": {"sandbox": "none"}}, 'changes shell.sandbox from "bwrap" to "none"'),
+        ({"loops": {"stop_after": 9000}}, 'changes loops from null to {"stop_after": 9000}'),
         ({"http": {"hosts": ["*"]}}, 'changes http.hosts from ["example.org"] to ["*"]'),
     ],
 )

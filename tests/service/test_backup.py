@@ -234,6 +234,7 @@ HOSTILE = {
     "hard link": odd("agents/hard", tarfile.LNKTYPE, "agents/ada/resume.json"),
     "device": odd("agents/null", tarfile.CHRTYPE),
     "pipe": odd("agents/pipe", tarfile.FIFOTYPE),
+    "three thousand levels deep": odd("shared/" + "a/" * 3000 + "f", tarfile.REGTYPE),
     "the lock": (".lemming/made-here", b"x"),
     "git": (".git/hooks/post-checkout", b"x"),
 }
