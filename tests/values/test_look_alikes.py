@@ -15,6 +15,8 @@ from lemming.kernel.base.unseen import notes_on
         ("\u03bfk", "U+03BF"),  # Greek
         ("\ua4eedmin", "U+A4EE"),  # Lisu
         ("r\u2c9fot", "U+2C9F"),  # Coptic
+        ("\u2c80da", "U+2C80"),  # Coptic, like no single letter of the table
+        ("d\u0436ango", "U+0436"),  # Cyrillic, likewise
         ("\u1d00dmin", "U+1D00"),  # a small capital
         ("\uff52oot", "U+FF52"),  # full width
         ("\U0001d41aroot", "U+1D41A"),  # mathematical
@@ -58,12 +60,13 @@ def test_letters_from_right_to_left_beside_numbers_are_named(text: str) -> None:
     "text",
     [
         "Gr\u00f6\u00dfe und caf\u00e9",
+        "5 k\u03a9, \u0394t",
         "\u043f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440",
         "\u4f60\u597d\uff0c\u4e16\u754c\uff1b\u518d\u89c1",
         "it\u2019s \u201cfine\u201d \u2013 really\u2026",
         "\u05e9\u05dc\u05d5\u05dd",
     ],
-    ids=["German", "Russian", "Chinese", "typographic", "Hebrew"],
+    ids=["German", "units", "Russian", "Chinese", "typographic", "Hebrew"],
 )
 def test_what_people_write_every_day_is_not(text: str) -> None:
     assert [*notes_on({"text": text})] == []

@@ -11,6 +11,8 @@ from typing import Any
 # What shows nothing though Unicode calls it a letter or a mark: fillers, joiners, selectors.
 INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]")
 _SMALL_CAPITAL = "LATIN LETTER SMALL CAPITAL "
+_LIKE_ALPHABETS = {"ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "DESERET", "GOTHIC", "LISU"}
+"""Greek is not among them: kΩ and Δt are words."""
 _USUAL_SIGNS = frozenset("‘’“”–—…·•×‐‑′″")
 """Signs that people write every day: they look like others, and nobody is told so of each."""
 _BEHIND_AT = re.compile(r"://[^\s/?#@]*@([^\s/?#'\"<>]+)")
@@ -96,11 +98,14 @@ def _strange_words(text: str) -> Iterator[str]:
     import unicodedata
 
     for word in dict.fromkeys(re.findall(r"\w+", text)):
-        strange = [letter for letter in word if look_alike(letter)]
-        if word.isascii() or not strange:
+        if word.isascii():
+            continue
+        is_latin = any(letter.isascii() and letter.isalpha() for letter in word)
+        strange = [it for it in word if look_alike(it) or (is_latin and _is_of_like_alphabet(it))]
+        if not strange:
             continue
         numbers = " ".join(dict.fromkeys(f"U+{ord(letter):04X}" for letter in strange))
-        if any(letter.isascii() and letter.isalpha() for letter in word):
+        if is_latin:
             yield f"{with_unseen_shown(word)} has letters of several alphabets: {numbers}"
         elif all(letter.isascii() or look_alike(letter) for letter in word):
             yield f"{with_unseen_shown(word)} looks like Latin letters, and has none: {numbers}"
@@ -112,6 +117,13 @@ def _strange_words(text: str) -> Iterator[str]:
         if re.search(r"[0-9]", line) and any(unicodedata.bidirectional(it) in ("R", "AL") for it in line):
             yield "letters written from right to left beside numbers: these may be shown in another order"
             return
+
+
+def _is_of_like_alphabet(letter: str) -> bool:
+    """Return True for a letter of an alphabet whose letters no word shares with Latin ones."""
+    import unicodedata
+
+    return not letter.isascii() and unicodedata.name(letter, "").partition(" ")[0] in _LIKE_ALPHABETS
 
 
 def _is_strange_sign(letter: str, text: str) -> bool:
