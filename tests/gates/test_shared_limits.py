@@ -13,14 +13,16 @@ from sampling import EVERYTHING
 
 from lemming.capabilities.gates.shared_limits import families_among
 from lemming.cli import run
+from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
+from lemming.kernel.messages import send
 from lemming.kernel.org.config import load_config
 from lemming.kernel.tick.dependencies import Connections, find_waits
 from lemming.kernel.tools import toolset_of
 from lemming.kernel.turn.prepared import shared_by
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay
 
 
@@ -197,3 +199,26 @@ def test_turns_that_share_a_limit_wait_for_each_other_and_no_others_do(
     )
     assert {name: sorted(it.names) for name, it in found.items() if it.names} == waits
     assert not any(it.everyone for it in found.values())
+
+
+def test_a_limit_of_a_request_adds_up_what_its_own_turn_of_several_in_a_tick_asked_for(base: Path) -> None:
+    def asks(about: str) -> dict[str, Any]:
+        entry = {"kind": "request", "payload": {"target": "bob", "text": f"for {about}"}, "tags": []}
+        return {"agent": "desk", "contains": about, "tick": 1, "reply": {"outbox_entries": [entry]}}
+
+    turn = {"take": "one", "requests": 2}
+    script = [asks("AAA"), asks("BBB"), {"reply": say("done", kind="response")}]
+    models = {
+        "human": {"provider": "human"},
+        "scripted": {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "per_call": 1.0},
+    }
+    limit = {"at": "spend", "credits": 2.5, "per": "request", "then": "block"}
+    people = [resume("eve", model={"key": "human"})]
+    agents = [resume(name, turn=turn) for name in ("desk", "bob")]
+    make_org(base, *agents, *people, models=models, org={"gates": [limit]}, script=script)
+    for text in ("AAA", "BBB"):
+        asked = {"text": text, "target": "desk"}
+        send(base, "eve", tick=1, kind="request", payload=asked, tags=[], created_at="")
+    run_once(base, clock=FrozenClock())
+    reports = [it for it in run_once(base, clock=FrozenClock()).turns if it.agent == "desk"]
+    assert [it.verdicts[0]["amounts"]["spent"] for it in reports] == [2.0, 2.0]
