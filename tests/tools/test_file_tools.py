@@ -195,7 +195,7 @@ def test_absolute_paths_into_the_organisation_need_a_grant_too(desk: Desk) -> No
 def test_another_case_is_another_folder_of_the_workspace(desk: Desk, path: str) -> None:
     desk.write("shared/a.txt", "common")
     desk.write("agents/alpha/workspace/a.txt", "own")
-    assert desk.refusal("file_read", path=path).endswith("does not exist")
+    assert "does not exist" in desk.refusal("file_read", path=path)
 
 
 @pytest.mark.parametrize("grant", ["data", "./data", "../beta", "~/docs", ".", "", "./shared/../config"])

@@ -17,9 +17,10 @@ from lemming.capabilities.trust.origins import args_trust, low_values
 from lemming.capabilities.trust.turn import TurnTrust
 from lemming.capabilities.trust.words import AGENT, TRUST, Part
 from lemming.kernel.access.allowed_paths import Access, nearest_readable
+from lemming.kernel.access.grants import why_unsafe
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import ToolCall
-from lemming.kernel.base.paths import place_of
+from lemming.kernel.base.paths import components, place_of
 from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.files.real_place import opened_place
 from lemming.kernel.files.stamps import is_there
@@ -180,13 +181,17 @@ class TrustTracing:
         named = [call.args, *(files if isinstance(files, list) else ())]
         name = context.agent.name
         for path in (it.get("path") if isinstance(it, dict) else it for it in named):
-            if not isinstance(path, str) or not path:
-                continue
-            if self._is_there(opened_place(context.base, place_of(name, path)), context):
-                continue
-            for access in ACCESSES:
-                if nearest := nearest_readable(context.agent, context.base, path, access):
-                    yield self._marks.of(opened_place(context.base, place_of(name, nearest)))
+            # A path that can be none (a NUL byte in it) is refused, and no name is told.
+            if isinstance(path, str) and path and not why_unsafe(path, components(path)):
+                yield from self._nearest_to(path, name, context)
+
+    def _nearest_to(self, path: str, name: str, context: ToolContext) -> Iterator[Part]:
+        assert self._marks
+        if self._is_there(opened_place(context.base, place_of(name, path)), context):
+            return
+        for access in ACCESSES:
+            if nearest := nearest_readable(context.agent, context.base, path, access):
+                yield self._marks.of(opened_place(context.base, place_of(name, nearest)))
 
     def _memories(self, context: ToolContext) -> dict[str, str]:
         name = context.agent.name

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import PurePosixPath
 
 from lemming.kernel.base import paths
 
 LEAST_ALIKE = 0.8
 """Paths share much, so that two that are less alike are two files."""
-MOST_LOOKED_AT = 2000
-"""So many files are looked at; what lies behind them is not named."""
+MOST_LOOKED_AT, MOST_FOLDERS = 2000, 500
+"""So many files are looked at, in so many folders; what lies behind them is not named."""
 
 
 def nearest_file(agent_name: str, base: str | os.PathLike[str], path: str, granted: Iterable[str]) -> str:
@@ -49,7 +50,7 @@ def _as_written(agent_name: str, place: str) -> str | None:
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    for above, folders, files in os.walk(folder):
+    for above, folders, files in islice(os.walk(folder), MOST_FOLDERS):
         folders[:] = sorted(it for it in folders if not it.startswith("."))
         for name in sorted(files):
             file = os.path.join(above, name)
