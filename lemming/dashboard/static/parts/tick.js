@@ -175,7 +175,7 @@
   function TurnPage({ value, params }) {
     const turn = value.turn, order = value.order, place = order.indexOf(params.agent);
     const beside = (name, words, rel) => (name ? html`<a class="button" rel=${rel} href=${Lemming.link("turn", { number: value.tick, agent: name })}>${words}</a>` : null);
-    return html`<section class="turn"><div class="tools">${beside(order[place - 1], `← ${order[place - 1]}`, "prev")}
+    return html`<section class="one-turn"><div class="tools">${beside(order[place - 1], `← ${order[place - 1]}`, "prev")}
         <h3><${Agent} name=${params.agent} /> in <a href=${Lemming.link("tick", { number: value.tick, agent: params.agent })}>tick ${value.tick}</a></h3>
         ${place < 0 ? null : beside(order[place + 1], `${order[place + 1]} →`, "next")}
         ${value.at ? html`<span class="count"><${Ago} at=${value.at} />, turn ${place + 1} of ${amount(order.length)}</span>` : null}
