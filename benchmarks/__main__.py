@@ -23,6 +23,9 @@ from typing import Any
 
 from benchmarks import aged, cluster, cold, counts, idle, instructions, memory, overhead, parallel, simulate
 from benchmarks.measurement import Measurement, file_system
+from benchmarks.models import measuring as models
+from benchmarks.models.sides import SIDES
+from benchmarks.models.turns import TURNS
 from benchmarks.options import Options
 from benchmarks.peers import measuring
 from benchmarks.peers.environments import PEERS
@@ -40,15 +43,18 @@ SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "aged": aged.measure,
     "cluster": cluster.measure,
     "simulate": simulate.measure,
+    "models": models.measure,
     "peers": measuring.measure,
 }
-ON_PURPOSE = {"aged", "cluster", "peers", "simulate"}  # what takes too long for "everything"
+WIDE = {"models", "peers"}  # a column for each figure
+ON_PURPOSE = {"aged", "cluster", "models", "peers", "simulate"}  # what takes too long for "everything"
 MEMORY = Path("/dev/shm")
 RESULTS = Path(__file__).parent / "results.json"
 QUICK = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": (), "kills": 2}
 ON_DISK = {"agents": (100,), "reading": ("one",), "entries": (0,), "ages": ()}
-CHOICES = ("agents", "reading", "entries", "durability", "ages", "peers")
-SINGLE = ("rounds", "kills", "environments", "org", "ticks", "minutes")
+MODEL = ("server", "model", "provider", "prompt", "key_env", "recording")
+CHOICES = ("agents", "reading", "entries", "durability", "ages", "peers", "kinds", "sides")
+SINGLE = ("rounds", "kills", "environments", "org", "ticks", "minutes", *MODEL)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -57,6 +63,8 @@ def main(arguments: list[str] | None = None) -> None:
     wanted = parser.parse_args(arguments)
     if unknown := set(wanted.subjects) - SUBJECTS.keys():
         parser.error(f"no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
+    if "models" in wanted.subjects and not wanted.server:
+        parser.error("models needs a server: --server http://localhost:8080/v1")
     print(f"{machine()}\n", flush=True)
     results: list[Measurement] = []
     for place, subjects in _runs(wanted).items():
@@ -75,7 +83,7 @@ def _measured(subject: str, options: Options, place: Path) -> list[Measurement]:
     found = [_placed(row, subject, options.file_system) for row in SUBJECTS[subject](options)]
     shutil.rmtree(options.place)
     print(f"## {subject.capitalize()}, on {options.file_system} ({place})\n")
-    print(as_wide_markdown(found) if subject == "peers" else as_markdown(found), flush=True)
+    print(as_wide_markdown(found) if subject in WIDE else as_markdown(found), flush=True)
     print(f"{subject}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     return found
 
@@ -121,8 +129,30 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--org", type=Path, help="what is simulated is kept here, and gone on with")
     parser.add_argument("--ticks", type=int, help="ticks that are simulated at most")
     parser.add_argument("--minutes", type=float, help="for so long (default: 10)")
+    _add_models(parser)
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+    """Add what the subject `models` is asked for."""
+    kinds = [*dict.fromkeys(turn.kind for turn in TURNS)]
+    parser.add_argument(
+        "--server", help="models: address of a model server, such as http://localhost:8080/v1"
+    )
+    parser.add_argument("--model", help="models: name of the model; default: the first that the server lists")
+    parser.add_argument("--provider", help="models: LeMMing's provider for the server; default: llamacpp")
+    parser.add_argument("--prompt", help="models: LeMMing's prompt; default: that of a line without one")
+    parser.add_argument("--key-env", metavar="NAME", help="models: the variable with the key for the server")
+    parser.add_argument(
+        "--recording", type=Path, metavar="FILE", help="models: keep replies, ask only what is new"
+    )
+    parser.add_argument(
+        "--kind", dest="kinds", nargs="+", choices=kinds, metavar="KIND", help=", ".join(kinds)
+    )
+    parser.add_argument(
+        "--sides", nargs="+", choices=SIDES, default=list(SIDES), metavar="NAME", help=", ".join(SIDES)
+    )
 
 
 def _runs(wanted: argparse.Namespace) -> dict[Path, dict[str, dict[str, Any]]]:

@@ -12,7 +12,8 @@ class Options:
 
     `place` is an empty folder for one subject, `shelf` one for what several subjects copy; both are on the
     file system that is measured. `environments` keeps what the peers need between runs,
-    `org` the organisation that is simulated.
+    `org` the organisation that is simulated. `server` is the address of the model server that is asked for a
+    `model`, through a `provider` and with a `prompt` of LeMMing; `recording` keeps its replies.
     """
 
     place: Path
@@ -31,3 +32,11 @@ class Options:
     org: Path | None = None
     ticks: int | None = None
     minutes: float = 10.0
+    server: str = ""
+    model: str = ""
+    provider: str = "llamacpp"
+    prompt: str = ""
+    key_env: str = ""
+    recording: Path | None = None
+    kinds: tuple[str, ...] = ()
+    sides: tuple[str, ...] = ()

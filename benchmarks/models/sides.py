@@ -1,0 +1,60 @@
+"""Who plays the turns of the suite: LeMMing in this process, other frameworks in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.models import lemming_side
+from benchmarks.models.turn import Outcome, Turn
+from benchmarks.peers.environments import Peer
+
+LEMMING = "lemming"
+FRAMEWORKS = {
+    "openai-agents": Peer("OpenAI Agents SDK", "openai_agents", packages=("openai-agents",)),
+    "langgraph": Peer("LangGraph", "langgraph", packages=("langgraph", "langchain", "langchain-openai")),
+}
+SIDES = (LEMMING, *FRAMEWORKS)
+
+
+Player = Callable[[Turn], Outcome]
+"""Plays one turn and returns what it came to."""
+
+
+@contextmanager
+def play_lemming(place: Path, model: dict[str, Any]) -> Iterator[Player]:
+    """Play turns in organisations of their own below a folder, which go when they have been played."""
+
+    def play(turn: Turn) -> Outcome:
+        base = lemming_side.make_organisation(place / turn.name, turn, model)
+        outcome = lemming_side.play(base, turn)
+        shutil.rmtree(base)
+        return outcome
+
+    yield play
+
+
+@contextmanager
+def play_framework(python: str, module: str, server: str, model: str) -> Iterator[Player]:
+    """Play turns in the process of a framework, which is told the name of each."""
+    command = [python, "-m", f"benchmarks.models.{module}", server, model]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin, "a pipe"
+        assert stdout, "a pipe"
+
+        def play(turn: Turn) -> Outcome:
+            stdin.write(f"{turn.name}\n")
+            stdin.flush()
+            line = stdout.readline()
+            if not line:
+                raise RuntimeError(f"{module} ended before {turn.name}")
+            return Outcome(**json.loads(line))
+
+        yield play
+        stdin.close()
