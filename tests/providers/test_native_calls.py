@@ -287,23 +287,13 @@ def test_what_was_learned_expires(native: NativeServer, tmp_path: Path) -> None:
     assert list(Servers(tmp_path, later, lambda _: None).left_out("its name m")) == []
 
 
-def test_a_server_that_takes_no_schema_beside_tools_gets_the_tools(
-    native: NativeServer, tmp_path: Path
-) -> None:
-    why = "Cannot use custom grammar constraints with tools."
-    refused = {"error": {"message": why}}
-    native.answers = [refused, chat("fine"), refused, chat("fine")]
-    servers = Servers(tmp_path, FrozenClock(), lambda _: None)
-    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.server("its name"))
-    wrapped.complete(Request("m", prompt(), deadline_s=20.0, schema=SCHEMA))
-    wrapped.complete(Request("m", [{"role": "user", "content": "hi"}], deadline_s=20.0, schema=SCHEMA))
-    assert ["response_format" in sent for sent in native.received] == [True, False, True, True]
-
-
-def test_ollama_is_given_no_format_beside_tools(native: NativeServer) -> None:
-    native.answers = [ollama("fine")]
-    asked(APIS["ollama"], native, schema=SCHEMA)
-    assert "format" not in native.received[0]
+def test_no_schema_is_sent_beside_tools(api: Api, native: NativeServer) -> None:
+    native.answers = [api.answer("fine")]
+    asked(api, native, schema=SCHEMA)
+    asked(api, native, [{"role": "user", "content": "hi"}], schema=SCHEMA)
+    fields = ("response_format", "text", "output_config", "format")
+    assert [any(sent.get(name) for name in fields) for sent in native.received] == [False, True]
+    assert [bool(sent.get("tools")) for sent in native.received] == [True, False]
 
 
 # --- in a turn, and as it is written ---------------------------------------------------------------

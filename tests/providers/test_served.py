@@ -122,12 +122,30 @@ def test_what_all_turns_begin_with_is_cached_where_a_line_says_so_and_paid_for(
     priced = {"usd_per_million_input_tokens": 4.0, "usd_per_million_output_tokens": 0.0}
     plain, kept = (
         ModelEntry(provider="anthropic", options=it, **priced)
-        for it in ({}, {"cache": "5m"})  # type: ignore[arg-type]
+        for it in ({"cache": None}, {"cache": "5m"})  # type: ignore[arg-type]
     )
     reply = Reply("", 1_000_000, 0, 0, written_tokens=400_000)
     assert [usage_of(it, [], reply).cost_usd for it in (plain, kept)] == [4.0, 4.4]
     worst = [worst_of(it, 1_000_000).dollars for it in (plain, kept)]
     assert worst == [4, 5]
+
+
+@pytest.mark.parametrize("part", ["system", "tools"])
+def test_a_large_constant_half_is_marked_without_a_word_of_the_line(
+    part: str, faults: FaultServer, request_: Request
+) -> None:
+    long = "Be brief. " * 420  # 1,050 tokens
+    tool = {"name": "look", "description": long, "parameters": {"type": "object"}}
+    system = {"content": long} if part == "system" else {"content": "Be brief.", "tools": [tool]}
+    asked = request_._replace(messages=[{"role": "system", **system}, {"role": "user", "content": "Hello."}])
+    make_provider("anthropic", {"base_url": faults.url("ok")}).complete(asked)
+    (said,) = faults.received[-1].body["system"]
+    assert said["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
+    make_provider("anthropic", {"base_url": faults.url("ok"), "cache": None}).complete(asked)
+    assert "cache_control" not in str(faults.received[-1].body)
+    priced = {"usd_per_million_input_tokens": 4.0, "usd_per_million_output_tokens": 0.0}
+    entry = ModelEntry(provider="anthropic", **priced)
+    assert worst_of(entry, 1_000_000).dollars == 5
 
 
 def test_a_provider_that_is_wrapped_alone_has_a_circuit_of_its_own(request_: Request) -> None:

@@ -167,7 +167,8 @@ def test_an_engine_says_it_once_and_the_attempt_is_in_the_journal(
     faults: FaultServer, tmp_path: Path
 ) -> None:
     url = f"{faults.url('picky-json_schema')}/v1"
-    models = {"default": {"provider": "openai", "model": "m", "options": {"base_url": url}}}
+    line = {"provider": "openai", "model": "m", "options": {"base_url": url}}
+    models = {"default": {**line, "prompt": "full", "tools": "contract"}}  # which asks for a schema
     staff = [resume(name, model={"key": "default"}) for name in ("a", "b")]
     base = make_org(tmp_path / "org", *staff, models=models, org={"executor": "serial"})
     heard: list[Any] = []

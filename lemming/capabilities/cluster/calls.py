@@ -252,7 +252,7 @@ class _DaskProvider(Backend):
 
     def __init__(self, calls: DaskCalls, line: Line, inner: LLMProvider) -> None:
         self.takes_schema, self.takes_tools = inner.takes_schema, inner.takes_tools
-        self.is_person = inner.is_person
+        self.is_person, self.prefers_tools = inner.is_person, inner.prefers_tools
         self.can_be_down, self.leaves_out = inner.can_be_down, inner.leaves_out
         self._calls, self._line = calls, line
 

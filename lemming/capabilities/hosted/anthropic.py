@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.capabilities.hosted.anthropic_wire import Message, cached_until_here, wire_messages, wire_tool
+from lemming.capabilities.hosted.anthropic_wire import (
+    Message,
+    mark_constant_half,
+    wire_messages,
+    wire_tool,
+)
 from lemming.capabilities.hosted.bounded import client_settings
 from lemming.capabilities.hosted.http import split_system
 from lemming.capabilities.hosted.native import tools_of, with_images
+from lemming.capabilities.hosted.schemas import to_object_root
 from lemming.capabilities.hosted.sdk import SdkBackend, whole_of
 from lemming.capabilities.hosted.streams import MessageStream
 from lemming.kernel.llm.streaming import Hear
@@ -23,9 +29,9 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
     """Asks Anthropic, or with `base_url` any server with the same API.
 
     A server at `base_url` gets no key unless `api_key_env` names one. `cache`: for how long it keeps what all
-    turns of an agent begin with; null: not at all. `extra` holds further fields of the
-    request; null takes a field out. `batches` says whether the server has the batch API; null: Anthropic
-    itself has, one at `base_url` has not.
+    turns of an agent begin with; "auto": for five minutes where that is large; null: not at all.
+    `extra` holds further fields of the request; null takes a field out. `batches` says whether the server
+    has the batch API; null: Anthropic itself has, one at `base_url` has not.
     """
 
     name = "anthropic"
@@ -41,7 +47,7 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         *,
         base_url: str | None = None,
         api_key_env: str | None = None,
-        cache: Literal["5m", "1h"] | None = None,
+        cache: Literal["auto", "5m", "1h"] | None = "auto",
         extra: dict[str, Any] | None = None,
         batches: bool | None = None,
     ) -> None:
@@ -92,14 +98,14 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
             "max_tokens": request.max_output_tokens,
             "messages": with_images([*wire_messages(messages)], request, "anthropic"),
         }
-        if tools := tools_of(request.messages):
-            fields["tools"] = [wire_tool(tool) for tool in tools]
         if system:
             fields["system"] = system
-        if request.schema is not None and "json_schema" not in request.without:
-            wanted = {"type": "json_schema", "schema": transform_schema(request.schema)}
+        if tools := tools_of(request.messages):
+            fields["tools"] = [wire_tool(tool) for tool in tools]
+        elif request.schema is not None and "json_schema" not in request.without:  # never beside tools
+            wanted = {"type": "json_schema", "schema": transform_schema(to_object_root(request.schema))}
             fields["output_config"] = {"format": wanted}
-        return cached_until_here(fields, self._cache) if self._cache else fields
+        return mark_constant_half(fields, self._cache) if self._cache else fields
 
     def _further(self, request: Request) -> dict[str, Any]:
         # The SDK has no argument for a temperature any more; whether the model takes one, the server says.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lemming.capabilities.hosted.native import ANTHROPIC, arguments_of, in_runs, kept_of, made
-from lemming.kernel.llm.tokens import tokens_at
+from lemming.capabilities.hosted.schemas import unwrap_reply
+from lemming.kernel.llm.tokens import tokens_at, tokens_in
 from lemming.kernel.providers import Finish, Reply
 
 _FINISHES: dict[str, Finish] = {
@@ -19,23 +20,35 @@ _FINISHES: dict[str, Finish] = {
 
 Json = dict[str, Any]
 
+LEAST_CACHED_TOKENS = 1024
+"""The shortest prompt that any model of this API caches; some need 2,048 or 4,096 and ignore a mark below."""
+
 
 def wire_tool(tool: Json) -> Json:
     """Return a tool in the API's form."""
     return {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
 
 
-def cached_until_here(fields: Json, kept: str) -> Json:
+def mark_constant_half(fields: Json, cache: str) -> Json:
     """Return the fields of a request whose instructions and tools, the same in every turn, are to be cached.
 
-    Tools stand before the instructions in what is cached, so one mark at its end is for all of it.
+    With "auto" only where they are so large that the API keeps them: a mark below that has no effect, and
+    one above it saves as soon as the agent asks again within five minutes. Tools stand before the
+    instructions in what is cached, so one mark at its end is for all of it.
     """
-    mark = {"cache_control": {"type": "ephemeral", "ttl": kept}}
+    if cache == "auto" and _constant_tokens(fields) < LEAST_CACHED_TOKENS:
+        return fields
+    mark = {"cache_control": {"type": "ephemeral", "ttl": "5m" if cache == "auto" else cache}}
     if "system" in fields:
         return {**fields, "system": [{"type": "text", "text": fields["system"], **mark}]}
     if "tools" in fields:
         return {**fields, "tools": [*fields["tools"][:-1], {**fields["tools"][-1], **mark}]}
     return fields
+
+
+def _constant_tokens(fields: Json) -> int:
+    constant = {"role": "system", "content": fields.get("system", ""), "tools": fields.get("tools")}
+    return tokens_in([constant])
 
 
 def wire_messages(messages: Sequence[Json]) -> Iterator[Json]:
@@ -97,7 +110,7 @@ class Message:
     def reply(self, request_id: str | None = None, model_name: str = "") -> Reply:
         """Return the answer with its usage."""
         return Reply(
-            text="".join(block.text for block in self.content if block.type == "text"),
+            text=unwrap_reply("".join(block.text for block in self.content if block.type == "text")),
             input_tokens=self._input_tokens(),
             output_tokens=tokens_at(self.usage, "output_tokens"),
             cached_tokens=tokens_at(self.usage, "cache_read_input_tokens"),

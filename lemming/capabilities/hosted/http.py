@@ -52,7 +52,6 @@ _ABOUT_SCHEMA = re.compile(
     re.I,
 )
 _ABOUT = {
-    "schema_beside_tools": re.compile(r"(?=.*\btools?\b)(?=.*(?:grammar|schema|format))", re.I | re.S),
     "json_schema": _ABOUT_SCHEMA,
     "json_object": _ABOUT_SCHEMA,
     "tools": re.compile(r"\btools?\b|tool.(?:choice|call)|function.call", re.I),

@@ -24,6 +24,7 @@ from lemming.capabilities.hosted.native import (
     tools_of,
     with_images,
 )
+from lemming.capabilities.hosted.servers import OLLAMA
 from lemming.capabilities.hosted.streams import LinesOfAnswer
 from lemming.kernel.base.errors import ConfigError, ProviderError, TimedOut
 from lemming.kernel.base.jsontext import JsonProblem, parse
@@ -80,6 +81,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
     takes_schema = True
     takes_tools = True
     takes_images = True
+    prefers_tools = OLLAMA.prefers_tools
 
     def __init__(
         self,
@@ -142,7 +144,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         import httpx
 
         options = {"num_predict": request.max_output_tokens, "seed": request.seed}
-        temperature = {} if request.temperature is None else {"temperature": request.temperature}
+        temperature = OLLAMA.temperature if request.temperature is None else request.temperature
         try:
             chat: Any = client.chat
             answer: ChatResponse = await chat(
@@ -150,7 +152,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
                 messages=with_images([*map(_wire_message, request.messages)], request, "ollama"),
                 tools=function_tools(request.messages) or None,
                 format=_format(request),
-                options={**options, **temperature, **self._options, **(request.extra or {})},
+                options={**options, "temperature": temperature, **self._options, **(request.extra or {})},
                 keep_alive=self._keep_alive,
                 stream=stream,
             )

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.capabilities.hosted.bounded import client_settings
-from lemming.capabilities.hosted.native import tools_of
 from lemming.capabilities.hosted.openai_wire import (
     Completion,
     JsonMode,
@@ -16,8 +15,9 @@ from lemming.capabilities.hosted.openai_wire import (
     responses_fields,
     stepped_down,
 )
+from lemming.capabilities.hosted.schemas import unwrap_reply
 from lemming.capabilities.hosted.sdk import SdkBackend, whole_of
-from lemming.capabilities.hosted.servers import without_call
+from lemming.capabilities.hosted.servers import ModelServer, server_at, without_call
 from lemming.capabilities.hosted.streams import ChatStream, ResponseStream, Stream
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.llm.streaming import Hear
@@ -33,7 +33,8 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
     """Asks OpenAI, or with `base_url` any server with the same API (llama.cpp, vLLM, a proxy).
 
     `json` says how the server is asked for JSON: "schema" (structured output), "object" (JSON mode) or
-    "text" (only in the prompt); one that refuses is asked the next way. A server at `base_url` gets no key
+    "text" (only in the prompt); null: as the table of servers says for that address. One that refuses is
+    asked the next way. A server at `base_url` gets no key
     unless `api_key_env` names one. `extra` holds further fields of the request; null takes a field out.
     `batches` says whether the server has the batch API; null: OpenAI itself has, one at `base_url` has not.
     """
@@ -52,14 +53,19 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         base_url: str | None = None,
         api_key_env: str | None = None,
         api: Literal["chat", "responses"] = "chat",
-        json: JsonMode = "schema",
+        json: JsonMode | None = None,
         extra: dict[str, Any] | None = None,
         batches: bool | None = None,
     ) -> None:
         base_url = without_call(base_url) if base_url else base_url
         super().__init__(base_url=base_url, api_key_env=api_key_env, own=_OWN, extra=extra, batches=batches)
-        self.takes_schema = json == "schema"
-        self.api, self._json = api, json
+        self.api = api
+        self.set_server(server_at(base_url), json)
+
+    def set_server(self, server: ModelServer, json: JsonMode | None) -> None:
+        """Follow the table of servers, and the line where it says how JSON is asked for."""
+        self._server, self._json = server, json or server.json
+        self.takes_schema, self.prefers_tools = self._json == "schema", server.prefers_tools
 
     def _connect(self, key: str) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
@@ -95,8 +101,7 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
 
     def _fields(self, request: Request) -> dict[str, Any]:
         fields = chat_fields if self.api == "chat" else responses_fields
-        has_tools = bool(tools_of(request.messages))
-        return fields(request, stepped_down(self._json, request.without, has_tools=has_tools))
+        return fields(request, stepped_down(self._json, request.without), self._server)
 
     def _parts(self, request: Request) -> list[str]:
         fields = self._fields(request)
@@ -111,7 +116,8 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         if answer.failed:
             raise Unavailable("the server gave up on the answer", where=f"openai {model_name}")
         reply = answer.reply(request_id)
-        return reply if reply.model else reply._replace(model=model_name)
+        text = unwrap_reply(reply.text) if self._server.root == "object" else reply.text
+        return reply._replace(text=text, model=reply.model or model_name)
 
     def _sdk(self) -> Any:
         import openai

@@ -22,29 +22,32 @@ from lemming.capabilities.hosted.native import (
     tools_of,
     with_images,
 )
+from lemming.capabilities.hosted.schemas import is_strict, to_object_root
+from lemming.capabilities.hosted.servers import ModelServer
 from lemming.kernel.llm.tokens import tokens_at
 from lemming.kernel.providers import Finish, Message, Reply, Request
 
 ENCRYPTED = "encrypted_content"
 
+CACHE_KEY, _LONGEST_KEY = "prompt_cache_key", 64
+_OPTIONAL = ("seed", "temperature", "max_completion_tokens", CACHE_KEY)
+
 JsonMode = Literal["schema", "object", "text"]
 
 
-def stepped_down(json: JsonMode, without: Collection[str], *, has_tools: bool = False) -> JsonMode:
+def stepped_down(json: JsonMode, without: Collection[str]) -> JsonMode:
     """Return how a server is asked for JSON that refused some ways.
 
     >>> stepped_down("schema", ["json_schema"]), stepped_down("schema", ["json_object", "json_schema"])
     ('object', 'text')
     """
-    if has_tools and "schema_beside_tools" in without:
-        return "text"
     if json == "schema" and "json_schema" in without:
         json = "object"
     return "text" if json == "object" and "json_object" in without else json
 
 
-def chat_fields(request: Request, json: JsonMode) -> dict[str, Any]:
-    """Return a request to the chat completions API."""
+def chat_fields(request: Request, json: JsonMode, server: ModelServer) -> dict[str, Any]:
+    """Return a request to the chat completions API, with no schema beside tools."""
     without = request.without
     limit = "max_tokens" if "max_completion_tokens" in without else "max_completion_tokens"
     fields: dict[str, Any] = {
@@ -54,20 +57,36 @@ def chat_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     }
     if "seed" not in without:
         fields["seed"] = request.seed
-    if request.temperature is not None and "temperature" not in without:
-        fields["temperature"] = request.temperature
-    if request.schema is not None and json == "schema":
-        wanted = {"name": "turn", "strict": True, "schema": request.schema}
+    fields |= _common_fields(request, server)
+    if tools := function_tools(request.messages):
+        fields["tools"] = tools
+    elif request.schema is not None and json == "schema":
+        wanted = {"name": "turn", **_strict_schema(request.schema, server)}
         fields["response_format"] = {"type": "json_schema", "json_schema": wanted}
     elif request.schema is not None and json == "object":
         fields["response_format"] = {"type": "json_object"}
-    if tools := function_tools(request.messages):
-        fields["tools"] = tools
     return fields
 
 
-def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
-    """Return a request to the responses API."""
+def _common_fields(request: Request, server: ModelServer) -> dict[str, Any]:
+    """Return the fields that both APIs have: what the table of servers says, and the temperature."""
+    without, fields = request.without, dict(server.fields)
+    temperature = server.temperature if request.temperature is None else request.temperature
+    if temperature is not None and "temperature" not in without:
+        fields["temperature"] = temperature
+    # An agent's requests begin alike, and one key keeps them at one machine with its cache.
+    if server.has_cache_key and request.agent and CACHE_KEY not in without:
+        fields[CACHE_KEY] = request.agent[:_LONGEST_KEY]
+    return fields
+
+
+def _strict_schema(schema: dict[str, Any], server: ModelServer) -> dict[str, Any]:
+    sent = to_object_root(schema) if server.root == "object" else schema
+    return {"strict": is_strict(sent), "schema": sent}
+
+
+def responses_fields(request: Request, json: JsonMode, server: ModelServer) -> dict[str, Any]:
+    """Return a request to the responses API, with no schema beside tools."""
     system, messages = split_system(request.messages)
     fields: dict[str, Any] = {
         "model": request.model_name,
@@ -79,18 +98,17 @@ def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     }
     if system:
         fields["instructions"] = system
-    if request.temperature is not None and "temperature" not in request.without:
-        fields["temperature"] = request.temperature
-    if request.schema is not None and json == "schema":
-        wanted = {"type": "json_schema", "name": "turn", "strict": True, "schema": request.schema}
-        fields["text"] = {"format": wanted}
-    elif request.schema is not None and json == "object":
-        fields["text"] = {"format": {"type": "json_object"}}
+    fields |= _common_fields(request, server)
     if tools := tools_of(request.messages):
         # Strict would have every argument required, which tools do not say.
         fields["tools"] = [{"type": "function", "strict": False, **tool} for tool in tools]
         if ENCRYPTED not in request.without:  # without it, what the model thought is lost between two calls
             fields["include"] = ["reasoning.encrypted_content"]
+    elif request.schema is not None and json == "schema":
+        wanted = {"type": "json_schema", "name": "turn", **_strict_schema(request.schema, server)}
+        fields["text"] = {"format": wanted}
+    elif request.schema is not None and json == "object":
+        fields["text"] = {"format": {"type": "json_object"}}
     return fields
 
 
@@ -121,15 +139,13 @@ def parts_of(fields: Mapping[str, Any]) -> Iterator[str]:
     ['json_object', 'seed']
     """
     wanted = fields.get("response_format") or fields.get("text", {}).get("format")
-    if wanted and fields.get("tools"):
-        yield "schema_beside_tools"
     if wanted:
         yield wanted["type"]
     if fields.get("include"):
         yield ENCRYPTED
     if fields.get("tools"):
         yield "tools"
-    yield from (name for name in ("seed", "temperature", "max_completion_tokens") if name in fields)
+    yield from (name for name in _OPTIONAL if name in fields)
 
 
 _FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
@@ -168,9 +184,10 @@ class Completion:
     """An answer of the chat completions API: the parts of it that are read."""
 
     choices: Annotated[list[_Choice], Field(min_length=1)]
-    usage: Any = None  # an answer is paid for, whatever is odd about these three
+    usage: Any = None  # an answer is paid for, whatever is odd about these four
     model: Any = None
     id: Any = None
+    timings: Any = None
     failed: ClassVar[bool] = False
 
     def reply(self, request_id: str | None) -> Reply:
@@ -180,12 +197,26 @@ class Completion:
             text=split_content(choice.message.content)[0],
             input_tokens=tokens_at(self.usage, "prompt_tokens"),
             output_tokens=tokens_at(self.usage, "completion_tokens"),
-            cached_tokens=tokens_at(self.usage, "prompt_tokens_details", "cached_tokens"),
+            cached_tokens=self._cached_tokens(),
             finish="refusal" if choice.message.refusal else _FINISHES.get(str(choice.finish_reason), "stop"),
             model=str(self.model or ""),
             request_id=str(request_id or self.id or ""),
             **choice.message.native(),
         )
+
+    def _cached_tokens(self) -> int | None:
+        """Return the tokens of the prompt that came from a cache, by the names that servers have for them."""
+        usage = {"usage": self.usage, "timings": self.timings}
+        counts = (tokens_at(usage, *place) for place in _CACHED)
+        return next((count for count in counts if count is not None), None)
+
+
+_CACHED = (
+    ("usage", "prompt_tokens_details", "cached_tokens"),
+    ("usage", "prompt_cache_hit_tokens"),  # DeepSeek
+    ("usage", "cached_tokens"),  # Moonshot
+    ("timings", "cache_n"),  # llama.cpp before it had the first
+)
 
 
 @dataclass(frozen=True)

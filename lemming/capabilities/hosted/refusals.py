@@ -25,12 +25,12 @@ from lemming.kernel.providers import Request
 INSTEAD = {
     "json_schema": 'is asked for JSON without a schema; `"options": {"json": "object"}` says so',
     "json_object": 'is asked for JSON in the prompt alone; `"options": {"json": "text"}` says so',
-    "schema_beside_tools": "is given no schema where it is given tools",
     "tools": 'is told of tools in the prompt; `"tools": "contract"` says so',
     "encrypted_content": "forgets what it thought from one step of a turn to the next",
     "stream": "is not watched: its answers come whole",
     "seed": "is asked without a seed",
     "temperature": "is asked without a temperature",
+    "prompt_cache_key": "is not told which requests begin alike",
     "max_completion_tokens": "is asked with max_tokens instead",
 }
 """What is done where a server does not take a part of a request."""

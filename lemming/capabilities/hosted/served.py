@@ -35,9 +35,9 @@ class ServedProvider(OpenAIProvider):
         super().__init__(
             base_url=address,
             api_key_env=host.key_variable(address, api_key_env) or None,
-            json=json or host.json,
             extra=extra,
         )
+        self.set_server(host, json)
 
 
 @cache

@@ -21,7 +21,7 @@ from lemming.kernel.llm.tokens import Tokens
 from lemming.kernel.org.models import ModelEntry
 
 VENDORS = ("openai", "anthropic")
-WRITING = {"5m": 1.25, "1h": 2.0}
+WRITING = {"auto": 1.25, "5m": 1.25, "1h": 2.0}
 """By how much a token costs more that Anthropic keeps for so long: the price of input is multiplied by it."""
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
 
@@ -60,7 +60,8 @@ class Price(NamedTuple):
 
 def price_of(entry: ModelEntry) -> Price | None:
     """Return what a line's model costs; None when neither the line nor the shipped list says it."""
-    writing = WRITING.get(str(entry.options["cache"]), 1.0) if "cache" in entry.options else 1.0
+    usual = "auto" if entry.provider == "anthropic" else ""
+    writing = WRITING.get(str(entry.options.get("cache", usual)), 1.0)
     if entry.usd_per_million_input_tokens is not None and entry.usd_per_million_output_tokens is not None:
         mine = entry.usd_per_million_input_tokens, entry.usd_per_million_output_tokens
         return Price(*mine, writing=writing)

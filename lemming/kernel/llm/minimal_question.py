@@ -26,8 +26,8 @@ _SCHEMA: dict[str, Any] = {
     "required": ["ok"],
     "additionalProperties": False,
 }
-_OF_SCHEMAS = ("json_schema", "json_object", "schema_beside_tools")
-_OF_TOOLS = ("tools", "schema_beside_tools", "encrypted_content")
+_OF_SCHEMAS = ("json_schema", "json_object")
+_OF_TOOLS = ("tools", "encrypted_content")
 _MOST_TOKENS = 16
 
 

@@ -84,7 +84,7 @@ class RetryingLLMProvider(Backend):
     ) -> None:
         self.takes_extra = getattr(provider, "takes_extra", True)
         self.takes_schema, self.takes_tools = provider.takes_schema, provider.takes_tools
-        self.is_person = provider.is_person
+        self.is_person, self.prefers_tools = provider.is_person, provider.prefers_tools
         if circuit is None and provider.can_be_down:
             circuit = CircuitsInMemory(SystemClock()).circuit(type(provider).__name__)
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
