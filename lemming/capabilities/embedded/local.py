@@ -1,7 +1,7 @@
 """A small language model inside this process, by way of llama.cpp. It never reaches the network.
 
-The same request gives the same answer, on one machine: one slot, one thread, no reuse of earlier
-prompts, and temperature 0 unless the request sets one.
+The same request gives the same answer, on one machine: one slot, a fixed number of threads, prompts that are
+always read in the same parts (`prefixes`), and temperature 0 unless the request sets one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lemming.capabilities.embedded.prefixes import MEMORY_MIB, PrefixCache
 from lemming.capabilities.embedded.weights import checked_weights
 from lemming.kernel.base.deadlines import Deadline, wait_slices
-from lemming.kernel.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
+from lemming.kernel.base.errors import ConfigError, RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.kernel.base.extras import install_line
 from lemming.kernel.base.redaction.secrets import excerpt
 from lemming.kernel.llm import calls
@@ -31,18 +32,27 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = 512
 
 
+class _Settings(NamedTuple):
+    n_ctx: int
+    threads: int
+
+
 class LocalProvider(Backend):
     """Answers with an embedded model: one of the catalogue by its name, or the GGUF file at `path`.
 
     `n_ctx` is the longest prompt and answer together, in tokens; each 1,000 of them take about 24 MB.
+    `threads` is how many work on it; one processor is left free, however many are asked for.
     """
 
     takes_schema = True
     keeps_deadline = True
     max_concurrency = 1
 
-    def __init__(self, *, n_ctx: int = 4096, path: str | None = None) -> None:
-        self._n_ctx, self._path = n_ctx, path
+    def __init__(self, *, n_ctx: int = 4096, path: str | None = None, threads: int = 1) -> None:
+        if threads < 1:
+            message = f"options.threads must be 1 or more, got {threads}"
+            raise ConfigError(message, where="config/models.json", hint="1 is right on two processors")
+        self._path, self._settings = path, _Settings(n_ctx, min(threads, max(1, _processors() - 1)))
 
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage.
@@ -66,7 +76,7 @@ class LocalProvider(Backend):
         if not file.is_file():
             hint = "check options.path in config/models.json"
             raise UnknownModel("no such file of weights", where=str(file), hint=hint)
-        return _model(file.resolve(), self._n_ctx).answer(request, hear, self.stopping)
+        return _model(file.resolve(), self._settings).answer(request, hear, self.stopping)
 
 
 class _Model:
@@ -76,8 +86,8 @@ class _Model:
     raised inside llama.cpp's callback, which loses it and a piece of the answer with it.
     """
 
-    def __init__(self, file: Path, n_ctx: int) -> None:
-        self._server = _load(file, n_ctx)
+    def __init__(self, file: Path, settings: _Settings) -> None:
+        self._prompts = PrefixCache(_load(file, settings).handle_chat_completions)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lemming-local")
 
     def answer(self, request: Request, hear: Hear | None, stop: threading.Event | None) -> Reply:
@@ -87,7 +97,7 @@ class _Model:
         """
         where = f"local {request.model_name}"
         answer = _Answer(told_to=hear)
-        work = self._worker.submit(self._server.handle_chat_completions, _body(request), answer.hear)
+        work = self._worker.submit(self._ask, _body(request), answer)
         try:
             _await_work(work, request, stop)
         except ValueError as error:  # a schema that llama.cpp cannot turn into a grammar
@@ -102,8 +112,11 @@ class _Model:
             raise Unavailable("the answer ended in the middle", where=where)
         return answer.reply(request.model_name)
 
+    def _ask(self, body: dict[str, Any], answer: _Answer) -> None:
+        answer.cached_tokens = self._prompts.ask(body, answer.hear)
 
-def _await_work(work: Future[object], request: Request, stop: threading.Event | None) -> None:
+
+def _await_work(work: Future[None], request: Request, stop: threading.Event | None) -> None:
     for seconds in wait_slices(Deadline(request.deadline_s), stop, grace_s=0):
         if work in wait([work], seconds).done:
             work.result()
@@ -123,6 +136,7 @@ class _Answer:
     refusal: str = ""
     is_complete: bool = False
     is_wanted: bool = True
+    cached_tokens: int = 0
     told_to: Hear | None = None
 
     def hear(self, heard: dict[str, Any] | list[dict[str, Any]]) -> bool:
@@ -148,7 +162,7 @@ class _Answer:
             text="".join(self.pieces),
             input_tokens=self.usage.get("prompt_tokens"),
             output_tokens=self.usage.get("completion_tokens"),
-            cached_tokens=0,
+            cached_tokens=self.cached_tokens,
             finish=self.finish,
             model=model_name,
         )
@@ -161,7 +175,6 @@ def _body(request: Request) -> dict[str, Any]:
         "max_tokens": request.max_output_tokens,
         "temperature": request.temperature or 0.0,
         "seed": request.seed % 2**32,
-        "cache_prompt": False,
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_progress": True,
@@ -174,16 +187,16 @@ def _body(request: Request) -> dict[str, Any]:
 
 # --- loading -----------------------------------------------------------------------------------
 
-_models: dict[tuple[int, Path, int], _Model] = {}
+_models: dict[tuple[int, Path, _Settings], _Model] = {}
 _loading = threading.Lock()
 
 
-def _model(file: Path, n_ctx: int) -> _Model:
+def _model(file: Path, settings: _Settings) -> _Model:
     """Return the loaded model: one is kept for each file. A forked child cannot use its parent's."""
-    key = (os.getpid(), file, n_ctx)
+    key = (os.getpid(), file, settings)
     with _loading:
         if key not in _models:
-            _models[key] = _Model(file, n_ctx)
+            _models[key] = _Model(file, settings)
         return _models[key]
 
 
@@ -197,15 +210,23 @@ def _library() -> Any:
     return xllamacpp
 
 
-def _load(file: Path, n_ctx: int) -> Server:
+def _processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _load(file: Path, wanted: _Settings) -> Server:
     xllamacpp = _library()
     settings = xllamacpp.CommonParams()
     settings.model.path = str(file)
-    settings.n_ctx, settings.n_parallel = n_ctx, 1
+    settings.n_ctx, settings.n_parallel, settings.cache_ram_mib = wanted.n_ctx, 1, MEMORY_MIB
     settings.n_batch = settings.n_ubatch = _BATCH_TOKENS
     for cpu in (settings.cpuparams, settings.cpuparams_batch):
-        # More threads than idle cores make it many times slower, and another number other answers.
-        cpu.n_threads, cpu.poll = 1, 0
+        # More threads than idle cores make it many times slower, and another number other answers: so it is
+        # fixed, and does not follow the load.
+        cpu.n_threads, cpu.poll = wanted.threads, 0
     settings.verbosity = -1
     # The library always listens on a loopback port; with a key that nobody knows, nobody can use it.
     settings.api_keys = [secrets.token_hex(16)]
