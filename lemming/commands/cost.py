@@ -44,7 +44,7 @@ from lemming.kernel.org.organisation import OrgPath
 GROUPS = ("agent", "model", "request", "tick", "day")
 COLUMNS = (
     "turns", "calls", "credits", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens",
-    "cached_tokens",
+    "cached_tokens", "cached_share",
 )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\n\r') else name
 
 
-def _in_digits(amount: Decimal | int) -> str:
+def _in_digits(amount: Decimal | float) -> str:
     """Return an amount with all its digits, and none that says nothing.
 
     >>> [_in_digits(Decimal(text)) for text in ("12.500", "1E-7", "30", "-0.0")]
@@ -160,7 +160,7 @@ def _show(found: Costs, rows: Sequence[tuple[str, Cost]]) -> None:
 
 
 def _cells(row: Cost, by: By) -> list[str]:
-    cached = f" ({row.cached_tokens:,} cached)" if row.cached_tokens else ""
+    cached = f" ({row.cached_tokens:,} cached, {row.cached_share:.0%})" if row.cached_share else ""
     return [
         "-" if by == "model" else str(row.turns),  # a turn may ask several
         str(row.calls),

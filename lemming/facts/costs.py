@@ -46,7 +46,8 @@ _DIGITS = 60  # more than amounts and their sums have
 class Cost(NamedTuple):
     """An amount that was spent. `cost_usd` has no calls of unknown price; `unpriced_calls` are so many.
 
-    `cached_tokens`: of the input, those that providers had in their caches, as far as journals tell.
+    `cached_tokens`: of the input, those that providers had in their caches, as far as journals tell;
+    `recorded_tokens` is the input of the calls that journals tell of.
     """
 
     turns: int = 0
@@ -57,6 +58,16 @@ class Cost(NamedTuple):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    recorded_tokens: int = 0
+
+    @property
+    def cached_share(self) -> float | None:
+        """The share of the recorded input that was cached, from 0 to 1; None without any input.
+
+        >>> Cost(input_tokens=5000, recorded_tokens=2000, cached_tokens=1600).cached_share
+        0.8
+        """
+        return round(self.cached_tokens / self.recorded_tokens, 4) if self.recorded_tokens else None
 
     def plus(self, other: Cost) -> Cost:
         """Return both together."""
@@ -70,6 +81,7 @@ class Cost(NamedTuple):
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
+            self.recorded_tokens + other.recorded_tokens,
         )
 
     def without(self, part: Cost) -> Cost:
@@ -94,7 +106,8 @@ class Cost(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         dollars = None if self.cost_usd is None else float(self.cost_usd)
-        return {**self._asdict(), "credits": float(self.credits), "cost_usd": dollars}
+        numbers = {"credits": float(self.credits), "cost_usd": dollars, "cached_share": self.cached_share}
+        return {**self._asdict(), **numbers}
 
 
 NOTHING = Cost()
@@ -342,7 +355,7 @@ def _of_state(state: AgentState | LedgerSpent) -> Cost:
 def _of_call(call: CallSpent) -> Cost:
     dollars = None if call.cost_usd is None else exact(call.cost_usd)
     is_unpriced = int(dollars is None)
-    tokens = call.input_tokens, call.output_tokens, call.cached_tokens
+    tokens = call.input_tokens, call.output_tokens, call.cached_tokens, call.input_tokens
     return Cost(0, 1, exact(call.credits), dollars, is_unpriced, *tokens)
 
 

@@ -41,6 +41,7 @@ _TOKENS: Any = {"input_tokens": int, "output_tokens": int}
 _SPENT: Any = {"calls": int, "credits": float, "cost_usd": Number, **_TOKENS}
 _IN_JSON: Any = {Decimal: float, Decimal | None: Number}
 _COST: Any = {key: _IN_JSON.get(kind, kind) for key, kind in get_type_hints(Cost).items()}
+_COST["cached_share"] = Number
 _PLANNED: Any = {"not_due": Names, "skipped": dict[str, str], "broken": dict[str, str]}
 _TOTALS = _form(done=int, waiting=int, skipped=int, failed=int, entries=int, **_SPENT)
 _LINE = _form(

@@ -314,6 +314,21 @@ def test_what_providers_had_in_their_caches_is_told(base: Path, lemming: Lemming
     make_org(base, resume("ada", model={"key": "kept"}), models={"kept": {"provider": "caches"}})
     run_once(base, clock=FrozenClock())
     run_once(base, clock=FrozenClock())
-    assert "2,000 in (1,600 cached), 20 out" in lemming("cost").out
-    assert lemming("cost", "--json").objects[0]["cached_tokens"] == 1600
-    assert lemming("cost", "--csv").out.splitlines()[0].endswith(",cached_tokens")
+    shown = lemming("cost").out.splitlines()
+    assert ["2,000 in (1,600 cached, 80%), 20 out" in line for line in shown] == [False, True, True]
+    for row in lemming("cost", "--json").objects:
+        assert (row["cached_tokens"], row["cached_share"]) == (1600, 0.8)
+    assert lemming("cost", "--csv").out.splitlines()[0].endswith(",cached_tokens,cached_share")
+    assert lemming("cost", "--csv").out.splitlines()[1].endswith(",1600,0.8")
+
+
+def test_the_cached_share_is_that_of_the_calls_whose_journals_are_there(base: Path, lemming: Lemming) -> None:
+    register_provider("caches", Caches)
+    make_org(base, resume("ada", model={"key": "kept"}), models={"kept": {"provider": "caches"}})
+    run_once(base, clock=FrozenClock())
+    run_once(base, clock=FrozenClock())
+    for journal in (base / "logs/ticks").glob("*1.jsonl"):
+        journal.unlink()
+    total = lemming("cost", "--json").objects[-1]
+    assert (total["input_tokens"], total["recorded_tokens"]) == (2000, 1000)
+    assert (total["cached_tokens"], total["cached_share"]) == (800, 0.8)
