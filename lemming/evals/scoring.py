@@ -307,7 +307,7 @@ def judge(wanted: JudgeWanted, draft: str, ran: Ran) -> tuple[bool, str]:
     )
     try:
         reply = runtime.answering.judge(entry, request, partial(runtime.complete_live, entry))
-        require_reply(reply.finish)
+        require_reply(reply.finish, reply.text)
         return verdict_in(reply.text)
     except (ContractError, ProviderError) as error:
         return False, f"no verdict: {error}"

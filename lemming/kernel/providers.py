@@ -18,7 +18,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lemming.kernel.base.errors import AnswerTooLarge, ConfigError, ContractError, LemmingError, UnknownModel
+from lemming.kernel.base.errors import (
+    AnswerTooLarge,
+    ConfigError,
+    ContractError,
+    LemmingError,
+    ProviderError,
+    UnknownModel,
+)
 from lemming.kernel.base.jsontext import nearest
 from lemming.kernel.base.redaction.secrets import name_variables, redact
 from lemming.kernel.files.documents import value_of
@@ -32,7 +39,7 @@ Message = dict[str, Any]
 """`{"role": "system" | "user" | "assistant", "content": text}`; more for backends that take tools:
 docs/AGENT_GUIDE.md, "Tools that a backend calls itself"."""
 
-Finish = Literal["stop", "length", "refusal", "too_large"]
+Finish = Literal["stop", "length", "refusal", "too_large", "failed"]
 
 
 class Image(NamedTuple):
@@ -72,8 +79,9 @@ class Reply(NamedTuple):
     """One answer and what it used. Token counts are None when the backend did not say.
 
     `input_tokens` includes `cached_tokens`, and the `written_tokens` that were put into a cache. `finish` is
-    "length" when the answer was cut, "too_large" when it was thrown away. `at` is when it came, for answers
-    out of a recording; empty: now. `batched`: it came in a batch, at the price of one. `key`: the model key
+    "length" when the answer was cut, "too_large" when it was thrown away, "failed" when it was an error of
+    the provider that was charged, whose words are the text. `at` is when it came, for answers out of a
+    recording; empty: now. `batched`: it came in a batch, at the price of one. `key`: the model key
     that gave it, for recorded answers of a fallback.
     `waited_s` is how long the call waited for room before it was made. `earlier`: why the attempts before it
     failed. `calls`: tools that the model called, `{"id", "tool", "args"}`; args that are not JSON stay text.
@@ -99,10 +107,15 @@ class Reply(NamedTuple):
     written_tokens: int | None = None
 
 
-def require_reply(finish: str) -> None:
-    """Raise when an answer, by how it ended, holds no reply: it was thrown away, or is a refusal."""
+def require_reply(finish: str, text: str = "") -> None:
+    """Raise when an answer, by how it ended, holds no reply.
+
+    It was thrown away, it is a refusal, or it is the provider's error, whose words are its text.
+    """
     if finish == "too_large":
         raise AnswerTooLarge("it was not read to its end, and is charged as max_output_tokens")
+    if finish == "failed":
+        raise ProviderError(text or "the provider told of an error")
     if finish == "refusal":
         raise ContractError("the model refused to answer")
 

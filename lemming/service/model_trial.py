@@ -146,7 +146,7 @@ def _request(entry: ModelEntry, *, takes_schema: bool, natively: bool) -> Reques
 def _problem(entry: ModelEntry, reply: Reply) -> str:
     text = as_reply(reply.text, KINDS) if entry.prompt == "tools" else reply.text
     try:
-        require_reply(reply.finish)
+        require_reply(reply.finish, reply.text)
         parse_reply(text, kinds=KINDS, max_entries=1)
     except ContractError as error:
         return error.message

@@ -302,7 +302,9 @@ def _server(address: str) -> Json:
 # In the form of the conventions: gen-ai-input-messages.json and its neighbours.
 
 
-_FINISH = {"stop": "stop", "length": "length", "refusal": "content_filter", "too_large": "length"}
+_FINISH = {
+    "stop": "stop", "length": "length", "refusal": "content_filter", "too_large": "length", "failed": "error",
+}  # fmt: skip
 
 
 def instructions_in(messages: Sequence[Message]) -> str:

@@ -19,6 +19,8 @@ class NativeServer(Loopback):
 
     answers: list[Json] = field(default_factory=list)
     received: list[Json] = field(default_factory=list)
+    status: int = 0
+    """The status of each answer; 0: 400 for one that is an error, else 200."""
 
 
 class _Handler(Quiet):
@@ -27,7 +29,7 @@ class _Handler(Quiet):
         native.received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
         answer = native.answers.pop(0) if len(native.answers) > 1 else native.answers[0]
         body = json.dumps(answer).encode()
-        self.send_response(400 if "error" in answer else 200)
+        self.send_response(native.status or (400 if "error" in answer else 200))
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()

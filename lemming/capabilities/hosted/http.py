@@ -204,8 +204,14 @@ class HttpBackend(Backend, Generic[C]):
     def read_answer(self, model_name: str, kind: type[T], body: bytes) -> T | Reply:
         """Return the body of an answer as a value of `kind`; one that is another as an empty, paid reply.
 
-        Raises `Unavailable` for one that does not say either what it has used.
+        A body with an `error` is the provider's error, whatever its status: one that says what it has used is
+        a failed, paid reply, and another is raised. Raises `Unavailable` for what says neither.
         """
+        if b'"error"' in body and (failure := self._error_in(model_name, body)):
+            paid = paid_reply(body, model_name, "")
+            if paid is None:
+                raise failure
+            return failed_reply(paid, failure.message)
         try:
             return self.read(model_name, kind, body)
         except Unavailable as error:
@@ -213,6 +219,19 @@ class HttpBackend(Backend, Generic[C]):
             if paid is None:
                 raise
             return paid
+
+    def _error_in(self, model_name: str, body: bytes) -> ProviderError | None:
+        """Return the error that a body with a status of success tells of; None if it tells of none."""
+        try:
+            plain = parse(body)
+        except JsonProblem:
+            return None
+        if not isinstance(plain, dict) or not plain.get("error"):
+            return None
+        code = plain["error"].get("code") if isinstance(plain["error"], dict) else None
+        if isinstance(code, int) and 400 <= code < 600:  # routers send the status of the server behind them
+            return self._error(model_name, code, plain)
+        return Unavailable(excerpt(_detail(plain)[0]), where=f"{self.name} {model_name}")
 
     def read(self, model_name: str, kind: type[T], body: bytes) -> T:
         """Return a body as a value of `kind`; raise `Unavailable` when it is something else."""
@@ -244,6 +263,11 @@ def paid_reply(body: bytes, model_name: str, why: str) -> Reply | None:
     if read is None and written is None:
         return None
     return Reply("", read, written, model=model_name, thinking=f"not understood: {why}")
+
+
+def failed_reply(reply: Reply, words: str) -> Reply:
+    """Return a reply that was charged, and in whose place the provider told of an error."""
+    return reply._replace(text=f"the provider told of an error: {words}", finish="failed", thinking="")
 
 
 def refused_part(message: str, parts: Sequence[str]) -> str:
@@ -315,6 +339,11 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return max(0.0, (until - now).total_seconds())
     except (KeyError, ValueError, TypeError):
         return None
+
+
+def error_words(error: object) -> str:
+    """Return what an error in the body of an answer says."""
+    return excerpt(_detail({"error": error})[0])
 
 
 def _detail(body: object) -> tuple[str, str]:

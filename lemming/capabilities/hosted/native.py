@@ -94,14 +94,23 @@ def _function_call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chat_calls(plain: object) -> tuple[Call, ...]:
-    """Return the calls of an answer in the form of chat completions; what is no call is passed over."""
-    calls = [call for call in plain if isinstance(call, dict)] if isinstance(plain, list) else []
-    functions = [(call.get("id"), call.get("function")) for call in calls]
-    return made(
-        (identity, function.get("name"), function.get("arguments"))
-        for identity, function in functions
-        if isinstance(function, dict)
-    )
+    """Return the calls of an answer in the form of chat completions; what is no call is passed over.
+
+    That is a list of calls, one call, or the `function_call` of before there were lists. Some servers leave
+    out the `function` around a call, or say `parameters` as Llama's models were taught.
+
+    >>> chat_calls({"name": "see", "parameters": {"x": 1}})
+    ({'id': 'call-1', 'tool': 'see', 'args': {'x': 1}},)
+    """
+    calls = plain if isinstance(plain, list) else [plain]
+    return made(_parts_of_call(call) for call in calls if isinstance(call, dict))
+
+
+def _parts_of_call(call: Mapping[str, Any]) -> tuple[object, object, object]:
+    """Return the id, the name and the arguments of a call."""
+    function = call["function"] if isinstance(call.get("function"), dict) else call
+    arguments = next((function[key] for key in ("arguments", "parameters", "input") if key in function), None)
+    return call.get("id"), function.get("name"), arguments
 
 
 def in_runs(messages: Sequence[Message]) -> Iterator[list[Message]]:
@@ -119,13 +128,18 @@ def _own_id(identity: object, before: Sequence[Call]) -> str:
 
 
 def _read(arguments: object) -> object:
-    """Return arguments as a value; text that is no JSON stays text, and no arguments are an empty object."""
+    """Return arguments as a value; text that is no JSON stays text, and no arguments are an empty object.
+
+    Some models write them as JSON in a JSON text, and then the object in it is meant.
+    """
     if not isinstance(arguments, str):
         return {} if arguments is None else arguments
     try:
-        return parse(arguments) if arguments.strip() else {}
+        value = parse(arguments) if arguments.strip() else {}
+        inner = parse(value) if isinstance(value, str) and value.lstrip()[:1] == "{" else value
     except JsonProblem:
         return arguments
+    return inner
 
 
 def split_content(content: object) -> tuple[str, str]:

@@ -31,13 +31,14 @@ from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import name_variables, without_userinfo
 from lemming.kernel.llm.streaming import Hear
 from lemming.kernel.llm.tokens import tokens_at
-from lemming.kernel.providers import Message, Reply, Request
+from lemming.kernel.providers import Finish, Message, Reply, Request
 
 if TYPE_CHECKING:
     from httpx import Response
     from ollama import AsyncClient, ChatResponse
 
 _PORT = 11434
+_FINISHES: dict[str, Finish] = {"length": "length", "failed": "failed"}
 
 _hearing: ContextVar[LinesOfAnswer | None] = ContextVar("_hearing", default=None)
 
@@ -131,7 +132,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             text=answer.message.content or "",
             input_tokens=answer.prompt_eval_count,
             output_tokens=answer.eval_count,
-            finish="length" if answer.done_reason == "length" else "stop",
+            finish=_FINISHES.get(answer.done_reason or "", "stop"),
             model=answer.model or request.model_name,
             thinking=answer.message.thinking or "",
             calls=made(
@@ -187,13 +188,13 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         """Return an answer with what is read of it, and with counts that are counts or are left out."""
         answer = self.read_answer(model_name, _Answer, body)
         if isinstance(answer, Reply):
-            message = _Message(content="", thinking=answer.thinking)
-            answer = _Answer(message, None, model_name, answer.input_tokens, answer.output_tokens)
+            message = _Message(content=answer.text, thinking=answer.thinking)
+            answer = _Answer(message, answer.finish, model_name, answer.input_tokens, answer.output_tokens)
         counts = vars(answer)
         right = {
             "model": str(answer.model or model_name),
             "message": {"role": "assistant", **answer.message.right()},
-            "done_reason": "length" if answer.done_reason == "length" else "stop",
+            "done_reason": _FINISHES.get(str(answer.done_reason), "stop"),
             "prompt_eval_count": tokens_at(counts, "prompt_eval_count"),
             "eval_count": tokens_at(counts, "eval_count"),
         }

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lemming.capabilities.hosted.http import split_system
+from lemming.capabilities.hosted.http import error_words, failed_reply, split_system
 from lemming.capabilities.hosted.native import (
     CHAT,
     RESPONSES,
@@ -159,12 +159,13 @@ class _ChatMessage:
     reasoning_content: Any = None  # servers differ in what they call it; each wants its own back
     reasoning: Any = None
     reasoning_details: Any = None
+    function_call: Any = None  # the form before `tool_calls`
 
     def native(self) -> dict[str, Any]:
         """Return the fields of a `Reply` that are about tool calls and thinking."""
         names = ("reasoning_content", "reasoning", "reasoning_details")
         kept = {name: found for name in names if (found := getattr(self, name)) is not None}
-        calls = chat_calls(self.tool_calls)
+        calls = chat_calls(self.tool_calls or self.function_call)
         thought = self.reasoning_content or self.reasoning or split_content(self.content)[1]
         return {
             "calls": calls,
@@ -177,6 +178,7 @@ class _ChatMessage:
 class _Choice:
     message: _ChatMessage
     finish_reason: Any = None
+    error: Any = None  # of the provider behind a router
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,12 @@ class Completion:
     def reply(self, request_id: str | None) -> Reply:
         """Return the answer with its usage."""
         choice = self.choices[0]
+        reply = self._reply(choice, request_id)
+        if choice.error or choice.finish_reason == "error":
+            return failed_reply(reply, error_words(choice.error))
+        return reply
+
+    def _reply(self, choice: _Choice, request_id: str | None) -> Reply:
         return Reply(
             text=split_content(choice.message.content)[0],
             input_tokens=tokens_at(self.usage, "prompt_tokens"),
@@ -222,7 +230,10 @@ _CACHED = (
 @dataclass(frozen=True)
 class _Part:
     type: str
-    text: str = ""
+    text: Any = ""
+
+    def __str__(self) -> str:
+        return self.text if isinstance(self.text, str) else ""
 
 
 @dataclass(frozen=True)
@@ -230,7 +241,7 @@ class _Item:
     """One item of a response."""
 
     type: str
-    content: list[_Part] | None = None
+    content: list[_Part] | str | None = None  # some servers send a message's text alone
     summary: list[_Part] | None = None
     call_id: Any = None
     name: Any = None
@@ -238,15 +249,21 @@ class _Item:
     encrypted_content: Any = None
     id: Any = None
 
+    @property
+    def parts(self) -> list[_Part]:
+        """The parts of a message, whose text alone is one."""
+        content = self.content or []
+        return [_Part("output_text", content)] if isinstance(content, str) else content
+
     def again(self, call: Mapping[str, Any] | None) -> list[dict[str, Any]]:
         """Return the item as the next request of the turn has it; `call` is the call that it makes."""
         if call is not None:
             named = {"call_id": call["id"], "name": call["tool"], "arguments": argument_text(call)}
             return [{"type": "function_call", **named}]
         if self.type == "message":
-            return [{"role": "assistant", "content": "".join(part.text for part in self.content or [])}]
+            return [{"role": "assistant", "content": "".join(map(str, self.parts))}]
         if self.type == "reasoning" and self.encrypted_content:
-            summary = [{"type": part.type, "text": part.text} for part in self.summary or []]
+            summary = [{"type": part.type, "text": str(part)} for part in self.summary or []]
             return [
                 {
                     "type": "reasoning",
@@ -282,7 +299,7 @@ class Response:
     def reply(self, request_id: str | None) -> Reply:
         """Return the answer with its usage."""
         return Reply(
-            text="".join(part.text for part in self.parts("output_text")),
+            text="".join(map(str, self.parts("output_text"))),
             input_tokens=tokens_at(self.usage, "input_tokens"),
             output_tokens=tokens_at(self.usage, "output_tokens"),
             cached_tokens=tokens_at(self.usage, "input_tokens_details", "cached_tokens"),
@@ -299,7 +316,7 @@ class Response:
         by_item = {id(item): call for item, call in zip(asked, calls, strict=True)}
         kept = [again for item in self.output for again in item.again(by_item.get(id(item)))]
         thoughts = [
-            part.text for item in self.output if item.type == "reasoning" for part in item.summary or []
+            str(part) for item in self.output if item.type == "reasoning" for part in item.summary or []
         ]
         return {
             "calls": calls,
@@ -310,7 +327,7 @@ class Response:
     def parts(self, kind: str) -> list[_Part]:
         """Return the parts of the messages that are of one kind."""
         messages = [item for item in self.output if item.type == "message"]
-        return [part for item in messages for part in item.content or [] if part.type == kind]
+        return [part for item in messages for part in item.parts if part.type == kind]
 
     def finish(self) -> Finish:
         """Return how the answer ended."""

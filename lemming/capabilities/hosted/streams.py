@@ -130,13 +130,24 @@ class ChatStream:
             self._message["reasoning_details"] = [*self._message.get("reasoning_details", ()), *details]
         for number, call in enumerate(delta.get("tool_calls") or ()):
             self._call(call, number)
+        if isinstance(function := delta.get("function_call"), dict):  # the form before `tool_calls`
+            self._call({"function": function}, 0)
 
     def _call(self, call: Json, number: int) -> None:
-        made = self._calls.setdefault(call.get("index", number), {"function": {"name": "", "arguments": ""}})
-        made["id"] = call.get("id") or made.get("id")
+        """Take a piece of a call. Another id at an index begins another call: some servers count none."""
+        index = call.get("index", number)
+        made, identity = self._calls.get(index), call.get("id")
+        if made and identity and made["id"] and identity != made["id"]:
+            self._calls[f"{index} {made['id']}"] = self._calls.pop(index)
+            made = None
+        if made is None:
+            made = self._calls[index] = {"id": None, "function": {"name": "", "arguments": ""}}
+        made["id"] = identity or made["id"]
         for name, piece in (call.get("function") or {}).items():
             if isinstance(piece, str):
                 made["function"][name] = made["function"].get(name, "") + piece
+            elif isinstance(piece, dict):  # arguments that are an object come at once
+                made["function"][name] = piece
 
     def whole(self) -> Json:
         """Return the answer as it would have come at once; raise `Unavailable` when it was cut."""

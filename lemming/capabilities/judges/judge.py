@@ -294,7 +294,7 @@ def verdict_of(draft: Draft, judge: Judge, messages: list[Message]) -> tuple[boo
     for corrections_left in range(0 if judge.command else draft.inputs.repairs, -1, -1):
         try:
             answer = draft.ask(messages, judge.model, VERDICT_SCHEMA, by=JUDGES)
-            require_reply(answer.finish)
+            require_reply(answer.finish, answer.text)
             passes, reason = verdict_in(answer.text)
         except (OutOfCredits, ProviderError, ContractError) as error:
             if corrections_left and isinstance(error, ContractError):

@@ -105,7 +105,7 @@ class SummingUp(TurnPart):
         prompt = draft.inputs.prompt
         try:
             answer = draft.ask(self.given["messages"], schema={}, by=self.name)
-            require_reply(answer.finish)
+            require_reply(answer.finish, answer.text)
             if not (said := answer.text.strip()):
                 raise ContractError("the answer is empty")
         except (OutOfCredits, ProviderError, ContractError) as error:

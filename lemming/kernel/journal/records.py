@@ -205,7 +205,7 @@ class ModelReplied(Record):
     call: Count
     at: str
     text: str
-    finish: Literal["stop", "length", "refusal", "too_large"] = "stop"
+    finish: Literal["stop", "length", "refusal", "too_large", "failed"] = "stop"
     model: str = ""
     input_tokens: Count
     output_tokens: Count

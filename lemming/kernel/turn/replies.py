@@ -16,7 +16,7 @@ from lemming.kernel.turn.values import Answer, TurnInputs
 
 def read_reply(inputs: TurnInputs, seams: Seams, answer: Answer, *, keep: Keep = "all") -> TurnReply:
     """Return the reply that an answer is; raise `ContractError` for what is none."""
-    require_reply(answer.finish)
+    require_reply(answer.finish, answer.text)
     limits = inputs.agent.turn
     kinds = limits.kinds if inputs.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
     try:
