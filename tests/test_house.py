@@ -92,13 +92,14 @@ FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floo
 }
 
 SDKS: dict[str, str | set[str]] = {
+    "aiohttp": "capabilities/hosted/sdk.py",
     "anthropic": "capabilities/hosted/anthropic.py",
     "docstring_parser": "capabilities/toolbox/functions/docstrings.py",
     "cronsim": "capabilities/cron/expressions.py",
     "distributed": "capabilities/cluster/calls.py",
     "httpx": "capabilities/hosted/ollama.py",
     "httpx2": {
-        "capabilities/hosted/openai.py",
+        "capabilities/hosted/sdk.py",
         "capabilities/mcp/session.py",
         "capabilities/toolbox/fetching.py",
         "telemetry/send_traces.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,12 @@ class Loopback:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_address[1]}"
 
+    def secure(self, context: ssl.SSLContext) -> None:
+        """Have it speak TLS, before it starts."""
+        self._http.socket = context.wrap_socket(
+            self._http.socket, server_side=True, do_handshake_on_connect=False
+        )
+
     def start(self) -> None:
         self._thread.start()
 
@@ -39,6 +46,7 @@ class Loopback:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 1024
     owner: Any
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -10,7 +10,6 @@ from lemming.capabilities.hosted.anthropic_wire import (
     wire_messages,
     wire_tool,
 )
-from lemming.capabilities.hosted.bounded import client_settings
 from lemming.capabilities.hosted.http import split_system
 from lemming.capabilities.hosted.native import tools_of, with_images
 from lemming.capabilities.hosted.schemas import to_object_root
@@ -20,6 +19,7 @@ from lemming.kernel.llm.streaming import Hear
 from lemming.kernel.providers import Reply, Request
 
 if TYPE_CHECKING:
+    import httpx2
     from anthropic import AsyncAnthropic
 
 _OWN = ("ANTHROPIC_API_KEY", "anthropic.com")
@@ -54,8 +54,8 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         self._cache = cache
         super().__init__(base_url=base_url, api_key_env=api_key_env, own=_OWN, extra=extra, batches=batches)
 
-    def _connect(self, key: str) -> AsyncAnthropic:
-        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+    def _client_with(self, http_client: httpx2.AsyncClient, key: str) -> AsyncAnthropic:
+        from anthropic import AsyncAnthropic
 
         return AsyncAnthropic(
             api_key=key,
@@ -63,15 +63,12 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
             timeout=None,  # deadlines and retries are ours
             max_retries=0,
             open_telemetry=False,
-            http_client=DefaultAsyncHttpxClient(**client_settings()),
+            http_client=http_client,
         )
 
     async def _ask(self, client: AsyncAnthropic, request: Request) -> Reply:
-        create: Any = client.messages.with_raw_response.create
-        with self.as_ours(request.model_name):
-            response = await create(**self._arguments(request))
-            body = await response.read()
-        return self._reply(body, response.request_id, request)
+        response = await self._post(client, "/v1/messages", request)
+        return self._reply(response.content, response.headers.get("request-id"), request)
 
     async def _ask_heard(self, client: AsyncAnthropic, request: Request, hear: Hear) -> Reply:
         create: Any = client.messages.with_streaming_response.create

@@ -11,6 +11,7 @@ import contextlib
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 from lemming.kernel.base.errors import AnswerTooLarge, RequestRejected, Unavailable
@@ -136,5 +137,11 @@ class _Listened:
 
 def _in_place_of(stream: Any, kind: type, *arguments: Any) -> Any:
     """Return a stream of a kind of ours that is one of the client's own generation of `httpx` too."""
-    base = next(base for base in type(stream).__mro__ if base.__name__ == "AsyncByteStream")
-    return type(f"{kind.__name__}Stream", (kind, base), {})(stream, *arguments)
+    kind_of_stream: Any = type(stream)
+    return _class_beside(kind_of_stream, kind)(stream, *arguments)
+
+
+@cache
+def _class_beside(stream: type[Any], kind: type[Any]) -> type[Any]:
+    base = next(base for base in stream.__mro__ if base.__name__ == "AsyncByteStream")
+    return type(f"{kind.__name__}Stream", (kind, base), {})

@@ -193,12 +193,12 @@ class HttpBackend(Backend, Generic[C]):
         ends = "" if is_usual else ", which ends with /v1 on most servers,"
         return f'check "model" ({model_name}) and the address{ends} in config/models.json'
 
-    def _unreachable(self, model_name: str, error: Any) -> ProviderError:
+    def _unreachable(self, model_name: str, cause: BaseException, url: Any) -> ProviderError:
         """Return the error for a connection that was refused, reset or cut, or for what was read from it."""
-        cause = error.__cause__ or error
         if isinstance(cause, ProviderError):
             return cause
-        message = f"connection to {host_of(error.request.url)} failed: {excerpt(repr(cause))}"
+        shown = f"{type(cause).__name__}({str(cause)!r})"
+        message = f"connection to {host_of(url)} failed: {excerpt(shown)}"
         return error_by_class(Unavailable(message, where=f"{self.name} {model_name}"), cause)
 
     def read_answer(self, model_name: str, kind: type[T], body: bytes) -> T | Reply:
@@ -344,6 +344,15 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 def error_words(error: object) -> str:
     """Return what an error in the body of an answer says."""
     return excerpt(_detail({"error": error})[0])
+
+
+def error_body(response: Any) -> object:
+    """Return the body of an error of either generation of `httpx`: an object, or its text."""
+    try:
+        body: object = parse(response.content)
+    except JsonProblem:
+        return response.text
+    return body if isinstance(body, Mapping) else response.text
 
 
 def _detail(body: object) -> tuple[str, str]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from lemming.capabilities.hosted.bounded import client_settings, listened_to, rewritten
-from lemming.capabilities.hosted.http import HttpBackend
+from lemming.capabilities.hosted.http import HttpBackend, error_body
 from lemming.capabilities.hosted.native import (
     arguments_of,
     chat_calls,
@@ -27,7 +26,6 @@ from lemming.capabilities.hosted.native import (
 from lemming.capabilities.hosted.servers import OLLAMA
 from lemming.capabilities.hosted.streams import LinesOfAnswer
 from lemming.kernel.base.errors import ConfigError, ProviderError, TimedOut
-from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import name_variables, without_userinfo
 from lemming.kernel.llm.streaming import Hear
 from lemming.kernel.llm.tokens import tokens_at
@@ -161,9 +159,12 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         except httpx.TimeoutException as error:
             raise TimedOut("the connection timed out", where=self.name) from error
         except httpx.HTTPError as error:
-            raise self._unreachable(request.model_name, error) from error
+            cause = error.__cause__ or error
+            raise self._unreachable(request.model_name, cause, error.request.url) from error
         except ConnectionError as error:  # the SDK's own, which does not say who could not be reached
-            raise self._unreachable(request.model_name, error.__context__) from error
+            broken: Any = error.__context__
+            cause = broken.__cause__ or broken
+            raise self._unreachable(request.model_name, cause, broken.request.url) from error
 
     def _parts(self, request: Request) -> list[str]:
         wanted = _format(request)
@@ -175,7 +176,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         model_name = json.loads(response.request.content)["model"]
         if response.status_code != 200:
             await response.aread()
-            raise self._error(model_name, response.status_code, _problem(response), response.headers)
+            raise self._error(model_name, response.status_code, error_body(response), response.headers)
         stream: Any = response.stream
         if lines := _hearing.get():
             response.stream = listened_to(
@@ -200,8 +201,8 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         }
         return json.dumps(right).encode()
 
-    def _unreachable(self, model_name: str, error: Any) -> ProviderError:
-        unreachable = super()._unreachable(model_name, error)
+    def _unreachable(self, model_name: str, cause: BaseException, url: Any) -> ProviderError:
+        unreachable = super()._unreachable(model_name, cause, url)
         unreachable.hint = unreachable.hint or "is `ollama serve` running there?"
         return unreachable
 
@@ -250,11 +251,3 @@ def _wire_message(message: Message) -> dict[str, Any]:
         for call in message.get("calls", ())
     ]
     return {**plain, "tool_calls": calls} if calls else plain
-
-
-def _problem(response: Response) -> object:
-    try:
-        body: object = parse(response.content)
-    except JsonProblem:
-        return response.text
-    return body if isinstance(body, Mapping) else response.text

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.capabilities.hosted.bounded import client_settings
 from lemming.capabilities.hosted.openai_wire import (
     Completion,
     JsonMode,
@@ -24,6 +23,7 @@ from lemming.kernel.llm.streaming import Hear
 from lemming.kernel.providers import Reply, Request
 
 if TYPE_CHECKING:
+    import httpx2
     from openai import AsyncOpenAI
 
 _OWN = ("OPENAI_API_KEY", "openai.com")
@@ -67,22 +67,17 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         self._server, self._json = server, json or server.json
         self.takes_schema, self.prefers_tools = self._json == "schema", server.prefers_tools
 
-    def _connect(self, key: str) -> AsyncOpenAI:
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+    def _client_with(self, http_client: httpx2.AsyncClient, key: str) -> AsyncOpenAI:
+        from openai import AsyncOpenAI
 
         # Without the SDK's own deadlines and retries, which are ours.
-        http_client = DefaultAsyncHttpxClient(**client_settings())
         return AsyncOpenAI(
             api_key=key, base_url=self._base_url, timeout=None, max_retries=0, http_client=http_client
         )
 
     async def _ask(self, client: AsyncOpenAI, request: Request) -> Reply:
-        import httpx2
-
-        # Not through `create`, which takes what is asked apart and puts it together: a third of its CPU.
         path = "/chat/completions" if self.api == "chat" else "/responses"
-        with self.as_ours(request.model_name):
-            response = await client.post(path, cast_to=httpx2.Response, body=self.body(request))
+        response = await self._post(client, path, request)
         return self.reply(response.content, response.headers.get("x-request-id"), request.model_name)
 
     async def _ask_heard(self, client: AsyncOpenAI, request: Request, hear: Hear) -> Reply:
