@@ -13,10 +13,11 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Generic, Protocol, TypeVar
 
-from lemming.kernel.base.errors import RequestRejected
+from lemming.kernel.base.deadlines import NEVER, wait_slices
+from lemming.kernel.base.errors import RequestRejected, Unavailable
 from lemming.kernel.llm.calls import timed_out
 
 _CLOSING_TIME_S = 2.0
@@ -34,17 +35,29 @@ class AsyncClient(Protocol):
 C = TypeVar("C", bound=AsyncClient)
 
 
-def run(work: Callable[[], Coroutine[Any, Any, T]], deadline_s: float) -> T:
+def run(
+    work: Callable[[], Coroutine[Any, Any, T]], deadline_s: float, *, stop: threading.Event | None = None
+) -> T:
     """Run async work on the background loop and wait for it; raise `TimedOut` when it takes too long.
 
-    Ctrl-C in the waiting thread cancels the work.
+    Ctrl-C in the waiting thread cancels the work. So does setting `stop`, and then `Unavailable` is raised.
     """
     future = _background().begin(work, deadline_s)
     try:
+        if stop is not None:
+            _await_or_stop(future, stop)
         return future.result()
     except BaseException:
         future.cancel()
         raise
+
+
+def _await_or_stop(future: Future[Any], stop: threading.Event) -> None:
+    """Wait until the work is over; raise `Unavailable` once a stop is set and it is not."""
+    for seconds in wait_slices(NEVER, stop, grace_s=0):
+        if wait([future], seconds).done:
+            return
+    raise Unavailable("the call was broken off: the engine is to end")
 
 
 class SharedClient(Generic[C]):

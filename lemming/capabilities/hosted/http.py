@@ -88,6 +88,8 @@ class HttpBackend(Backend, Generic[C]):
     name: ClassVar[str]
     without_schema: ClassVar[str] = ""
     """The option with which a request is sent without a JSON schema."""
+    is_local = False
+    """Whether the server usually runs on a machine of the user."""
 
     def __init__(self, *, base_url: str | None = None, key_env: str = "", needs_key: bool = False) -> None:
         if base_url is not None and not base_url.startswith(("http://", "https://")):
@@ -130,9 +132,14 @@ class HttpBackend(Backend, Generic[C]):
         return []
 
     def run(self, work: Callable[[C], Coroutine[Any, Any, T]], deadline_s: float) -> T:
-        """Do something with the client; raise `TimedOut` when it takes too long."""
-        client = self._client.get(self._key())
-        return run(lambda: work(client), deadline_s)
+        """Do something with the client; raise `TimedOut` when it takes too long.
+
+        The stop of an engine breaks off a call to a server of the user's own: nobody bills for it, and the
+        next run asks again. A call that may be paid for is waited for.
+        """
+        client = self._client.get(key := self._key())
+        is_unpaid = self.is_local and key == "none"
+        return run(lambda: work(client), deadline_s, stop=self.stopping if is_unpaid else None)
 
     @abstractmethod
     def _connect(self, key: str) -> C:

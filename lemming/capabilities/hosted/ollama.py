@@ -80,7 +80,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
     takes_schema = True
     takes_tools = True
     takes_images = True
-    prefers_tools = OLLAMA.prefers_tools
+    prefers_tools, is_local = OLLAMA.prefers_tools, OLLAMA.is_local
 
     def __init__(
         self,

@@ -66,6 +66,7 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         """Follow the table of servers, and the line where it says how JSON is asked for."""
         self._server, self._json = server, json or server.json
         self.takes_schema, self.prefers_tools = self._json == "schema", server.prefers_tools
+        self.is_local = server.is_local
 
     def _client_with(self, http_client: httpx2.AsyncClient, key: str) -> AsyncOpenAI:
         from openai import AsyncOpenAI
