@@ -26,6 +26,7 @@ from lemming.capabilities.hosted.native import (
 from lemming.capabilities.hosted.servers import OLLAMA
 from lemming.capabilities.hosted.streams import LinesOfAnswer
 from lemming.kernel.base.errors import ConfigError, ProviderError, TimedOut
+from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.redaction.secrets import name_variables, without_userinfo
 from lemming.kernel.llm.streaming import Hear
 from lemming.kernel.llm.tokens import tokens_at
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ollama import AsyncClient, ChatResponse
 
 _PORT = 11434
+_KEPT_BY_THE_SDK = ("type", "items", "description", "enum", "title")
 _FINISHES: dict[str, Finish] = {"length": "length", "failed": "failed"}
 
 _hearing: ContextVar[LinesOfAnswer | None] = ContextVar("_hearing", default=None)
@@ -149,7 +151,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             answer: ChatResponse = await chat(
                 model=request.model_name,
                 messages=with_images([*map(_wire_message, request.messages)], request, "ollama"),
-                tools=function_tools(request.messages) or None,
+                tools=[_wire_tool(tool) for tool in function_tools(request.messages)] or None,
                 format=_format(request),
                 options={**options, "temperature": temperature, **self._options, **(request.extra or {})},
                 keep_alive=self._keep_alive,
@@ -239,6 +241,24 @@ def _format(request: Request) -> Any:
     if request.schema is None or "json_object" in request.without or tools_of(request.messages):
         return None
     return "json" if "json_schema" in request.without else request.schema
+
+
+def _wire_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool whose description has what the SDK would drop: all of an argument but five keywords."""
+    function = tool["function"]
+    parameters = function["parameters"]
+    described = {name: _described(inner) for name, inner in parameters.get("properties", {}).items()}
+    return {**tool, "function": {**function, "parameters": {**parameters, "properties": described}}}
+
+
+def _described(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    dropped = {key: value for key, value in schema.items() if key not in _KEPT_BY_THE_SDK}
+    if not dropped:
+        return schema
+    told = f"{schema.get('description', '')} JSON Schema: {to_line(dropped)}".strip()
+    return {**schema, "description": told}
 
 
 def _wire_message(message: Message) -> dict[str, Any]:
