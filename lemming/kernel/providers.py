@@ -181,6 +181,24 @@ class LLMProvider(ABC):
         """Return the answer, and have its text heard piece by piece as it comes, where the backend can."""
         return self.complete(request)
 
+    def to_body(self, request: Request) -> dict[str, Any] | None:
+        """Return a request as its server would be sent it; None where it is no JSON object."""
+        return None
+
+    def count_tokens(self, request: Request) -> int | None:
+        """Return how many tokens of input the backend counts in a request; None where it counts none.
+
+        Nothing is answered, and nothing is charged. Raises a `ProviderError` when the backend is not reached.
+        """
+        return None
+
+    def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
+        """Return the tokens of each text by the model's own tokenizer; None where it cannot be asked.
+
+        Raises as `count_tokens`.
+        """
+        return None
+
 
 class Backend(LLMProvider):
     """A provider that answers with usage: `complete` is the real method and `call` its short form."""

@@ -323,3 +323,10 @@ def test_a_trial_of_the_embedded_model_costs_nothing_unless_its_line_says_so(
     found = try_out(base, entry, Org(), FrozenClock(), threading.Event())
     assert found.cost_usd == pytest.approx(cost)
     assert told in dict(found.lines("default"))["cost"]
+
+
+def test_the_embedded_model_counts_a_prompt_as_it_reads_it(model: LocalProvider, small: Request) -> None:
+    counted = model.count_tokens(small)
+    assert counted == ask(model, small._replace(max_output_tokens=1)).input_tokens
+    (text,) = model.count_texts(LOCAL_MODEL, [small.messages[0]["content"]]) or [0]
+    assert 0 < text < (counted or 0)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+import urllib.request
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +21,11 @@ from lemming.capabilities.embedded.weights import checked_weights
 from lemming.kernel.base.deadlines import Deadline, wait_slices
 from lemming.kernel.base.errors import ConfigError, RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.jsontext import JsonProblem, compact, parse
 from lemming.kernel.base.redaction.secrets import excerpt
 from lemming.kernel.llm import calls
 from lemming.kernel.llm.streaming import Hear, WholeWords
+from lemming.kernel.llm.tokens import tokens_at
 from lemming.kernel.providers import Backend, Finish, Reply, Request
 
 if TYPE_CHECKING:
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
 # The prompt is read this many tokens at a time; in between, it can be stopped. Another number gives
 # slightly other answers.
 _BATCH_TOKENS = 512
+COUNT_PATH = "/v1/chat/completions/input_tokens"
+COUNT_DEADLINE_S = 10.0
+_WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class _Settings(NamedTuple):
@@ -70,13 +77,32 @@ class LocalProvider(Backend):
         finally:
             told.end()
 
+    def to_body(self, request: Request) -> dict[str, Any]:
+        """Return a request in llama.cpp's form."""
+        return _body(request)
+
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the input tokens of a request as llama.cpp counts them. Raises as `complete`."""
+        return tokens_at(self._model_of(request.model_name).post(COUNT_PATH, _body(request)), "input_tokens")
+
+    def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
+        """Return the tokens of each text by the model's tokenizer. Raises as `complete`."""
+        model = self._model_of(model_name)
+        said = [model.post("/tokenize", {"content": text}) for text in texts]
+        counts = [len(it["tokens"]) for it in said if isinstance(it, dict) and "tokens" in it]
+        return counts if len(counts) == len(texts) else None
+
     def _complete(self, request: Request, hear: Hear | None) -> Reply:
+        return self._model_of(request.model_name).answer(request, hear, self.stopping)
+
+    def _model_of(self, name: str) -> _Model:
+        """Return the loaded model; raise `UnknownModel`, or `Unusable`."""
         _library()  # before anybody is told to fetch weights that nothing here could use
-        file = Path(self._path).expanduser() if self._path else checked_weights(request.model_name)
+        file = Path(self._path).expanduser() if self._path else checked_weights(name)
         if not file.is_file():
             hint = "check options.path in config/models.json"
             raise UnknownModel("no such file of weights", where=str(file), hint=hint)
-        return _model(file.resolve(), self._settings).answer(request, hear, self.stopping)
+        return _model(file.resolve(), self._settings)
 
 
 class _Model:
@@ -87,8 +113,23 @@ class _Model:
     """
 
     def __init__(self, file: Path, settings: _Settings) -> None:
-        self._prompts = PrefixCache(_load(file, settings).handle_chat_completions)
+        self._key = secrets.token_hex(16)
+        self._server = _load(file, settings, self._key)
+        self._prompts = PrefixCache(self._server.handle_chat_completions)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lemming-local")
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Return what the server inside this process says to a question that needs no model."""
+        asked = urllib.request.Request(  # noqa: S310 - its own address
+            f"{self._server.listening_address}{path}",
+            compact({**body, "stream": False}),
+            {"authorization": f"Bearer {self._key}", "content-type": "application/json"},
+        )
+        try:
+            with _WITHOUT_PROXY.open(asked, timeout=COUNT_DEADLINE_S) as answer:
+                return parse(answer.read())
+        except (OSError, JsonProblem) as error:
+            raise Unavailable(f"the tokens were not counted: {excerpt(str(error))}", where="local") from error
 
     def answer(self, request: Request, hear: Hear | None, stop: threading.Event | None) -> Reply:
         """Return the model's answer; raise `TimedOut` at the deadline, waiting for others included.
@@ -217,7 +258,7 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _load(file: Path, wanted: _Settings) -> Server:
+def _load(file: Path, wanted: _Settings, key: str) -> Server:
     xllamacpp = _library()
     settings = xllamacpp.CommonParams()
     settings.model.path = str(file)
@@ -229,7 +270,7 @@ def _load(file: Path, wanted: _Settings) -> Server:
         cpu.n_threads, cpu.poll = wanted.threads, 0
     settings.verbosity = -1
     # The library always listens on a loopback port; with a key that nobody knows, nobody can use it.
-    settings.api_keys = [secrets.token_hex(16)]
+    settings.api_keys = [key]
     settings.ui = settings.endpoint_slots = False
     try:
         return xllamacpp.Server(settings)

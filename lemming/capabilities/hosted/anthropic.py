@@ -10,6 +10,7 @@ from lemming.capabilities.hosted.anthropic_wire import (
     wire_messages,
     wire_tool,
 )
+from lemming.capabilities.hosted.counting import DEADLINE_S, count_messages
 from lemming.capabilities.hosted.http import split_system
 from lemming.capabilities.hosted.native import tools_of, with_images
 from lemming.capabilities.hosted.schemas import to_object_root
@@ -80,6 +81,13 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
     def _reply(self, body: bytes, request_id: str | None, request: Request) -> Reply:
         answer = self.read_answer(request.model_name, Message, body)
         return answer if isinstance(answer, Reply) else answer.reply(request_id, request.model_name)
+
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the input tokens of a request as its server counts them; None where it does not."""
+        body = self.to_body(request)
+        return self.run(
+            lambda client: count_messages(self.poster(client, request.model_name), body), DEADLINE_S
+        )
 
     def _sdk(self) -> Any:
         import anthropic

@@ -119,13 +119,16 @@ class HttpBackend(Backend, Generic[C]):
         self, request: Request, ask: Callable[[C, Request], Coroutine[Any, Any, Reply]], further: list[str]
     ) -> Reply:
         """Ask; `further` are parts that a server may refuse beside those of the request."""
-        if "tools" in request.without:
-            request = in_words(request)
+        request = self.worded(request)
         try:
             return self.run(lambda client: ask(client, request), request.deadline_s)
         except RequestRejected as error:
             error.refused = refused_part(error.message, [*self._parts(request), *further])
             raise
+
+    def worded(self, request: Request) -> Request:
+        """Return a request with its tools in words, where the server takes none."""
+        return in_words(request) if "tools" in request.without else request
 
     def _parts(self, request: Request) -> list[str]:
         """Return which parts of a request, as it is sent, could be left out."""

@@ -141,22 +141,28 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             ),
         )
 
+    def to_body(self, request: Request) -> dict[str, Any]:
+        """Return a request as its server is sent it."""
+        return {key: value for key, value in self._body(self.worded(request)).items() if value is not None}
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        options = {"num_predict": request.max_output_tokens, "seed": request.seed}
+        temperature = OLLAMA.temperature if request.temperature is None else request.temperature
+        return {
+            "model": request.model_name,
+            "messages": with_images([*map(_wire_message, request.messages)], request, "ollama"),
+            "tools": [_wire_tool(tool) for tool in function_tools(request.messages)] or None,
+            "format": _format(request),
+            "options": {**options, "temperature": temperature, **self._options, **(request.extra or {})},
+            "keep_alive": self._keep_alive,
+        }
+
     async def _chat(self, client: AsyncClient, request: Request, *, stream: bool = False) -> ChatResponse:
         import httpx
 
-        options = {"num_predict": request.max_output_tokens, "seed": request.seed}
-        temperature = OLLAMA.temperature if request.temperature is None else request.temperature
         try:
             chat: Any = client.chat
-            answer: ChatResponse = await chat(
-                model=request.model_name,
-                messages=with_images([*map(_wire_message, request.messages)], request, "ollama"),
-                tools=[_wire_tool(tool) for tool in function_tools(request.messages)] or None,
-                format=_format(request),
-                options={**options, "temperature": temperature, **self._options, **(request.extra or {})},
-                keep_alive=self._keep_alive,
-                stream=stream,
-            )
+            answer: ChatResponse = await chat(**self._body(request), stream=stream)
             return answer
         except httpx.TimeoutException as error:
             raise TimedOut("the connection timed out", where=self.name) from error

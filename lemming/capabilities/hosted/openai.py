@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from lemming.capabilities.hosted.counting import (
+    COUNTED_RESPONSES,
+    DEADLINE_S,
+    count_chat,
+    count_responses,
+    count_texts,
+    pick,
+)
 from lemming.capabilities.hosted.openai_wire import (
     Completion,
     JsonMode,
@@ -114,6 +123,38 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         reply = answer.reply(request_id)
         text = unwrap_reply(reply.text) if self._server.root == "object" else reply.text
         return reply._replace(text=text, model=reply.model or model_name)
+
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the input tokens of a request as its server counts them; None where it does not.
+
+        OpenAI itself counts for its responses API only, which renders a conversation as the other does.
+        """
+        request = self.worded(request)
+        if self.is_own or self.api == "responses":
+            fields = responses_fields(request, stepped_down(self._json, request.without), self._server)
+            body = pick({**fields, **self._further(request)}, COUNTED_RESPONSES)
+            return self.run(
+                lambda client: count_responses(self.poster(client, request.model_name), body), DEADLINE_S
+            )
+        body, root = self.body(request), self._tokenizer_root
+        return self.run(
+            lambda client: count_chat(self.poster(client, request.model_name), root, body), DEADLINE_S
+        )
+
+    def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
+        """Return the tokens of each text, where the server gives its tokenizer."""
+        if not (root := self._tokenizer_root):
+            return None
+        return self.run(
+            lambda client: count_texts(self.poster(client, model_name), root, model_name, texts), DEADLINE_S
+        )
+
+    @property
+    def _tokenizer_root(self) -> str:
+        """The address below which a server of one's own gives its tokenizer; empty for all others."""
+        if self.is_own or self._needs_key:
+            return ""
+        return self._address.rstrip("/").removesuffix("/v1")
 
     def _sdk(self) -> Any:
         import openai

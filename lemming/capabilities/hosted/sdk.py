@@ -14,6 +14,7 @@ from urllib.request import getproxies
 from weakref import WeakKeyDictionary
 
 from lemming.capabilities.hosted.bounded import client_settings
+from lemming.capabilities.hosted.counting import Post
 from lemming.capabilities.hosted.http import C, HttpBackend, default_key_env, error_body, with_extra
 from lemming.capabilities.hosted.streams import Stream, put_together
 from lemming.kernel.base.errors import ConfigError, ProviderError, TimedOut
@@ -86,6 +87,8 @@ class SdkBackend(HttpBackend[C]):
         key_env = api_key_env or default_key_env(own[0], base_url, own[1])
         super().__init__(base_url=base_url, key_env=key_env, needs_key=needs_key)
         self.takes_batches = base_url is None if batches is None else batches
+        host = urlsplit(base_url).hostname or "" if base_url else own[1]
+        self.is_own = host == own[1] or host.endswith(f".{own[1]}")
         # A password in the address would be sent beside the key, which aiohttp refuses.
         self._base_url = without_userinfo(base_url) if base_url else base_url
         self._extra = require_extra(self.name, extra or {})
@@ -137,6 +140,22 @@ class SdkBackend(HttpBackend[C]):
         fields = self._arguments(request)
         further = fields.pop("extra_body", {})
         return {**fields, **further}
+
+    def to_body(self, request: Request) -> dict[str, Any]:
+        """Return a request as its server is sent it."""
+        return self.body(self.worded(request))
+
+    def poster(self, client: Any, about: str) -> Post:
+        """Return what posts JSON through a client, with the SDK's own addresses, key and errors."""
+
+        async def post(path: str, body: dict[str, Any]) -> Any:
+            with self.as_ours(about):
+                try:
+                    return await client.post(path, cast_to=object, body=body)
+                except ValueError:  # it is no JSON
+                    return None
+
+        return post
 
     def _arguments(self, request: Request) -> dict[str, Any]:
         """Return a request as the SDK takes it."""
