@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from lemming.commands.options import AgentName, Here, find_agent
-from lemming.commands.screen import one_line, painted, show, show_json, show_text, tell
-from lemming.commands.trust import load_settings
+from lemming.commands.options import AgentName, Here, find_agent, option
+from lemming.commands.screen import one_line, painted, show, show_json, show_table, show_text, tell
+from lemming.commands.trust import is_agreed, load_settings
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
+from lemming.facts.prompt_parts import list_parts
+from lemming.facts.sent import PromptSize, SentPrompt, measure_prompt, sent_prompt
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import takes_turns, why_no_tools
 from lemming.kernel.turn.values import TurnInputs
@@ -18,15 +21,25 @@ from lemming.kernel.turn.values import TurnInputs
 HOW_TO_RUN = "`lemming run-once --agent {}` gives it a turn now"
 
 
-def prompt(here: Here, agent: AgentName) -> None:
-    """Show exactly what an agent's model would be sent now. Nothing is called or written.
+def prompt(
+    here: Here,
+    agent: AgentName,
+    count: Annotated[
+        bool, option("--count/--no-count", "Have the model's server count the tokens, or estimate them.")
+    ] = True,
+) -> None:
+    """Show exactly what an agent's model would be sent now, and count its tokens. Nothing is written.
 
-    With --json also the schema that constrains the answer, and the limits of the call.
+    The model is not asked. Its server counts the tokens free of charge, where it can: Anthropic's, OpenAI's,
+    llama.cpp's, vLLM's. It is sent the prompt for that, but only once you have agreed to running the
+    organisation (`lemming trust`). Else, and with --no-count, the tokens are estimated from the bytes.
+
+    With --json also the schema that constrains the answer, the limits of the call, and the request's body.
 
     \b
     Examples:
       lemming prompt editor
-      lemming prompt editor --json | jq .schema
+      lemming prompt editor --json | jq .tokens
     """
     base = here.org
     find_agent(base, agent)
@@ -34,12 +47,16 @@ def prompt(here: Here, agent: AgentName) -> None:
     if not takes_turns(preview.snapshot.agent(agent), preview.snapshot.config):
         raise UsageError(f"others speak for {agent}; no model is ever asked", hint=f"lemming inbox {agent}")
     inputs = preview.inputs_regardless(agent)
-    if here.shows("prompt", as_json_prompt(inputs)):
+    sent = sent_prompt(preview.snapshot, inputs)
+    size = measure_prompt(sent, list_parts(inputs, sent), asks_server=count and is_agreed(base))
+    if here.shows("prompt", {**as_json_prompt(inputs), **_sent_as_json(sent, size)}):
         return
-    tell(_prompt_in_words(preview, inputs), style="dim")
+    tell(_prompt_in_words(preview, inputs, size), style="dim")
     if why := why_no_tools(inputs.agent, preview.snapshot.config):
         tell(f"warning: {why}", style="yellow")
     show_messages(inputs)
+    _show_further(sent)
+    _show_size(sent, size)
 
 
 def show_messages(inputs: TurnInputs) -> None:
@@ -47,6 +64,47 @@ def show_messages(inputs: TurnInputs) -> None:
     for message in inputs.prompt:
         show(painted(f"--- {message['role']}", "bold"))
         show_text(message["content"])
+
+
+def _show_further(sent: SentPrompt) -> None:
+    """Print what is sent beside the messages: a line for each tool, and one for each other field."""
+    further = sent.further
+    if tools := further.pop("tools", None):
+        show(painted(f"--- tools ({len(tools)})", "bold"))
+        for tool in tools:
+            show(to_line(tool))
+    if further:
+        show(painted("--- beside them", "bold"))
+        for key, value in further.items():
+            show(f"{key}: {to_line(value)}")
+
+
+def _show_size(sent: SentPrompt, size: PromptSize) -> None:
+    """Print a table of the prompt's tokens by part."""
+    if not size.tokens:
+        return
+    about = "" if size.are_parts_exact else "about "
+    rows = [
+        [name, f"{about}{count:,}", f"{100 * count / size.tokens:.0f} %"]
+        for name, count in size.parts.items()
+    ]
+    how = "as the server counts" if size.counted_by == "server" else "estimated from the bytes"
+    show(painted(f"--- tokens, {how}", "bold"))
+    show_table(["PART", "TOKENS", "SHARE"], [*rows, ["all", _total(size), ""]])
+
+
+def _total(size: PromptSize) -> str:
+    return f"{'' if size.counted_by == 'server' else 'about '}{size.tokens:,}"
+
+
+def _sent_as_json(sent: SentPrompt, size: PromptSize) -> dict[str, Any]:
+    counts = {
+        "all": size.tokens,
+        "counted_by": size.counted_by,
+        "parts": dict(size.parts),
+        "are_parts_exact": size.are_parts_exact,
+    }
+    return {"tokens": counts, "body": sent.body}
 
 
 def as_json_prompt(inputs: TurnInputs) -> dict[str, Any]:
@@ -65,12 +123,13 @@ def as_json_prompt(inputs: TurnInputs) -> dict[str, Any]:
     }
 
 
-def _prompt_in_words(preview: Preview, inputs: TurnInputs) -> str:
+def _prompt_in_words(preview: Preview, inputs: TurnInputs, size: PromptSize) -> str:
     """Return one line about a prompt: for when, for which model, how long, and what may still change."""
     name = inputs.agent.name
-    size = sum(len(message["content"].encode()) for message in inputs.prompt)
     parts = [f"{name}, tick {inputs.tick}, {inputs.model.provider} {inputs.model.model}".rstrip()]
-    parts.append(f"about {-(-size // 4)} tokens")
+    parts.append(f"{_total(size)} tokens")
+    if size.why:
+        parts.append(f"not counted: {one_line(size.why, 200)}")
     if name in preview.plan.not_due:
         agent, config = preview.survey.agents[name], preview.snapshot.config
         coming = next_turn(preview.snapshot.org, agent, config, preview.tick + 1, since=preview.plan.since)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from loopback import Loopback, Quiet
+from counting_server import CountingServer, words
 
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.llm.calls import in_words
@@ -27,37 +25,6 @@ REQUEST = Request(
 )
 
 
-@dataclass
-class CountingServer(Loopback):
-    """A server that knows some paths; what it says of each is what the test says."""
-
-    paths: Json = field(default_factory=dict)
-    received: list[tuple[str, Json]] = field(default_factory=list)
-
-    def asked(self, path: str) -> Json:
-        """Return the body that came to a path last."""
-        return next(body for at, body in reversed(self.received) if at == path)
-
-
-class _Handler(Quiet):
-    def do_POST(self) -> None:  # noqa: N802 - http.server calls it so
-        owner = self.server.owner
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        owner.received.append((self.path, body))
-        said = owner.paths.get(self.path)
-        answer = said(body) if callable(said) else said
-        plain = {"error": {"message": "no such path"}} if answer is None else answer
-        raw = plain if isinstance(plain, bytes) else json.dumps(plain).encode()
-        self.send_response(404 if answer is None else 200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
-
-
-CountingServer.handler = _Handler
-
-
 @pytest.fixture
 def server() -> Iterator[CountingServer]:
     server = CountingServer()
@@ -69,11 +36,6 @@ def server() -> Iterator[CountingServer]:
 def provider(server: CountingServer, name: str = "llamacpp", **options: Any) -> LLMProvider:
     path = "" if name == "anthropic" else "/v1"
     return make_provider(name, {"base_url": f"{server.url}{path}", **options})
-
-
-def words(body: Json) -> Json:
-    """Answer as llama.cpp's tokenizer, for which a word is a token."""
-    return {"tokens": body.get("content", "").split()}
 
 
 def test_a_server_is_asked_to_count_the_very_body_of_the_call(server: CountingServer) -> None:

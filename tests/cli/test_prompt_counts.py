@@ -1,0 +1,116 @@
+"""`lemming prompt`: all that a call sends, and its tokens as the server counts them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting_server import CountingServer, words
+from terminal import Lemming
+
+from lemming.engine import run_once
+from lemming.testing import make_org, resume, say
+
+COUNT = "/v1/chat/completions/input_tokens"
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture
+def server() -> Iterator[CountingServer]:
+    server = CountingServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+def org(base: Path, server: CountingServer, **line: Any) -> None:
+    """Make an organisation whose ada asks this server."""
+    entry = {"provider": "llamacpp", "model": "m", "options": {"base_url": f"{server.url}/v1"}, **line}
+    may = {"read_outboxes": [], "tools": ["file_read"]}
+    make_org(base, resume("ada", model={"key": "m"}, permissions=may), models={"m": entry})
+
+
+def test_the_count_is_the_server_s_own_of_the_very_body_that_is_sent(
+    base: Path, server: CountingServer, lemming: Lemming
+) -> None:
+    org(base, server)
+    lemming("trust", "--yes")
+    server.paths[COUNT] = {"input_tokens": 1234}
+    server.paths["/tokenize"] = words
+    shown = lemming("prompt", "ada", "--json").objects[0]
+    assert shown["tokens"]["all"] == 1234
+    assert (shown["tokens"]["counted_by"], shown["tokens"]["are_parts_exact"]) == ("server", True)
+    assert sum(shown["tokens"]["parts"].values()) == 1234
+    answer = {"message": {"content": json.dumps(say("done"))}}
+    server.paths[CHAT] = {"choices": [answer], "usage": {"prompt_tokens": 1234}}
+    run_once(base)
+    assert server.asked(CHAT) == server.asked(COUNT) == shown["body"]
+
+
+def test_a_prompt_is_shown_with_its_tools_and_fields_and_a_table(
+    base: Path, server: CountingServer, lemming: Lemming
+) -> None:
+    org(base, server, tools="native")
+    lemming("trust", "--yes")
+    server.paths[COUNT] = {"input_tokens": 1234}
+    ran = lemming("prompt", "ada")
+    assert "1,234 tokens" in ran.err
+    tool = next(line for line in ran.out.splitlines() if '"file_read"' in line)
+    assert json.loads(tool) in server.asked(COUNT)["tools"]
+    assert "max_completion_tokens: 2048" in ran.out
+    table = ran.out.partition("--- tokens, as the server counts")[2]
+    assert {"instructions", "tools", "all"} <= {line.split(" ")[0] for line in table.splitlines()}
+
+
+def test_no_server_is_asked_where_nobody_wants_a_count(
+    base: Path, server: CountingServer, lemming: Lemming
+) -> None:
+    org(base, server)
+    ran = lemming("prompt", "ada", "--no-count")
+    assert server.received == []
+    assert "about " in ran.err
+    assert "--- tokens, estimated from the bytes" in ran.out
+
+
+def test_a_server_elsewhere_is_sent_no_prompt_before_somebody_has_agreed(
+    base: Path, server: CountingServer, lemming: Lemming
+) -> None:
+    org(base, server, options={"base_url": "http://far.invalid/v1"})
+    assert "not counted" not in lemming("prompt", "ada").err
+    lemming("trust", "--yes")
+    assert "not counted: connection to far.invalid:80 failed" in lemming("prompt", "ada").err
+
+
+def test_a_server_that_is_down_is_named_and_the_tokens_are_estimated(
+    base: Path, server: CountingServer, lemming: Lemming
+) -> None:
+    org(base, server)
+    lemming("trust", "--yes")
+    make_org(base, models={"m": {"provider": "llamacpp", "options": {"base_url": "http://127.0.0.1:9/v1"}}})
+    ran = lemming("prompt", "ada")
+    assert "not counted: connection to 127.0.0.1:9 failed" in ran.err
+    assert "--- tokens, estimated" in ran.out
+
+
+def test_parts_are_shares_of_the_whole_where_only_the_whole_is_counted(
+    base: Path, server: CountingServer, lemming: Lemming
+) -> None:
+    org(base, server)
+    lemming("trust", "--yes")
+    server.paths[COUNT] = {"input_tokens": 5000}
+    found = lemming("prompt", "ada", "--json").objects[0]["tokens"]
+    assert found["are_parts_exact"] is False
+    assert abs(sum(found["parts"].values()) - 5000) <= len(found["parts"])
+
+
+def test_an_estimate_of_a_prompt_counts_its_tools(
+    base: Path, server: CountingServer, lemming: Lemming
+) -> None:
+    org(base, server, tools="native")
+    natively = lemming("prompt", "ada", "--json", "--no-count").objects[0]
+    tools = json.dumps(natively["body"]["tools"])
+    assert natively["tokens"]["all"] > len(tools) / 5
+    assert natively["tokens"]["parts"]["tools"] > len(tools) / 8
