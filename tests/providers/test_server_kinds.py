@@ -111,6 +111,16 @@ def test_anthropic_gets_an_object_at_the_root(native: NativeServer) -> None:
     assert (wanted["type"], len(wanted["properties"]["action"]["anyOf"])) == ("object", 2)
 
 
+def test_a_list_of_actions_is_wrapped_and_comes_back_as_a_list(native: NativeServer) -> None:
+    several = {"type": "array", "items": ACTIONS, "minItems": 1, "maxItems": 3}
+    native.answers = [chat('{"action": [{"do": "done"}, {"do": "done"}]}')]
+    request = Request("m", [{"role": "user", "content": "hi"}], schema=several)
+    assert ask(make("openai", native.url), request).text == '[{"do": "done"}, {"do": "done"}]'
+    wanted = native.received[-1]["response_format"]["json_schema"]
+    assert (wanted["strict"], wanted["schema"]["type"]) == (True, "object")
+    assert wanted["schema"]["properties"]["action"]["type"] == "array"
+
+
 def test_the_engine_sees_the_action_and_not_the_object_around_it(native: NativeServer) -> None:
     native.answers = [chat('{"action": {"do": "send", "to": "ada", "text": "hi"}}')]
     request = Request("m", [{"role": "user", "content": "hi"}], schema=ACTIONS)
@@ -125,6 +135,7 @@ def test_the_engine_sees_the_action_and_not_the_object_around_it(native: NativeS
         '{"do": "done"}',
         '{"action": "buy"}',
         '{"action": {"price": 1}}',
+        '{"action": [{"do": "done"}, 1]}',
         '{"action": {"do": "done"}, "why": "x"}',
         '{"action": {"do": "done"}',
         '[{"action": {"do": "done"}}]',

@@ -13,9 +13,9 @@ from typing import Any
 from lemming.kernel.base.jsontext import JsonProblem, parse, to_line
 
 WRAPPER = "action"
-"""The one property of the object around a schema whose root is an `anyOf`."""
+"""The one property of the object around a schema whose root is none: one of several actions, or a list."""
 
-_WRAPPED = re.compile(r'\s*\{\s*"action"\s*:\s*\{')
+_WRAPPED = re.compile(r'\s*\{\s*"action"\s*:\s*[{\[]')
 _NOT_LISTED = ("minLength", "maxLength")
 _VALUES = ("enum", "const", "default", "required")
 """Keywords that hold values and no schemas."""
@@ -23,13 +23,13 @@ _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 def to_object_root(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with an object at its root, in the subset; one with an `anyOf` there is wrapped.
+    """Return a schema with an object at its root, in the subset; another root is wrapped in one.
 
     >>> to_object_root({"anyOf": [{"type": "null"}]})["properties"]
     {'action': {'anyOf': [{'type': 'null'}]}}
     """
     subset: dict[str, Any] = _to_subset(schema)
-    if "anyOf" not in subset:
+    if subset.get("type") == "object" and "anyOf" not in subset:
         return subset
     return {
         "type": "object",
@@ -40,7 +40,7 @@ def to_object_root(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unwrap_reply(text: str) -> str:
-    """Return a reply without the object that `to_object_root` puts around a choice of actions.
+    """Return a reply without the object that `to_object_root` puts around one action, or a list of them.
 
     The text alone decides, so that a batch and a stream are read alike. A reply of another form stays as it
     is: the turn says what is wrong with it.
@@ -55,8 +55,9 @@ def unwrap_reply(text: str) -> str:
     except JsonProblem:
         return text
     inner = plain.get(WRAPPER) if isinstance(plain, dict) and len(plain) == 1 else None
-    is_action = isinstance(inner, dict) and ("do" in inner or "name" in inner)
-    return to_line(inner) if is_action else text
+    actions = inner if isinstance(inner, list) else [inner]
+    are_actions = all(isinstance(one, dict) and ("do" in one or "name" in one) for one in actions)
+    return to_line(inner) if are_actions else text
 
 
 def is_strict(schema: object) -> bool:
