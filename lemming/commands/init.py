@@ -21,14 +21,15 @@ from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, UsageError
 from lemming.kernel.base.integers import read_int
-from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.base.jsontext import parse, pretty, to_line
 from lemming.kernel.files import fs
 from lemming.kernel.files.whole_folder import finish_put, put_whole
 from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
+from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.tick.firing_plan import WITH_TOOLS
 from lemming.service.agreement import Agreement
 from lemming.service.choose_model import use_by_default
-from lemming.service.models_here import ModelHere, models_here
+from lemming.service.models_here import ModelHere, models_here, recommended
 
 PURPOSES = {
     "desk": "answer requests and tickets, with a reviewer",
@@ -68,8 +69,9 @@ def ask_what_for(ask: Ask, tell: Tell, found: Sequence[ModelHere]) -> Beginning:
 
 
 def _model(ask: Ask, tell: Tell, found: Sequence[ModelHere]) -> ModelHere | None:
-    if not found:
+    if not any(it.provider != "local" for it in found):
         tell("No key of a model is in the environment, and no server of models answers on this machine.")
+    if not found:
         tell("`lemming models list` shows what can be used later, and `lemming models use KEY` takes it.")
         return None
     tell("Which model?")
@@ -103,7 +105,7 @@ def make_so(base: Path, wish: Beginning) -> list[str]:
         fs.publish(base, paths.resume_file(FIRST), content)
         made.append(paths.resume_file(FIRST))
     if wish.model:
-        key = wish.model.provider
+        key = wish.model.key
         _put(base, MODELS_FILE, {key: wish.model.line})
         use_by_default(base, key)
     if wish.asks_first:
@@ -146,8 +148,11 @@ def init(
     the newsroom. The README.md of each says how it goes on, and how it gets a model.
 
     Without --template, on a terminal, three questions are asked: what for, with which of the models that are
-    here (keys in the environment, servers on this machine), and whether a person is asked before things are
-    sent or run. Elsewhere it is the newsroom.
+    here (keys in the environment, servers on this machine, an embedded model that fits its memory), and
+    whether a person is asked before things are sent or run. Elsewhere it is the newsroom.
+
+    On a terminal it says which models were found, and the command that replaces the default by a better one.
+    No key is sent. Servers are asked for half a second, and only on a terminal.
 
     \b
     Examples:
@@ -162,13 +167,13 @@ def init(
         return
     _refuse_what_is_not_meant(base, folder)
     wish = Beginning(template or "newsroom")
-    is_asking = (
-        template is None and not (here.as_json or quiet) and sys.stdin.isatty() and sys.stderr.isatty()
-    )
-    if is_asking:
+    # Servers of this machine are asked only where a person looks on: a script gets the same words everywhere.
+    is_seen = not (here.as_json or quiet) and sys.stderr.isatty()
+    found = models_here() if is_seen else []
+    if template is None and is_seen and sys.stdin.isatty():
         _refuse_to_overwrite(base, folder, [])
         wish = ask_what_for(lambda words: str(typer.prompt(words, "", err=True, show_default=False,
-                            prompt_suffix=" ")), tell, models_here())  # fmt: skip
+                            prompt_suffix=" ")), tell, found)  # fmt: skip
     files = template_files(wish.template)
     _refuse_to_overwrite(base, folder, list(files))
     with put_whole(base, "init") as staged:
@@ -184,6 +189,18 @@ def init(
     for relative in made:
         show(str(folder / relative))
     _tell_next(base, folder, wish)
+    if is_seen and not wish.model:
+        tell_models(load_config(base).models["default"], found, tell)
+
+
+def tell_models(default: ModelEntry, found: Sequence[ModelHere], tell: Tell) -> None:
+    """Say what the line "default" is, what else was found, and the command that takes the best of it."""
+    line = {"provider": default.provider, "model": default.model}
+    tell(f'its model, in {MODELS_FILE}: "default": {to_line(line)}')
+    for model in found:
+        tell(f"found: {model.provider} {model.model}".rstrip() + f" ({model.because})")
+    if (best := recommended(found)) and (best.provider, best.model) != (default.provider, default.model):
+        tell(f"better: `{best.command}`")
 
 
 def _refuse_what_is_not_meant(base: Path, folder: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,33 +28,45 @@ from lemming.commands.trust import load_settings, require_agreement
 from lemming.facts.readiness import readiness_of, what_it_cannot
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.base.errors import UnknownModel, UsageError
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.org.config import MODELS_FILE, Config, load_config
 from lemming.kernel.org.models import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import why_no_tools
 
+if TYPE_CHECKING:
+    from lemming.service.served_models import ServedModels, ServerPlace
+
 Agents = Annotated[list[str] | None, option("--agents AGENT", "Only this agent; repeat it.", of_agents=True)]
 
 
 def use_model(
-    here: Here, key: Annotated[str, argument("KEY", "A key of config/models.json.")], agents: Agents = None
+    here: Here,
+    key: Annotated[
+        str, argument("KEY", "A key of config/models.json, an embedded model, or PROVIDER/MODEL.")
+    ],
+    agents: Agents = None,
 ) -> None:
     """Have a model used: by all agents whose resume says "default", or by those named with --agents.
 
     Without --agents, the line "default" of config/models.json becomes what the line KEY says. With it, the
     resumes of these agents name KEY. Everything else in these files stays as it is written.
 
+    An embedded model, or PROVIDER/MODEL, gets a line of its own if it has none; the weights of an embedded
+    model are fetched if they are not on this machine.
+
     \b
     Examples:
       lemming models use fast
+      lemming models use qwen2.5-coder-0.5b-instruct
+      lemming models use ollama/llama3.2
       lemming models use fast --agents editor --agents planner
     """
     from lemming.service.choose_model import DEFAULT_KEY, use_by_default, use_for_agent
 
     base = here.org
-    load_settings(base).model(key)
+    key, added = _key_with_line(base, key, is_shown=not here.as_json)
     names, back = list(dict.fromkeys(agents or [])), ""
     for name in names:
         find_agent(base, name)  # or nothing is touched
@@ -65,6 +77,7 @@ def use_model(
             raise UsageError('"default" is the default already', hint="lemming models list")
         is_new, back = use_by_default(base, key)
         changed = [MODELS_FILE] if is_new else []
+    changed += [MODELS_FILE] if added and MODELS_FILE not in changed else []
     if here.shows("model_used", {"key": key, "agents": names, "changed": changed}):
         return
     for file in changed:
@@ -80,6 +93,30 @@ def use_model(
     if changed and back:
         tell(f"back: `lemming models use {back}`")
     tell(f"`lemming models test {key}` tries it out")
+
+
+def _key_with_line(base: Organisation, words: str, *, is_shown: bool) -> tuple[str, bool]:
+    """Return the key that somebody means, and whether its line is new; the weights it needs are fetched.
+
+    Raises `UnknownModel` for what is neither a key nor a model that a line can be made of.
+    """
+    from lemming.service.choose_model import add_line
+    from lemming.service.models_here import model_meant, unknown_model
+
+    config = load_settings(base)
+    if words in config.models:
+        return words, False
+    if (meant := model_meant(words)) is None:
+        raise unknown_model(words, config.models)
+    if meant.provider == "local":
+        _fetch_weights(meant.model, is_shown=is_shown)
+    for key in (meant.key, words):
+        known = config.models.get(key)
+        if known is None:
+            return key, add_line(base, key, meant.line)
+        if (known.provider, known.model) == (meant.provider, meant.model):
+            break
+    return key, False
 
 
 def _tell_what_is_missing(base: Organisation, key: str, names: list[str]) -> None:
@@ -141,10 +178,25 @@ app.verb("test")(try_model)
 
 
 @app.verb("list")
-def list_models(here: Here, limit: Limit = None) -> None:
-    """List the model keys, and whether each can be used on this machine. Nothing is called."""
+def list_models(
+    here: Here,
+    no_servers: Annotated[bool, option("--no-servers", "Ask no server which models it serves.")] = False,
+    limit: Limit = None,
+) -> None:
+    """List the model keys, and whether each can be used on this machine. No model is called.
+
+    Servers that take no key are asked which models they serve, all at once, for a second at most; a key is
+    sent to none. --no-servers asks none of them.
+    """
+    from lemming.service.served_models import ask_servers, place_of
+
     config = load_settings(here.org)
-    found = [_line_of(here.org, config, key) for key in sorted(config.models)]
+    places = {} if no_servers else {key: place_of(entry) for key, entry in config.models.items()}
+    served = ask_servers(place for place in places.values() if place)
+    found = []
+    for key in sorted(config.models):
+        place = places.get(key)
+        found.append(_line_of(here.org, config, key, place and (place, served[place])))
     here.lists("model", found, COLUMNS, limit)
 
 
@@ -154,9 +206,15 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def _line_of(org: Organisation, config: Config, key: str) -> dict[str, Any]:
+def _line_of(
+    org: Organisation, config: Config, key: str, answer: tuple[ServerPlace, ServedModels] | None
+) -> dict[str, Any]:
+    from lemming.service.served_models import readiness_at
+
     entry = config.models[key]
     found, price = readiness_of(entry, Path(org), config.org.plugins), price_of(entry)
+    if answer and found.is_ready is None:
+        found = readiness_at(*answer, entry.model)
     plain = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": found.is_ready}
     more = {"shutdown": shutdown_of(entry) or None, "price": price._asdict() if price else None}
     return {**plain, "remark": found.remark, "fix": found.fix, **more}
@@ -189,24 +247,32 @@ def pull_model(
       lemming models pull
       lemming models pull qwen2.5-coder-0.5b-instruct
     """
-    from lemming.capabilities.embedded.weights import pull_weights, weights_named
+    from lemming.capabilities.embedded.weights import is_on_this_machine, weights_named
 
     base = here.org_if_any
     entry = load_settings(base).models.get(name) if base else None
     if entry is not None and entry.provider == "local":
         name = entry.model
     wanted = weights_named(name)
-    if if_missing and _are_here(name):
+    if if_missing and is_on_this_machine(name):
         return
-    progress = _Progress(is_shown=not quiet and not here.as_json)
-    if progress.is_shown:
-        tell(f"{name}: {wanted.size_bytes / 1e6:.0f} MB, licence {wanted.licence}")
-    file = pull_weights(name, progress=progress.tell)
-    progress.end()
+    file = _fetch_weights(name, is_shown=not quiet and not here.as_json)
     if not here.shows("weights", {"model": name, "file": str(file), "size_bytes": wanted.size_bytes}):
         show(str(file))
         if not quiet:
             tell("next: `lemming run-once`" if base else "next: `lemming init news`")
+
+
+def _fetch_weights(name: str, *, is_shown: bool) -> Path:
+    """Return the file of an embedded model, fetched if need be; say on standard error how far it is."""
+    from lemming.capabilities.embedded.weights import pull_weights, weights_named
+
+    wanted, progress = weights_named(name), _Progress(is_shown=is_shown)
+    if progress.is_shown:
+        tell(f"{name}: {wanted.size_bytes / 1e6:.0f} MB, licence {wanted.licence}")
+    file = pull_weights(name, progress=progress.tell)
+    progress.end()
+    return file
 
 
 @app.verb("adopt")
@@ -232,17 +298,7 @@ def adopt_model(
         return
     show(str(kept))
     if not quiet:
-        tell(f'it is {name}: "model": "{name}" with the provider "local" in config/models.json')
-
-
-def _are_here(name: str) -> bool:
-    from lemming.capabilities.embedded.weights import find_weights
-
-    try:
-        find_weights(name)
-    except UnknownModel:
-        return False
-    return True
+        tell(f"it is {name}: `lemming models use {name}` gives it to an organisation")
 
 
 class _Progress:

