@@ -25,7 +25,7 @@ from lemming.commands.options import (
 )
 from lemming.commands.screen import one_line, show, tell, tell_on_last_line
 from lemming.commands.trust import load_settings, require_agreement
-from lemming.facts.readiness import readiness_of, what_it_cannot
+from lemming.facts.readiness import readiness_at, readiness_of, what_it_cannot
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
@@ -209,8 +209,6 @@ COLUMNS = {
 def _line_of(
     org: Organisation, config: Config, key: str, answer: tuple[ServerPlace, ServedModels] | None
 ) -> dict[str, Any]:
-    from lemming.service.served_models import readiness_at
-
     entry = config.models[key]
     found, price = readiness_of(entry, Path(org), config.org.plugins), price_of(entry)
     if answer and found.is_ready is None:

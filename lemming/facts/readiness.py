@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,14 +14,17 @@ from lemming.capabilities.hosted.servers import SERVERS
 from lemming.facts.reach import is_this_machine
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.jsontext import nearest
 from lemming.kernel.base.redaction.secrets import without_userinfo
 from lemming.kernel.org.models import LOCAL_MODEL, ModelEntry
 from lemming.kernel.providers import is_channel, is_person, make_provider
+from lemming.service.served_models import ServedModels, ServerPlace
 
 _KEYS = {
     "openai": "OPENAI_API_KEY",
     "anthropic": "ANTHROPIC_API_KEY",
 }
+_NAMES_SHOWN = 4
 _OLLAMA = "http://127.0.0.1:11434"
 
 WITHOUT_MODEL = {
@@ -56,6 +59,33 @@ def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | 
     hosted = dict.fromkeys((*_KEYS, *SERVERS), _hosted)
     look = {"local": _local, "cli": _cli, "ollama": _ollama, **hosted}
     return look.get(entry.provider, _unknown)(entry)
+
+
+def readiness_at(place: ServerPlace, served: ServedModels, model: str) -> Readiness:
+    """Return whether a server serves the model of a line, in words."""
+    address = without_userinfo(place.address)
+    if served.problem:
+        fix = "start the server, or correct the address in config/models.json"
+        return Readiness(False, f"{address}: {served.problem}", fix)
+    context = f", {served.context:,} tokens of context" if served.context else ""
+    if served.has_one:
+        return Readiness(True, f"{address} serves {served.names[0]}{context}")
+    if _is_served(place.kind, model, served.names):
+        return Readiness(True, f"served at {address}{context}")
+    if not served.names:
+        return Readiness(False, f"{address} serves no model", _how_to_get(place.kind, model))
+    shown = ", ".join(served.names[:_NAMES_SHOWN])
+    more = f" and {len(served.names) - _NAMES_SHOWN} more" if len(served.names) > _NAMES_SHOWN else ""
+    fix = nearest(model, list(served.names)) or _how_to_get(place.kind, model)
+    return Readiness(False, f'"{model}" is not served at {address}, which serves {shown}{more}', fix)
+
+
+def _is_served(kind: str, model: str, names: Iterable[str]) -> bool:
+    return model in names or (kind == "ollama" and f"{model}:latest" in names)
+
+
+def _how_to_get(kind: str, model: str) -> str:
+    return f"ollama pull {model}" if kind == "ollama" else "load it there, or correct the line's model"
 
 
 def what_it_cannot(entry: ModelEntry) -> str:

@@ -15,16 +15,13 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from lemming.capabilities.hosted.servers import KINDS, server_at
-from lemming.facts.readiness import Readiness
 from lemming.kernel.base.deadlines import Deadline, LeftBehind, run_on_thread
-from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
-from lemming.kernel.base.redaction.secrets import without_userinfo
+from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.org.models import ModelEntry
 
 PATIENCE_S = 1.0
 _LIMIT_BYTES = 1 << 20
 _AT_ONCE = 16
-_NAMES_SHOWN = 4
 _LLAMA_CPP = "llamacpp"
 """As whose llama.cpp's server lists its models, whatever its address."""
 
@@ -93,33 +90,6 @@ def ask_server(place: ServerPlace, patience_s: float) -> ServedModels:
         )
     except LeftBehind:
         return ServedModels(problem=f"the server does not answer within {patience_s:g} s")
-
-
-def readiness_at(place: ServerPlace, served: ServedModels, model: str) -> Readiness:
-    """Return whether a server serves the model of a line, in words."""
-    address = without_userinfo(place.address)
-    if served.problem:
-        fix = "start the server, or correct the address in config/models.json"
-        return Readiness(False, f"{address}: {served.problem}", fix)
-    context = f", {served.context:,} tokens of context" if served.context else ""
-    if served.has_one:
-        return Readiness(True, f"{address} serves {served.names[0]}{context}")
-    if _is_served(place.kind, model, served.names):
-        return Readiness(True, f"served at {address}{context}")
-    if not served.names:
-        return Readiness(False, f"{address} serves no model", _how_to_get(place.kind, model))
-    shown = ", ".join(served.names[:_NAMES_SHOWN])
-    more = f" and {len(served.names) - _NAMES_SHOWN} more" if len(served.names) > _NAMES_SHOWN else ""
-    fix = nearest(model, list(served.names)) or _how_to_get(place.kind, model)
-    return Readiness(False, f'"{model}" is not served at {address}, which serves {shown}{more}', fix)
-
-
-def _is_served(kind: str, model: str, names: Iterable[str]) -> bool:
-    return model in names or (kind == "ollama" and f"{model}:latest" in names)
-
-
-def _how_to_get(kind: str, model: str) -> str:
-    return f"ollama pull {model}" if kind == "ollama" else "load it there, or correct the line's model"
 
 
 def _ask_server(place: ServerPlace, patience_s: float) -> ServedModels:
